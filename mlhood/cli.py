@@ -106,6 +106,10 @@ if importlib.util.find_spec("mlhood.grading.commands"):  # not in a sandbox, whe
     class_commands.register(app)
     bench_commands.register(bench)
     checks_commands.register(bench)
+if importlib.util.find_spec("mlhood.site"):  # not in a student edition, which is no course to make a site of
+    from mlhood.site import commands as site_commands
+
+    site_commands.register(app)
 
 
 def main() -> None:

@@ -6,9 +6,12 @@ to do about it; parts that do not apply are omitted.
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 
 _MAX_PART_CHARS = 2000
+_ALIKE = 0.1  # a second name is worth telling if it is hardly less like the mistyped one than the first
 # Characters that move the cursor, colour the terminal, change the direction of the text or cannot be seen.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -50,6 +53,16 @@ class MlhoodError(Exception):
     def _render_traceback_(self) -> list[str]:
         """Show the message without a traceback in notebooks (IPython's hook)."""
         return str(self).splitlines()
+
+
+def nearest(name: object, known: Iterable[str]) -> str | None:
+    """Return a hint, such as `did you mean P3.2?`: the known names most like a mistyped one; None if there is none."""
+    text = str(name).lower()
+    names = {other.lower(): other for other in known}
+    found = difflib.get_close_matches(text, names, n=2)
+    ratios = [difflib.SequenceMatcher(None, other, text).ratio() for other in found]
+    alike = [names[other] for other, ratio in zip(found, ratios, strict=True) if ratio > ratios[0] - _ALIKE]
+    return f"did you mean {' or '.join(alike)}?" if alike else None
 
 
 def printable(text: str) -> str:
@@ -174,3 +187,9 @@ class OutputError(MlhoodError):
     """A result cannot be written to its destination."""
 
     stage = "output"
+
+
+class SiteError(MlhoodError):
+    """The site cannot be built: a link leads nowhere, or a page loads something from elsewhere."""
+
+    stage = "site"

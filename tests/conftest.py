@@ -74,6 +74,26 @@ def pytest_configure():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def place(nodeid: str) -> str:
+    """Return where a test belongs for a sum of times: `tests/compiler`, `tests/grading/bench` or `P3.ipynb`."""
+    *folders, file = nodeid.partition("::")[0].split("/")
+    return "/".join(folders[: 3 if folders[1:2] == ["grading"] else 2]) or file
+
+
+def pytest_terminal_summary(terminalreporter):
+    """With --durations, also print the time of each folder and notebook, all workers together."""
+    if not terminalreporter.config.option.durations:
+        return
+    seconds: dict[str, float] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if hasattr(report, "duration"):
+                seconds[place(report.nodeid)] = seconds.get(place(report.nodeid), 0.0) + report.duration
+    terminalreporter.section("time by folder and notebook")
+    for name, total in sorted(seconds.items(), key=lambda item: -item[1]):
+        terminalreporter.write_line(f"{total:7.0f} s  {name}")
+
+
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
 

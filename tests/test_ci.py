@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -65,7 +66,8 @@ def run_ci(tmp_path: Path, fails: str = "", part: str = "", **programs: str) -> 
     return done.returncode, done.stdout, calls.read_text(encoding="utf-8").splitlines()
 
 
-INSTALL, TESTS = "pip install -q -e .[test]", "pytest "
+INSTALL, TESTS = "pip install -q -e .[test]", "pytest --durations=25"
+STEP_OF = {"pip": "install", "pytest": "tests and notebooks", "ruff": "ruff check", "pyright": "pyright"}
 LINT = ["ruff check", "ruff format --check", "pyright --pythonpath .venv/bin/python"]
 
 
@@ -94,6 +96,15 @@ def test_a_failing_step_fails_the_whole_and_stops_no_other(tmp_path, fails):
     assert "failed: " in said
     assert calls[-1].startswith("pyright")
     assert sum(call.startswith("ruff") for call in calls) == 2
+    assert re.search(rf"^ +\d+ s  .*{STEP_OF[fails]}: FAILED$", said, re.MULTILINE)
+
+
+def test_the_times_of_all_steps_stand_at_the_end(tmp_path):
+    _, said, _ = run_ci(tmp_path)
+    times = said.partition("== times\n")[2]
+    steps = ["system packages", "install", "tests and notebooks", "ruff check", "ruff format", "pyright"]
+    assert re.findall(r"^ +\d+ s  (.+): passed$", times, re.MULTILINE) == steps
+    assert re.search(r"^ +\d+ s  in all$", times, re.MULTILINE)
 
 
 def test_an_administrator_gets_what_the_system_lacks(tmp_path):

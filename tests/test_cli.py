@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from mlhood import cli
 from mlhood.errors import KernelError
 
-PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def test_version_is_that_of_the_package():
@@ -37,3 +38,88 @@ def test_errors_become_messages_and_exit_codes(error, code, monkeypatch, capsys)
         cli.main()
     assert caught.value.code == code
     assert "Traceback" not in capsys.readouterr().err
+
+
+def main(arguments, monkeypatch, capsys) -> tuple[int, str]:
+    """Return the exit code of the command line, and what it wrote to the standard error."""
+    monkeypatch.setattr(sys, "argv", ["mlhood", *map(str, arguments)])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    return int(caught.value.code or 0), " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+COMMANDS = [
+    (["benhc"], "Did you mean 'bench'?"),
+    (["chek", "P1"], "Did you mean 'check'?"),
+    (["class-reprot"], "Did you mean 'class-report'?"),
+    (["bench", "gradin"], "Did you mean 'grading'?"),
+    (["bench", "chekcs"], "Did you mean 'checks'?"),
+    (["bench", "grading", "overhed"], "Did you mean 'overhead'?"),
+    (["check", "P1", "--hint"], "--hints"),
+    (["run", "--ouput", "x"], "--out"),
+]
+TASKS = [
+    (["check", "P1", "--task", "P1.33"], "did you mean P1.3"),
+    (["check", "P1.33"], "did you mean P1.3"),
+    (["hint", "P2.44"], "did you mean P2.4"),
+    (["hint", "Q2.4"], "did you mean P2.4"),
+    (["bench", "checks", "P33.2"], "did you mean P3.2"),
+]
+CHOICES = [
+    (["export", "graded", "--to", "x.csv", "--format", "nbgradr"], "did you mean nbgrader?"),
+    (["compile", "lenet.onnx", "--target", "interpretr"], "did you mean interpreter?"),
+    (["compile", "lenet.onnx", "--target", "wams", "--out", "x"], "did you mean wasm?"),
+    (["compile", "lenet.onnx", "--stop-after", "optimised"], "did you mean optimized?"),
+    (["compile", "lenet.onnx", "--quantize", "symetric"], "did you mean symmetric"),
+    (["compile", "lenet.onnx", "--quantize", "symmetric", "--element", "itn8"], "did you mean int8"),
+    (["bench", "gemm", "--dtype", "float23"], "did you mean float32?"),
+    (["bench", "conv", "--network", "resnet5"], "did you mean resnet50?"),
+    (["bench", "conv", "--layout", "blokced"], "did you mean blocked?"),
+    (["bench", "sliced", "--network", "vgg61"], "did you mean vgg16?"),
+]
+FILES = [
+    (["check", "P33"], "did you mean P3.ipynb?"),
+    (["run", "P1", "p3.ipny"], "did you mean P3.ipynb?"),
+    (["run", "thesis"], "give the path of a notebook, such as P1.ipynb"),
+    (["validate", "P1.ipynbb"], "did you mean P1.ipynb?"),
+    (["preview", "PP1.ipynb"], "did you mean P1.ipynb?"),
+    (["view", "lenet.onx"], "did you mean lenet.onnx?"),
+    (["compile", "lnet.onnx"], "did you mean lenet.onnx?"),
+    (["compile", "lenet.onnx", "--quantize", "symmetric", "--calibration", "digit.npz"], "did you mean digits.npz?"),
+    (["grade", "submited", "--out", "graded", "--no-sandbox"], "did you mean submitted?"),
+    (["grade", "submitted", "--out", "graded", "--no-sandbox", "--late", "lat.toml"], "did you mean late.toml?"),
+    (["grade", "submitted", "--out", "graded", "--no-sandbox", "--roster", "rooster.csv"], "did you mean roster.csv?"),
+    (["export", "graed.sqlite", "--to", "x.csv"], "did you mean grade.sqlite?"),
+    (["bench", "grading", "dask", "P11"], "did you mean P1.ipynb?"),
+]
+
+
+@pytest.fixture
+def folder_of_typos(tmp_path, monkeypatch) -> Path:
+    """The working folder has notebooks and other files of the course, whose names are nearly typed."""
+    for name in ("P1.ipynb", "P3.ipynb"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    (tmp_path / "submitted").mkdir()
+    for name in ("lenet.onnx", "digits.npz", "late.toml", "roster.csv", "grade.sqlite", "pyproject.toml"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def typed(each: object) -> str:
+    return " ".join(each) if isinstance(each, list) else ""
+
+
+@pytest.mark.parametrize(("arguments", "hint"), [*COMMANDS, *TASKS, *CHOICES, *FILES], ids=typed)
+def test_what_is_mistyped_names_the_nearest(arguments, hint, folder_of_typos, monkeypatch, capsys):
+    code, said = main(arguments, monkeypatch, capsys)
+    assert code == 2
+    assert hint in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("command", ["", "bench", "bench grading"])
+def test_a_group_without_a_command_lists_its_commands(command):
+    said = CliRunner().invoke(cli.app, command.split()).output
+    assert "Usage: " in said
+    assert "Commands" in said

@@ -107,20 +107,20 @@ PLAN: dict[str, set[str]] = {
     | {"grading.variants"},
     # pages are looked at in the browser that draws graphs
     "grading.notebooks": {"exchange", "grading.variants", "grading.checks", "grading.projects"},
-    "grading.execution": {"grading.rpc", "grading.checks", "grading.notebooks"},
+    "grading.execution": {"grading.rpc", "grading.variants", "grading.checks", "grading.projects", "grading.notebooks"},
     "grading.sandbox": {"grading.rpc", "grading.execution"},
-    "grading.student": {"grading.rpc", "grading.checks", "grading.projects", "grading.notebooks"}
-    | {"grading.execution", "grading.reports"},
+    "grading.student": {"grading.rpc", "grading.variants", "grading.checks", "grading.projects", "grading.notebooks"}
+    | {"grading.execution", "grading.reports", "grading.gradebook"},
     "grading.intake": set(),
-    "grading.gradebook": {"grading.checks", "grading.notebooks", "grading.intake"},
+    "grading.gradebook": {"grading.variants", "grading.checks", "grading.notebooks", "grading.intake"},
     "grading.exporters": {"grading.checks", "grading.notebooks", "grading.intake", "grading.gradebook"},
-    "grading.similarity": {"grading.notebooks", "grading.gradebook"},
+    "grading.similarity": {"grading.projects", "grading.notebooks", "grading.gradebook"},
     "grading.reports": {"grading.rpc", "grading.checks", "grading.notebooks", "grading.execution", "grading.gradebook"}
     | {"grading.similarity"},
     "grading.marking": {"grading.notebooks", "grading.intake", "grading.gradebook", "grading.reports"},
     # a batch uses the course in its workers only
     "grading.batch": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
-    | {"grading.sandbox", "grading.intake", "grading.gradebook"},
+    | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.variants"},
     "grading.autograders": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
     | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.batch", "grading.exporters"},
     # it calls the command as an instructor does, and reads the gradebook
@@ -128,9 +128,11 @@ PLAN: dict[str, set[str]] = {
     | {"grading.gradebook", "grading.batch"},
     "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.marking"}
     | {"grading.reports"},
+    # it reads notebooks, draws their formulas, and imports what it documents by name
+    "site": {"grading.notebooks"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
     | {"compiler.commands", "kernels.commands", "dataflow.systolic", "dataflow.sliced", "jaxlab.commands"}
-    | {"grading.class_commands", "grading.bench"},
+    | {"grading.class_commands", "grading.bench", "site"},
     "__main__": {"cli"},
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
     "": {"exchange", "compiler", "compiler.compile", "grading.student"},

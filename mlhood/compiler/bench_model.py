@@ -24,7 +24,7 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import random_inputs
 from mlhood.compiler.quantize import Recipe, sqnr
 from mlhood.compiler.quantize.report import constant_bytes
-from mlhood.errors import CompilerError, MeasureError
+from mlhood.errors import CompilerError, MeasureError, nearest
 from mlhood.exchange import export, silence
 from mlhood.measure import compare, session_options
 from mlhood.measure.agreement import arrays, check_agreement
@@ -100,7 +100,9 @@ def measure(
     """
     unknown = [name for name in names if name not in NETWORKS]
     if unknown:
-        raise CompilerError("unknown network", expected=", ".join(NETWORKS), got=", ".join(unknown))
+        raise CompilerError(
+            "unknown network", expected=", ".join(NETWORKS), got=", ".join(unknown), todo=nearest(unknown[0], NETWORKS)
+        )
     targets = targets or (OURS, *([XLA] if XLA in TARGETS else []))
     for name in names:
         with tempfile.TemporaryDirectory() as folder:

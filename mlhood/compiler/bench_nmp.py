@@ -27,7 +27,7 @@ from mlhood.compiler.bench_model import NETWORKS
 from mlhood.compiler.compile import compile as compile_model
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.quantize import Recipe
-from mlhood.errors import CompilerError
+from mlhood.errors import CompilerError, nearest
 from mlhood.exchange import export
 
 NAMES = ("lenet", "resnet18", "resnet50", "mobilenet_v2")
@@ -114,9 +114,11 @@ def network_graph(name: str, element: str = "int8") -> Graph:
         CompilerError: The network or the element type is unknown.
     """
     if name not in NAMES:
-        raise CompilerError("unknown network", expected=", ".join(NAMES), got=name)
+        raise CompilerError("unknown network", expected=", ".join(NAMES), got=name, todo=nearest(name, NAMES))
     if element not in ELEMENTS:
-        raise CompilerError("unknown element type", expected=", ".join(ELEMENTS), got=element)
+        raise CompilerError(
+            "unknown element type", expected=", ".join(ELEMENTS), got=element, todo=nearest(element, ELEMENTS)
+        )
     import torch
 
     network = NETWORKS[name]

@@ -22,7 +22,7 @@ from mlhood.compiler.compile import Executable
 from mlhood.compiler.compile import compile as compile_model
 from mlhood.compiler.quantize import Recipe, sqnr
 from mlhood.compiler.zoo import EXPORTERS, export_architecture
-from mlhood.errors import CompilerError, MlhoodError
+from mlhood.errors import CompilerError, MlhoodError, nearest
 from mlhood.exchange import silence
 from mlhood.measure import session_options
 
@@ -79,7 +79,9 @@ def measure(names: Sequence[str] = (), exporter: str = EXPORTER) -> Iterator[Row
     from mlhood.models.zoo import ARCHITECTURES, architecture
 
     if exporter not in EXPORTERS:
-        raise CompilerError("unknown exporter", expected=", ".join(EXPORTERS), got=exporter)
+        raise CompilerError(
+            "unknown exporter", expected=", ".join(EXPORTERS), got=exporter, todo=nearest(exporter, EXPORTERS)
+        )
     for entry in [architecture(name) for name in names or ARCHITECTURES]:
         yield _measure(entry, exporter)
 

@@ -16,7 +16,7 @@ from mlhood.compiler.lir.program import Program
 from mlhood.compiler.lir.verify import verify
 from mlhood.compiler.quantize import Recipe
 from mlhood.compiler.quantize.samples import DIGITS
-from mlhood.errors import CompilerError, OutputError
+from mlhood.errors import CompilerError, OutputError, nearest
 from mlhood.files.atomic import write_atomic
 from mlhood.models import digits
 
@@ -66,7 +66,9 @@ def write_bundle(
         OutputError: The files cannot be written.
     """
     if target not in BUNDLES:
-        raise CompilerError("unknown kind of bundle", expected=", ".join(BUNDLES), got=repr(target))
+        raise CompilerError(
+            "unknown kind of bundle", expected=", ".join(BUNDLES), got=repr(target), todo=nearest(target, BUNDLES)
+        )
     folder = _folder(folder)
     completed = tuple(stages(model, quantization, None, calibration))
     graph = completed[-1].graph

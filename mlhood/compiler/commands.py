@@ -128,7 +128,7 @@ def compile_model(
 
     Example: mlhood compile lenet.onnx --quantize power_of_two --target nmp --report --trace lenet.json --draw lenet.svg
     """
-    from mlhood.compiler.backends.targets import DEFAULT
+    from mlhood.compiler.backends.targets import DEFAULT, check_target
     from mlhood.compiler.compile import stages
     from mlhood.compiler.hir.text import to_text
     from mlhood.compiler.lir.text import to_text as program_to_text
@@ -150,10 +150,11 @@ def compile_model(
         others |= {"--draw": draw, "--machine": machine, "--report": report, "--trace": trace}
         bundle_commands.write(model, out, target, recipe, data, _dims(dim or []), levels, others)
         return
+    check_target(target)
     _check_bundle(out, levels)
     _check_nmp(machine, report, trace)
     _check_outputs(draw, memory, export, stop_after)
-    _check_runs(target, compare, profile, stop_after)
+    _check_runs(compare, profile, stop_after)
     completed, dims = [], _dims(dim or [])
     for stage in stages(model, recipe, stop_after, data, dims, DEFAULT if compare else target):
         echo(stage)
@@ -196,12 +197,11 @@ def _check_nmp(machine: Path | None, report: bool, trace: Path | None) -> None:
         raise CompilerError("options of --target nmp only", got=", ".join(given), todo="add --target nmp")
 
 
-def _check_runs(target: str, compare: str | None, profile: Path | None, stop_after: str | None) -> None:
+def _check_runs(compare: str | None, profile: Path | None, stop_after: str | None) -> None:
     from mlhood.compiler.backends.targets import check_target
     from mlhood.errors import CompilerError
     from mlhood.files.atomic import check_output
 
-    check_target(target)
     if compare is not None:
         check_target(compare)
     if profile is not None:

@@ -31,7 +31,7 @@ from mlhood.compiler.passes import optimize
 from mlhood.compiler.quantize import Profile, Recipe, profile, quantize
 from mlhood.compiler.quantize.report import constant_bytes
 from mlhood.compiler.quantize.samples import all_samples, split
-from mlhood.errors import CompilerError
+from mlhood.errors import CompilerError, nearest
 from mlhood.files.mapped import release_pages
 
 if TYPE_CHECKING:
@@ -246,7 +246,12 @@ def _check(recipe: Recipe | None, stop_after: str | None, target: Target) -> Non
     if recipe is not None and not isinstance(recipe, Recipe):
         raise CompilerError("invalid quantisation", expected="a Recipe, or the name of a schema", got=repr(recipe))
     if stop_after not in (None, *STAGES):
-        raise CompilerError("unknown stage to stop after", expected=", ".join(STAGES), got=repr(stop_after))
+        raise CompilerError(
+            "unknown stage to stop after",
+            expected=", ".join(STAGES),
+            got=repr(stop_after),
+            todo=nearest(stop_after, STAGES),
+        )
     if stop_after == "quantized" and recipe is None:
         raise CompilerError(
             "stop_after='quantized' needs a quantisation",

@@ -12,7 +12,7 @@ from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.convolution import Conv
-from mlhood.errors import CompilerError
+from mlhood.errors import CompilerError, nearest
 
 Shape = tuple[int, ...]
 
@@ -96,7 +96,9 @@ def capture(graph: Graph, names: Iterable[str], inputs: Mapping[str, Any]) -> di
     names = list(names)
     for name in names:
         if name not in nodes:
-            raise CompilerError("unknown convolution", expected=", ".join(nodes), got=repr(name))
+            raise CompilerError(
+                "unknown convolution", expected=", ".join(nodes), got=repr(name), todo=nearest(name, nodes)
+            )
     arrays: dict[Value | None, np.ndarray] = {
         value: inputs[name] for name, value in graph.placeholders.items() if name in inputs
     }

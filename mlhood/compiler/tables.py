@@ -7,8 +7,10 @@ from mlhood.measure.table import Table
 
 STAGES = ("as it is", "fused", "quantised")
 """Graphs: as imported; after all passes; and in integers of 8 bits."""
-ONNX_RUNTIME = "ONNX Runtime"
-IMAGES = {"1 image": 1, "16 images": 16}
+ONNX_RUNTIME: str = "ONNX Runtime"
+"""The last column of the table of latencies, beside the stages."""
+IMAGES: dict[str, int] = {"1 image": 1, "16 images": 16}
+"""The rows of the table of latencies: batch sizes by their names."""
 
 
 def latency_table() -> Table:

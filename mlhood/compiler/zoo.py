@@ -21,7 +21,7 @@ import onnx
 
 from mlhood.compiler.compile import Executable
 from mlhood.compiler.compile import compile as compile_model
-from mlhood.errors import CompilerError, MlhoodError
+from mlhood.errors import CompilerError, MlhoodError, nearest
 
 if TYPE_CHECKING:
     from mlhood.models.zoo import Architecture
@@ -104,7 +104,12 @@ def score_zoo(
     from mlhood.models.zoo import ARCHITECTURES, architecture
 
     if unknown := [name for name in exporters if name not in EXPORTERS]:
-        raise CompilerError("unknown exporter", expected=", ".join(EXPORTERS), got=", ".join(unknown))
+        raise CompilerError(
+            "unknown exporter",
+            expected=", ".join(EXPORTERS),
+            got=", ".join(unknown),
+            todo=nearest(unknown[0], EXPORTERS),
+        )
     chosen = [architecture(name) for name in architectures or ARCHITECTURES]
     for entry in chosen:
         for name in exporters or EXPORTERS:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mlhood.errors import GradingError
+from mlhood.files.paths import did_you_mean
 
 # Signs with which spreadsheets begin a formula, or that other programs take for one; also as full-width characters.
 FORMULA = ("=", "+", "-", "@", "|", "%", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -80,7 +81,7 @@ def read_csv(path: Path) -> list[list[str]]:
             where=path,
             expected="a CSV file in UTF-8, separated by commas",
             got=str(error),
-            todo="save it again as CSV UTF-8",
+            todo=did_you_mean(path) or "save it again as CSV UTF-8",
         ) from None
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 from pathlib import Path
 
-from mlhood.errors import OutputError
+from mlhood.errors import OutputError, nearest
 
 RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # device names of Windows
 
@@ -29,12 +28,19 @@ def make_folder(folder: Path) -> None:
         ) from None
 
 
-def did_you_mean(path: Path) -> str:
-    """Return a hint, such as `did you mean P3.ipynb?`: the files beside it whose names are most like that of `path`."""
-    folder = path.parent
-    names = {other.name.lower(): other.name for other in folder.iterdir()} if folder.is_dir() else {}
-    near = difflib.get_close_matches(path.name.lower(), names, n=2)
-    return f"did you mean {' or '.join(names[name] for name in near)}?" if near else ""
+def did_you_mean(path: str | Path) -> str | None:
+    """Return a hint, such as `did you mean P3.ipynb?`: the files beside it whose names are most like that of `path`.
+
+    A suffix in common does not make two names alike. None if the path exists, or no name is like it.
+    """
+    path = Path(path)
+    if path.exists() or not path.parent.is_dir():
+        return None
+    return nearest(path.name, [other.name for other in path.parent.iterdir() if _alike(path, other)])
+
+
+def _alike(path: Path, other: Path) -> bool:
+    return path.suffix.lower() != other.suffix.lower() or nearest(path.stem, [other.stem]) is not None
 
 
 def portable_name(text: str) -> str:

@@ -33,8 +33,13 @@ def grade(
         Path | None, typer.Option(help="TOML: timezone, grace_minutes, penalty_per_day, most, and [P1] due = ...")
     ] = None,
     roster: Annotated[
-        Path | None, typer.Option(help="CSV: student, name, email. Who has submitted nothing is named everywhere.")
+        Path | None,
+        typer.Option(help="CSV: student, name, email, group. Who has submitted nothing is named everywhere."),
     ] = None,
+    variant: Annotated[
+        str,
+        typer.Option(metavar="WORD", help="The variant that the class was given: what has no edition is marked as it."),
+    ] = "",
     format_hint: Annotated[
         str | None, typer.Option(help="The layout: nbgrader, classroom[:SLUG], moodle, canvas or flat; else guessed.")
     ] = None,
@@ -70,7 +75,7 @@ def grade(
     from mlhood.grading.batch.progress import BatchProgress
 
     grader = UNSANDBOXED if no_sandbox else SANDBOXED
-    options = GradeOptions(jobs, seed_file, late, roster, format_hint, again, 60 * minutes, grader, scheduler)
+    options = GradeOptions(jobs, seed_file, late, roster, format_hint, again, 60 * minutes, grader, scheduler, variant)
     with BatchProgress(Console(stderr=True)) as progress:
         result = grade_class(submissions, out, options, progress)
     echo(result.text())

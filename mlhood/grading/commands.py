@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlhood.errors import GradingError, nearest
 from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
     from mlhood.grading.execution.run import NotebookRun
 
 
-def _find(paths: Path | list[Path] | None) -> Path | list[Path] | None:
+def find(paths: Path | list[Path] | None) -> Path | list[Path] | None:
     """Replace names of projects by their notebooks."""
     from mlhood.grading.notebooks.notebook import find_notebook
 
@@ -23,23 +26,36 @@ def _find(paths: Path | list[Path] | None) -> Path | list[Path] | None:
 
 
 Notebook = Annotated[
-    Path, typer.Argument(callback=_find, help="A notebook of the course, by its path or name: P1.ipynb or P1.")
+    Path, typer.Argument(callback=find, help="A notebook of the course, by its path or name: P1.ipynb or P1.")
 ]
+TASK_NAME = re.compile(r"([Pp][1-9])\.\d+")
 AsJson = Annotated[bool, typer.Option("--json", help="Print plain data for a program to read.")]
+
+
+class Audience(StrEnum):
+    """Who gets an edition of their own."""
+
+    CLASS = "class"
+    STUDENT = "student"
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (run, check, validate, sync, preview, release):
+    for command in (run, check, hint, validate, sync, preview, release):
         app.command()(command)
 
 
 def run(
     notebooks: Annotated[
         list[Path] | None,
-        typer.Argument(callback=_find, help="Notebooks to run, such as P3; by default all of the course."),
+        typer.Argument(callback=find, help="Notebooks to run, such as P3; by default all of the course."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("out"),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the results; by default out, for a variant beside the course.")
+    ] = None,
+    variant: Annotated[
+        str, typer.Option(metavar="WORD", help="Run the solved masters of this variant of the course.")
+    ] = "",
     write_back: Annotated[
         bool, typer.Option("--write-back", help="Store the new outputs in the notebooks themselves (for maintainers).")
     ] = False,
@@ -53,17 +69,25 @@ def run(
     Example: mlhood run
 
     Example: mlhood run P1 --out results
+
+    Example: mlhood run --variant autumn-4f9c --out ../autumn
     """
     from rich.console import Console
 
     from mlhood.grading.execution.progress import progress_display
     from mlhood.grading.execution.run import run_notebooks
-    from mlhood.grading.notebooks.notebook import course_notebooks
+    from mlhood.grading.execution.variant_run import require_for_variant, variant_folder
+    from mlhood.grading.notebooks.notebook import course_notebooks, require_notebook
     from mlhood.grading.reports.run_report import write_report
 
     paths = notebooks or course_notebooks(Path.cwd())
+    for path in paths:  # a mistyped name shows before the others have run for minutes
+        require_notebook(path)
+    target = out or (variant_folder(paths[0].parent, variant) if variant else Path("out"))
+    if variant:
+        require_for_variant(paths, target, write_back)
     with progress_display(Console(stderr=True)) as display:
-        outcome = run_notebooks(paths, out, display, write_report, write_back=write_back)
+        outcome = run_notebooks(paths, target, display, write_report, write_back=write_back, variant=variant)
     report = str(outcome.error) if outcome.report is None else f"report: {_relative(outcome.report)}"
     echo("\n\n".join([*map(_run_text, outcome.runs), report]))
     raise typer.Exit(outcome.code)
@@ -95,7 +119,9 @@ def _relative(path: Path) -> Path:
 
 
 def check(
-    notebook: Notebook,
+    notebook: Annotated[
+        Path, typer.Argument(help="A notebook of the course, by its path or name, or one of its tasks: P1, or P1.3.")
+    ],
     as_json: AsJson = False,
     task: Annotated[list[str] | None, typer.Option(help="Report only this task; can be given several times.")] = None,
     seed: Annotated[
@@ -105,6 +131,9 @@ def check(
         Path | None, typer.Option(help="An empty folder for the files that the notebook writes.")
     ] = None,
     hints: Annotated[bool, typer.Option("--hints", help="Also say how to go on where a check failed.")] = False,
+    variant: Annotated[
+        str, typer.Option(metavar="WORD", help="Mark it as this variant of the course (for instructors).")
+    ] = "",
 ) -> None:
     """Mark a notebook: run it from the top in a folder of its own, and run every check.
 
@@ -114,20 +143,63 @@ def check(
 
     Example: mlhood check P1
 
-    Example: mlhood check P1.ipynb --task P1.3 --json
+    Example: mlhood check P1.3
+
+    Example: mlhood check P1.ipynb --task P1.3 --task P1.4 --json
     """
     from mlhood.grading.checks.marks import without_hints
     from mlhood.grading.execution.grade_notebook import RunSettings, grade_file, task_filter
     from mlhood.grading.reports.marks_text import full_text
 
-    select_tasks = task_filter(task or [], notebook)
+    notebook, named = _split_task(notebook)
+    select_tasks = task_filter([*named, *(task or [])], notebook)
     with _progress_bar(notebook.stem, quiet=as_json) as on_step:
-        marks = select_tasks(grade_file(notebook, RunSettings(seed, on_step=on_step), keep_files=keep_files))
+        marks = select_tasks(
+            grade_file(notebook, RunSettings(seed, on_step=on_step), keep_files=keep_files, word=variant)
+        )
     shown = marks if hints else without_hints(marks)
     more = "" if shown == marks else "\nhow to go on: --hints"
     text = f"{full_text(shown)}{more}\nthe same inputs again: --seed {marks.seed}"
     echo(json.dumps(marks.as_dict(), indent=2, default=str) if as_json else text)
     raise typer.Exit(0 if all(result.full for result in marks.tasks) else 1)
+
+
+def _split_task(path: Path) -> tuple[Path, list[str]]:
+    """Return the notebook and the tasks that `P1`, `P1.ipynb` or `P1.3` names."""
+    from mlhood.grading.notebooks.notebook import find_notebook
+
+    task = TASK_NAME.fullmatch(str(path))
+    if task is None or path.exists():
+        return find_notebook(path), []
+    return find_notebook(Path(task[1])), [task[0]]
+
+
+def hint(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="A task of the course, such as P1.3.")],
+    notebook: Annotated[
+        Path | None, typer.Argument(callback=find, help="The notebook with your solution; by default the task's own.")
+    ] = None,
+) -> None:
+    """Mark a notebook, and say how to go on where a check of this task failed.
+
+    It is `mlhood check --hints` for one task. The exit code is 0 for full marks in it, 1 if points were lost, 2 if
+    there is no such task or the notebook could not be marked.
+
+    Example: mlhood hint P2.4
+    """
+    check(notebook or _notebook_of(task), task=[task], hints=True)
+
+
+def _notebook_of(task: str) -> Path:
+    """Return the path of the notebook that a task belongs to."""
+    from mlhood.grading.notebooks.notebook import find_notebook
+    from mlhood.grading.projects import PROJECTS
+
+    known = [task.id for project in PROJECTS.values() for task in project.tasks]
+    if task.upper() in known:
+        return find_notebook(Path(task.partition(".")[0]))
+    expected = f"a task of {', '.join(PROJECTS)}, such as {known[0]}"
+    raise GradingError("there is no such task", where=task, expected=expected, todo=nearest(task, known))
 
 
 @contextlib.contextmanager
@@ -169,7 +241,7 @@ def sync(
 ) -> None:
     """Update what is copied from somewhere else: the notebooks' task metadata, cells in the package, the README.
 
-    Run it in the folder of the course. To add a task, write its section in the notebook (heading, solution cell with
+    To add a task, write its section in the notebook (heading, solution cell with
     markers, check cell) and a check module in mlhood/grading/projects, then run this.
 
     Example: mlhood sync
@@ -178,13 +250,15 @@ def sync(
     """
     from mlhood.files.atomic import write_atomic
     from mlhood.files.paths import make_folder
+    from mlhood.grading.notebooks.notebook import course_folder
     from mlhood.grading.notebooks.sync import outdated_files
 
-    files = outdated_files(Path.cwd())
+    root = course_folder(Path.cwd())
+    files = outdated_files(root)
     for name, content in files.items():
         if not check:
-            make_folder((Path.cwd() / name).parent)
-            write_atomic(Path.cwd() / name, content)
+            make_folder((root / name).parent)
+            write_atomic(root / name, content)
         echo(f"{'not in sync' if check else 'updated'}: {name}")
     if not files:
         echo("everything is in sync")
@@ -194,7 +268,7 @@ def sync(
 def preview(
     notebooks: Annotated[
         list[Path] | None,
-        typer.Argument(callback=_find, help="Notebooks to show, such as P3; by default all of the course."),
+        typer.Argument(callback=find, help="Notebooks to show, such as P3; by default all of the course."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the pages and screenshots.")] = Path("out/preview"),
     screenshots: Annotated[bool, typer.Option(help="Make screenshots, which takes most of the time.")] = True,
@@ -210,13 +284,16 @@ def preview(
     from mlhood.files.paths import make_folder
     from mlhood.grading.notebooks.browser_view import open_browser, view
     from mlhood.grading.notebooks.github_view import github_page
-    from mlhood.grading.notebooks.notebook import course_notebooks, read
+    from mlhood.grading.notebooks.notebook import course_notebooks, read, require_notebook
     from mlhood.grading.notebooks.view_defects import defects
 
     found = []
+    paths = notebooks or course_notebooks(Path.cwd())
+    for path in paths:
+        require_notebook(path)
     make_folder(out)
     with open_browser() as browser:
-        for path in notebooks or course_notebooks(Path.cwd()):
+        for path in paths:
             notebook = read(path)
             page = github_page(notebook, path.stem, path.parent)
             found += defects(notebook, page, path.name)
@@ -238,16 +315,62 @@ def release(
         bool | None,
         typer.Option("--git/--no-git", help="Make a git repository; by default unless DIR is inside another one."),
     ] = None,
+    variant: Annotated[
+        str, typer.Option(metavar="WORD", help="Draw the tasks' parameters from this word, known to you alone.")
+    ] = "",
+    seed_file: Annotated[
+        Path | None, typer.Option(help="The seed of the course, which seals the variant; by default DIR-seed.txt.")
+    ] = None,
+    masters: Annotated[
+        Path | None,
+        typer.Option(help="The folder of `mlhood run --variant WORD`: outputs of given cells come from it."),
+    ] = None,
+    variant_per: Annotated[
+        Audience, typer.Option(help="One edition for the class, or DIR/A, DIR/B, ... for groups of students.")
+    ] = Audience.CLASS,
+    roster: Annotated[Path | None, typer.Option(help="CSV: student, name, email; dealt into groups.")] = None,
+    groups: Annotated[int, typer.Option(help="How many groups of students there are.")] = 4,
 ) -> None:
     """Write the student edition: a git repository of its own, with a first commit, without the solutions.
 
-    Run it in the folder of the course. A notebook that would be replaced is kept beside the new one. The edition has a
+    A notebook that would be replaced is kept beside the new one. The edition has a
     workflow by which GitHub Classroom shows points. A repository that is in DIR already is not changed.
+
+    With --variant it asks for other things than the course whose solutions are public.
 
     Example: mlhood release --out ../student
 
     Example: mlhood release --out ../student --gradescope
-    """
-    from mlhood.grading.student.release import release as write_edition
 
-    echo(write_edition(Path.cwd(), out, force=force, gradescope=gradescope, git=git).text())
+    Example: mlhood release --out ../student --variant autumn-4f9c
+
+    Example: mlhood release --out ../student --variant autumn-4f9c --variant-per student --roster class.csv
+    """
+    from mlhood.grading.notebooks.notebook import course_folder
+    from mlhood.grading.student.release import release as write_edition
+    from mlhood.grading.student.variant_release import VariantOptions, release_variant
+
+    root = course_folder(Path.cwd())
+    if not variant:
+        _need_variant({"--seed-file": seed_file, "--masters": masters, "--roster": roster})
+        echo(write_edition(root, out, force=force, gradescope=gradescope, git=git).text())
+        return
+    if (variant_per == Audience.STUDENT) != (roster is not None):
+        raise GradingError(
+            "groups of students need both --variant-per student and --roster",
+            where="mlhood release",
+            got="--roster alone" if roster else "--variant-per student alone",
+            todo="add the other one, or leave out both for one edition for all",
+        )
+    options = VariantOptions(variant, seed_file, masters, roster, groups)
+    echo(release_variant(root, out, options, force=force, gradescope=gradescope, git=git).text())
+
+
+def _need_variant(options: dict[str, object]) -> None:
+    if given := [name for name, value in options.items() if value is not None]:
+        raise GradingError(
+            f"{given[0]} is for a variant",
+            where="mlhood release",
+            expected="--variant WORD with it",
+            todo="name the variant, or leave it out",
+        )

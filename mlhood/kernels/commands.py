@@ -88,10 +88,10 @@ def bench_conv(
 
 
 def _check_choice(what: str, value: str, choices: list[str]) -> None:
-    from mlhood.errors import KernelError
+    from mlhood.errors import KernelError, nearest
 
     if value not in choices:
-        raise KernelError(f"unknown {what}", expected=choices, got=value)
+        raise KernelError(f"unknown {what}", expected=", ".join(choices), got=value, todo=nearest(value, choices))
 
 
 def _let_idle_threads_sleep() -> None:

@@ -197,3 +197,4 @@ def pad(g: Geometry, x: np.ndarray) -> np.ndarray:
 
 
 CONV2D: dict[str, Conv2d] = {"naive": naive, "im2col_gemm": im2col_gemm, "im2col_blas": im2col_blas, "direct": direct}
+"""The ladder of convolutions by the name of the rung: `(x, w, bias, stride, padding) -> y`, all of shape NCHW."""

@@ -138,3 +138,4 @@ def int8_product(
 
 
 GEMM: dict[str, Gemm] = {rung.__name__: rung for rung in (naive, reordered, blocked, packed, vectorised, blas)}
+"""The ladder of matrix products: `(a[M,K], b[K,N]) -> c[M,N]` by the name of the rung, from the definition to BLAS."""

@@ -42,7 +42,8 @@ def files_of_grading() -> dict[str, str]:
 def test_only_the_kernels_side_of_requests_can_be_read_or_imported(shared):
     py_compile.compile(str(GRADING / "projects" / "p1" / "reference.py"))
     files = files_of_grading()
-    assert {"projects/p1/cells.json", "projects/p1/solutions.json", "checks/probes.py", *VISIBLE} <= set(files)
+    answers = {"projects/p1/cells.json", "projects/p1/solutions.json", "projects/p1/variants.json"}
+    assert {*answers, "checks/probes.py", *VISIBLE} <= set(files)
     assert any(name.startswith("projects/p1/__pycache__/reference.") for name in files)
     shared.run(CAN_READ)
     assert shared.eval(f"can_read({list(files.values())!r})") == repr([files[n] for n in files if n in VISIBLE])

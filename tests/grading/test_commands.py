@@ -3,16 +3,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from mlhood import cli
-from mlhood.grading.notebooks.notebook import write_text
+from mlhood.grading import commands
+from mlhood.grading.notebooks import sync
+from mlhood.grading.notebooks.notebook import write, write_text
 from mlhood.grading.notebooks.sync import cell_files
-from mlhood.grading.student import release
+from mlhood.grading.student import release, variant_edition
 
-COMMANDS = ("run", "check", "validate", "sync", "release")
+COMMANDS = ("run", "check", "hint", "validate", "sync", "release")
 
 
 def call(*arguments: object):
@@ -43,6 +47,42 @@ def test_check_explains_lost_points(empty):
     assert result.exit_code == 1
     assert "`double` is not written yet" in result.stdout
     assert "T9.2" not in result.stdout
+
+
+def test_hint_says_how_to_go_on_for_one_task(course, solved):
+    write(course.notebook(course.SOLUTIONS | {"T9.1": "def double(x):\n    return x"}), solved)
+    result = call("hint", "t9.1", solved)  # a task's name may be in small letters
+    assert result.exit_code == 1
+    assert "two times the number" in result.stdout
+    assert "T9.1 " in result.stdout
+    assert "T9.2" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "tasks"),
+    [("P1", "P1.ipynb", []), ("p1.3", "P1.ipynb", ["p1.3"]), ("P1.ipynb", "P1.ipynb", []), ("T9.1", "T9.1", [])],
+)
+def test_check_takes_a_notebook_or_one_of_its_tasks(typed, name, tasks, tmp_path, monkeypatch):
+    for other in ("P1.ipynb", "pyproject.toml"):
+        (tmp_path / other).touch()
+    (tmp_path / "tests").mkdir()
+    monkeypatch.chdir(tmp_path / "tests")
+    path, named = commands._split_task(Path(typed))
+    assert (path.name, named) == (name, tasks)
+    assert path.exists() is (name == "P1.ipynb")
+
+
+@pytest.mark.parametrize("command", [["sync", "--check"], ["release", "--out", "edition"]], ids=" ".join)
+def test_a_command_about_the_course_finds_it_from_a_folder_of_it(command, tmp_path, monkeypatch):
+    for other in ("P1.ipynb", "pyproject.toml"):
+        (tmp_path / other).touch()
+    (tmp_path / "tests").mkdir()
+    monkeypatch.chdir(tmp_path / "tests")
+    seen = []
+    monkeypatch.setattr(sync, "outdated_files", lambda root: seen.append(root) or {})
+    monkeypatch.setattr(release, "release", lambda root, out, **options: seen.append(root) or SimpleNamespace(text=str))
+    assert call(*command).exit_code == 0
+    assert [root.resolve() for root in seen] == [tmp_path.resolve()]
 
 
 def test_check_json_is_only_json(empty):
@@ -96,8 +136,8 @@ def test_bad_input_is_a_message_and_exit_code_2(solved, arguments, monkeypatch, 
 
 
 def test_release_command(solved, tmp_path, monkeypatch):
-    monkeypatch.setattr(release, "package_files", lambda root: {"mlhood/__init__.py": ""})
-    monkeypatch.setattr(release, "course_notebooks", lambda root: [solved])
+    monkeypatch.setattr(variant_edition, "package_files", lambda root: {"mlhood/__init__.py": ""})
+    monkeypatch.setattr(variant_edition, "course_notebooks", lambda root: [solved])
     for name, text in cell_files([solved]).items():
         write_text(tmp_path / name, text)
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")

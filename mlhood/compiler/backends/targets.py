@@ -10,7 +10,7 @@ import numpy as np
 from mlhood.compiler.backends.interpreter import Interpreter, Observer
 from mlhood.compiler.backends.split import Split, has_data_dependent_lengths
 from mlhood.compiler.hir.graph import Graph
-from mlhood.errors import CompilerError
+from mlhood.errors import CompilerError, nearest
 
 Conv2d = Callable[..., np.ndarray]
 
@@ -87,4 +87,9 @@ def check_target(target: Target) -> None:
     """Raise CompilerError if a target is unknown."""
     if not callable(target) and target not in TARGETS:
         todo = "choose one of these; C or a page is written by mlhood compile --target c or --target wasm, --out FOLDER"
-        raise CompilerError("unknown target", expected=", ".join(TARGETS), got=repr(target), todo=todo)
+        raise CompilerError(
+            "unknown target",
+            expected=", ".join(TARGETS),
+            got=repr(target),
+            todo=nearest(target, [*TARGETS, "c", "wasm"]) or todo,
+        )

@@ -16,7 +16,8 @@ import numpy as np
 from mlhood.compiler.lir.program import Lifetime
 from mlhood.errors import CompilerError
 
-ALIGNMENT = 64  # bytes: a cache line, and the widest vector
+ALIGNMENT: int = 64
+"""Bytes: a cache line, and the widest vector."""
 REPAIRS = 24  # of the best order
 
 # what a buffer is sorted by, largest first; ties by size and then as they come

@@ -34,7 +34,7 @@ from mlhood.compiler.passes.padding import merge_padding
 from mlhood.compiler.passes.reshapes import merge_reshapes
 from mlhood.compiler.passes.residual import fuse_residual
 from mlhood.compiler.passes.transposes import sink_transposes
-from mlhood.errors import CompilerError
+from mlhood.errors import CompilerError, nearest
 
 __all__ = ["PASSES", "History", "Pass", "Step", "optimize"]
 
@@ -109,7 +109,12 @@ def _select(names: Iterable[str]) -> dict[str, Pass]:
     names = list(names)
     unknown = [name for name in names if name not in PASSES]
     if unknown:
-        raise CompilerError("unknown pass", expected=", ".join(PASSES), got=", ".join(map(str, unknown)))
+        raise CompilerError(
+            "unknown pass",
+            expected=", ".join(PASSES),
+            got=", ".join(map(str, unknown)),
+            todo=nearest(unknown[0], PASSES),
+        )
     return {name: PASSES[name] for name in names}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlhood.compiler.quantize.distribution import BINS, Distribution
-from mlhood.errors import CompilerError
+from mlhood.errors import CompilerError, nearest
 
 CALIBRATIONS = ("none", "percentile", "kl")
 
@@ -54,7 +54,12 @@ def calibrate_range(
 def check_calibration(method: str, percentile: float) -> None:
     """Raise CompilerError if a calibration method is unknown, or a percentile is out of range."""
     if method not in CALIBRATIONS:
-        raise CompilerError("unknown calibration method", expected=", ".join(CALIBRATIONS), got=repr(method))
+        raise CompilerError(
+            "unknown calibration method",
+            expected=", ".join(CALIBRATIONS),
+            got=repr(method),
+            todo=nearest(method, CALIBRATIONS),
+        )
     if not 0 < percentile <= 100:
         raise CompilerError("invalid percentile", expected="more than 0, at most 100", got=percentile)
 

@@ -102,12 +102,13 @@ def layer_sqnr(graph: Graph, quantized: Graph, inputs: Inputs) -> pd.DataFrame:
 
     Returns:
         A row for each quantised input and each value, indexed by the value's name:
-        node: The node that defines it.
-        operator: The node's operator in the quantised graph.
-        element: The value's element type.
-        sqnr: dB, including the loss of all layers before.
-        alone: dB, with the node's inputs taken from the float graph: the loss due to quantising this layer's inputs,
-            weights and result.
+
+        - node: The node that defines it.
+        - operator: The node's operator in the quantised graph.
+        - element: The value's element type.
+        - sqnr: dB, including the loss of all layers before.
+        - alone: dB, with the node's inputs taken from the float graph: the loss due to quantising this layer's inputs,
+          weights and result.
     """
     import pandas as pd
 

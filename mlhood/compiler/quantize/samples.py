@@ -11,6 +11,7 @@ import numpy as np
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import TensorType
 from mlhood.errors import CompilerError
+from mlhood.files.paths import did_you_mean
 from mlhood.models import digits, photographs
 
 DIGITS = (1, 32, 32)
@@ -96,5 +97,5 @@ def read_samples(path: str | Path) -> Mapping[str, np.ndarray]:
             where=str(path),
             expected="an .npz file with an array for each input, by name",
             got=error,
-            todo="write it with np.savez('calibration.npz', image=images)",
+            todo=did_you_mean(path) or "write it with np.savez('calibration.npz', image=images)",
         ) from error

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from mlhood.compiler.hir.types import Quantization
-from mlhood.errors import CompilerError
+from mlhood.errors import CompilerError, nearest
 
 SCHEMAS = ("asymmetric", "symmetric", "symmetric_unsigned", "power_of_two")
 QUANTIZED_ELEMENTS = ("int8", "int16", "uint8")
@@ -94,14 +94,16 @@ def _power_of_two(scale: float) -> float:
 def check_schema(schema: str) -> None:
     """Raise CompilerError if a schema is unknown."""
     if schema not in SCHEMAS:
-        raise CompilerError("unknown schema", expected=", ".join(SCHEMAS), got=repr(schema))
+        raise CompilerError(
+            "unknown schema", expected=", ".join(SCHEMAS), got=repr(schema), todo=nearest(schema, SCHEMAS)
+        )
 
 
 def check_element(element: str) -> None:
     """Raise CompilerError if tensors cannot be quantised to this element type."""
     if element not in QUANTIZED_ELEMENTS:
-        expected = ", ".join(QUANTIZED_ELEMENTS)
-        raise CompilerError("unsupported quantised element type", expected=expected, got=repr(element))
+        expected, todo = ", ".join(QUANTIZED_ELEMENTS), nearest(element, QUANTIZED_ELEMENTS)
+        raise CompilerError("unsupported quantised element type", expected=expected, got=repr(element), todo=todo)
 
 
 def tensor_parameters(array: np.ndarray, element: str = "int8", schema: str = "asymmetric") -> Quantization:

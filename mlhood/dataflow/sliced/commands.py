@@ -59,11 +59,11 @@ def bench_sliced(
 
 
 def _layers(network: str) -> list[Any]:
-    from mlhood.errors import KernelError
+    from mlhood.errors import KernelError, nearest
     from mlhood.kernels.layers import NETWORKS, distinct
 
     if network not in NETWORKS:
-        raise KernelError("unknown network", expected=list(NETWORKS), got=network)
+        raise KernelError("unknown network", expected=", ".join(NETWORKS), got=network, todo=nearest(network, NETWORKS))
     return [layer for layer in distinct(NETWORKS[network]()) if layer.groups == 1]
 
 

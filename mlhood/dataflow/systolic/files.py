@@ -20,6 +20,7 @@ from pathlib import Path
 
 from mlhood.dataflow.systolic.array import Array, Layer, gemm_layer
 from mlhood.errors import DataflowError
+from mlhood.files.paths import did_you_mean
 
 # field of the array -> its keys, the first as in SCALE-Sim 2 and 3, the second as in 1
 KEYS = {
@@ -83,7 +84,8 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise DataflowError("not a text file", where=path, expected="UTF-8", got=error.reason) from error
     except OSError as error:
-        raise DataflowError("the file cannot be read", where=path, got=error.strerror or str(error)) from error
+        got, todo = error.strerror or str(error), did_you_mean(path)
+        raise DataflowError("the file cannot be read", where=path, got=got, todo=todo) from error
 
 
 def _parse(path: Path) -> configparser.ConfigParser:

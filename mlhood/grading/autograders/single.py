@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nbformat import NotebookNode
+
 from mlhood.errors import MlhoodError, NotebookError
 from mlhood.grading.batch.course_grader import project_spec
 from mlhood.grading.checks.marks import unsolved
@@ -18,8 +20,10 @@ from mlhood.grading.execution.kernel import KernelFactory
 from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.gradebook.records import Record
 from mlhood.grading.intake.collect import SubmittedFile
+from mlhood.grading.notebooks.edition import sealed_edition
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.notebooks.restore import is_unmodified
+from mlhood.grading.projects.collect import this_edition
 from mlhood.grading.sandbox import bubblewrap, other_user
 from mlhood.grading.sandbox.visible import close_to_others
 
@@ -104,7 +108,17 @@ def grade_one(submission: SubmittedFile, path: Path, kernels: KernelFactory | No
         status = "refused" if isinstance(error, NotebookError) else "failed"
         record = no_points(submission, project, error.one_line())
         return replace(record, status=status, seconds=time.monotonic() - began)
-    return Record(submission, project_spec(project), "done", "", marks.tasks, Lateness(), seconds=marks.seconds)
+    note = edition_note(notebook)
+    return Record(submission, project_spec(project), "done", note, marks.tasks, Lateness(), seconds=marks.seconds)
+
+
+def edition_note(notebook: NotebookNode) -> str:
+    """Return what is said of a notebook that was not made for the edition which grades it; nothing if it was."""
+    ours, found = this_edition(), sealed_edition(notebook)
+    if found == ours or not (found or ours):
+        return ""
+    made = "was made for another edition" if found else "is of no edition"
+    return f"it {made} of the course, and was marked as this one"
 
 
 def no_points(submission: SubmittedFile, project: Project, reason: str) -> Record:

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from mlhood.grading.batch.editions import Editions
 from mlhood.grading.batch.executor import Executor, Finished, Job, Lost, Started, TaskFinished
 from mlhood.grading.batch.result_keys import digest_of, result_key, shared_result_key
 from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Identification
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
+from mlhood.grading.variants.seal import UNSIGNED
 
 MAX_ATTEMPTS = 2
 IDENTIFY_SECONDS = 120.0
@@ -46,13 +48,22 @@ class Batch:
 
     Args:
         seconds: Time limit for one submission; waiting for the exclusive lock of timed tasks does not count.
+        editions: What the students were given.
     """
 
-    def __init__(self, gradebook: Gradebook, executor: Executor, observer: Observer, seconds: float = 3600.0) -> None:
+    def __init__(
+        self,
+        gradebook: Gradebook,
+        executor: Executor,
+        observer: Observer,
+        seconds: float = 3600.0,
+        editions: Editions | None = None,
+    ) -> None:
         self.gradebook = gradebook
         self.executor = executor
         self.observer = observer
         self.seconds = seconds
+        self.editions = editions or Editions()
         self._projects: dict[str, ProjectSpec] = {}
         self._course = self._environment = ""
         self._attempts: dict[str, int] = {}  # ids of the running attempts, by job
@@ -82,7 +93,7 @@ class Batch:
 
     def _identify(self, submissions: Sequence[SubmittedFile]) -> None:
         unique = {file.sha256: file for file in submissions}  # the same content is processed once
-        unknown = [file for file in unique.values() if not self._identified(file)]
+        unknown = [file for file in unique.values() if self._is_unknown(file)]
         if unknown:
             self.observer.stage(f"finding out the projects of {len(unknown)} notebooks")
         self._run([Job("identify", file, IDENTIFY_SECONDS) for file in unknown])
@@ -115,24 +126,33 @@ class Batch:
         problem = f"its marks are those of an earlier grading, as it was refused now: {grading.reason}"
         return replace(entry, submission=replace(entry.submission, problem=problem), key=earlier)
 
+    def _is_unknown(self, file: SubmittedFile) -> bool:
+        """Whether a notebook is to be identified; so is one whose seal could not be read: the seed may be another."""
+        found = self._identified(file)
+        return found is None or found.edition == UNSIGNED
+
     def _identified(self, file: SubmittedFile) -> Identification | None:
         return self.gradebook.identification(file.sha256, self._course)
 
     def _entry(self, file: SubmittedFile) -> Entry:
         """Return a submission with its project and the key of its grading, or with the reason why it has none."""
-        project, problem = self._identified(file) or Identification("", "its project was not identified")
+        project, problem, found = self._identified(file) or Identification("", "its project was not identified")
         expected = file.assignment.upper()
         if project and expected in self._projects and expected != project:
             problem = f"it was submitted for {expected}, but its cells are those of {project}"
         if problem or project not in self._projects:
             return Entry(replace(file, problem=problem or f"there is no project {project}"))
-        return Entry(file, project, self._key(file, self._projects[project].digest))
+        edition, note = self.editions.marked_as(file, found)
+        marked = replace(file, edition=edition, problem=note)
+        return Entry(marked, project, self._key(marked, self._projects[project].digest))
 
     def _key(self, file: SubmittedFile, checks: str) -> str:
         """Return the key of a submission's grading: the one that an earlier version has finished, if there is one."""
         shared = shared_result_key(file.sha256, checks, self._environment)
         finished = self.gradebook.state(shared) not in {None, "open"}
-        return shared if finished else result_key(file.sha256, checks, self._environment, file.student)
+        if finished and not file.edition:
+            return shared
+        return result_key(file.sha256, checks, self._environment, file.student, file.edition)
 
     # -- jobs
 
@@ -159,7 +179,8 @@ class Batch:
     def _finish(self, event: Finished) -> None:
         job = event.job
         if job.kind == "identify":
-            self.gradebook.set_identification(job.submission.sha256, self._course, event.project, event.reason)
+            found = Identification(event.project, event.reason, event.edition)
+            self.gradebook.set_identification(job.submission.sha256, self._course, found)
         else:
             self.gradebook.close_grading(job.key, event.outcome, event.reason, event.seconds)
             self.observer.graded(job.submission, event.outcome, event.reason)
@@ -174,7 +195,8 @@ class Batch:
             return True
         if job.kind == "identify":
             sha256 = job.submission.sha256
-            self.gradebook.set_identification(sha256, self._course, "", f"it could not be read: {reason}")
+            found = Identification("", f"it could not be read: {reason}")
+            self.gradebook.set_identification(sha256, self._course, found)
         else:
             self.gradebook.close_grading(job.key, "failed", reason)
             self.observer.graded(job.submission, "failed", reason)

@@ -154,7 +154,8 @@ class ClusterExecutor:
     def _submit(self, job: Job) -> None:
         content = job.submission.path.read_bytes() if job.submission.path else b""
         file = job.submission
-        request = Request(self.name, job.kind, file.sha256, content, job.seconds, self._environment, file.student)
+        about = (file.sha256, content, job.seconds, self._environment, file.student, file.edition)
+        request = Request(self.name, job.kind, *about)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")  # a notebook may contain large pictures
             future = self.client.submit(

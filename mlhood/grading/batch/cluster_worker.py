@@ -36,6 +36,7 @@ class Request:
         content: The notebook; `sha256` is its hash.
         environment: Of the worker, as the batch expects it.
         student: Whose notebook it is.
+        edition: Word of the variant that it is graded as.
     """
 
     pool: str
@@ -45,6 +46,7 @@ class Request:
     seconds: float = 60.0
     environment: str = ""
     student: str = ""
+    edition: str = ""
 
 
 def process(request: Request) -> str:
@@ -119,7 +121,7 @@ class WorkerPool(WorkerPlugin):
         with tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as folder:
             path = Path(folder, f"{request.sha256}.ipynb")
             path.write_bytes(request.content)
-            file = SubmittedFile(request.student, path=path, sha256=request.sha256)
+            file = SubmittedFile(request.student, path=path, sha256=request.sha256, edition=request.edition)
             executor.submit([Job(request.kind, file, request.seconds)])
             while not self._closed:
                 for event in executor.poll():
@@ -127,8 +129,8 @@ class WorkerPool(WorkerPlugin):
                         case TaskFinished(_, position, result):
                             tasks.append(asdict(result))
                             report_task(position, tasks[-1])
-                        case Finished(_, outcome, project, reason, seconds):
-                            facts = {"project": project, "reason": reason, "seconds": seconds}
+                        case Finished(_, outcome, project, reason, seconds, edition):
+                            facts = {"project": project, "edition": edition, "reason": reason, "seconds": seconds}
                             return {"kind": outcome, "tasks": tasks, **facts}
                         case Lost(_, reason):
                             return {"kind": LOST, "tasks": tasks, "reason": reason}

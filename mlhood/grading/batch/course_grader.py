@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mlhood.errors import GradingError
-from mlhood.grading.batch.grader import Grader, GraderSettings
+from mlhood.grading.batch.grader import Grader, GraderSettings, Identified
 from mlhood.grading.batch.result_keys import checks_digest, submission_seed
 from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.checks.task import Project
@@ -14,8 +14,10 @@ from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
 from mlhood.grading.execution.kernel import KernelFactory
 from mlhood.grading.gradebook.project_spec import CheckSpec, ProjectSpec, QuestionSpec, TaskSpec
 from mlhood.grading.intake.collect import SubmittedFile
+from mlhood.grading.notebooks.edition import sealed_edition
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.projects import PROJECTS
+from mlhood.grading.variants.seal import UNSIGNED, unseal
 
 
 def sandboxed(settings: GraderSettings) -> Grader:
@@ -45,9 +47,12 @@ class CourseGrader:
         """Return the projects of the course."""
         return [project_spec(project) for project in PROJECTS.values()]
 
-    def identify(self, path: Path) -> str:
-        """Return the project of a notebook."""
-        return project_of(read(path), path).id
+    def identify(self, path: Path) -> Identified:
+        """Return the project of a notebook, and the edition that it comes from."""
+        notebook = read(path)
+        sealed = sealed_edition(notebook)
+        word = (unseal(self.settings.seed, sealed) or UNSIGNED) if sealed else ""
+        return Identified(project_of(notebook, path).id, word)
 
     def grade(self, submission: SubmittedFile, on_result: Callable[[TaskResult], None]) -> Marks:
         """Grade a notebook."""
@@ -55,7 +60,7 @@ class CourseGrader:
             raise GradingError("there is no notebook to grade", where=submission.source)
         seed = submission_seed(self.settings.seed, submission.student, submission.sha256)
         settings = RunSettings(seed, kernels=self.kernels, on_result=on_result, exclusive=self.settings.exclusive)
-        return grade_file(submission.path, settings)
+        return grade_file(submission.path, settings, word=submission.edition)
 
 
 def project_spec(project: Project) -> ProjectSpec:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,8 +10,10 @@ from pathlib import Path
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.files.locks import try_lock
+from mlhood.files.text_file import read_text
 from mlhood.grading.batch.batch import Batch, Observer
 from mlhood.grading.batch.class_result import ClassResult
+from mlhood.grading.batch.editions import Editions
 from mlhood.grading.batch.executor import Executor
 from mlhood.grading.batch.local_executor import LocalExecutor
 from mlhood.grading.batch.result_keys import digest_of
@@ -23,11 +23,12 @@ from mlhood.grading.gradebook.records import LATE_POLICY, ROSTER, records, roste
 from mlhood.grading.gradebook.roster import read_roster
 from mlhood.grading.intake.collect import collect
 from mlhood.grading.sandbox.bubblewrap import require
+from mlhood.grading.variants.draw import require_word
+from mlhood.grading.variants.seed import read_seed
 
 SANDBOXED = "mlhood.grading.batch.course_grader:sandboxed"
 UNSANDBOXED = "mlhood.grading.batch.course_grader:unsandboxed"
-SEED = "seed"  # name of the gradebook's metadata
-MAX_TEXT = 1 << 20
+SEED, VARIANT = "seed", "variant"  # names of the gradebook's metadata
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class GradeOptions:
         seconds: Time limit for one submission.
         grader: `module:function` that makes a worker's grader (see `grader.Grader`).
         scheduler: Address of a Dask scheduler; by default this machine grades.
+        variant: Word of the variant that the class was given; that of each group follows from the roster.
     """
 
     jobs: int = 1
@@ -50,6 +52,7 @@ class GradeOptions:
     seconds: float = 3600.0
     grader: str = SANDBOXED
     scheduler: str = ""
+    variant: str = ""
 
 
 def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, observer: Observer) -> ClassResult:
@@ -61,11 +64,13 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
         OutputError: The folder is among the submissions, cannot be written, or another call is writing to it.
     """
     sources = list(sources)
+    if options.variant:
+        require_word(options.variant)
     if options.grader == SANDBOXED:
         observer.stage("testing the sandbox")
         require()
     _refuse_inside(sources, out)
-    policy = _read_text(options.late_file) if options.late_file else None
+    policy = read_text(options.late_file) if options.late_file else None
     if policy is not None:
         parse_late_policy(policy, options.late_file)  # so that an error shows before hours of work, not after
     roster = read_roster(options.roster_file) if options.roster_file else None
@@ -83,7 +88,10 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
         students = len({file.student for file in submissions})
         observer.stage(f"found {len(submissions)} submissions of {students} students")
         gradebook.add_submissions(submissions)
-        Batch(gradebook, _executor(options, seed, gradebook), observer, options.seconds).run(submissions)
+        if options.variant:
+            gradebook.set_metadata(VARIANT, options.variant)
+        editions = Editions(gradebook.metadata(VARIANT) or "", roster_of(gradebook))
+        Batch(gradebook, _executor(options, seed, gradebook), observer, options.seconds, editions).run(submissions)
         layouts = tuple(collection.layout for collection in collections)
         extras = tuple(file for collection in collections for file in collection.extras)
         results, others = tuple(records(gradebook)), tuple(unassigned(gradebook))
@@ -146,22 +154,4 @@ def _seed(gradebook: Gradebook, file: Path | None) -> int:
         seed = gradebook.metadata(SEED) or str(secrets.randbits(63))
         gradebook.set_metadata(SEED, seed)
         return int(seed)
-    text = _read_text(file).strip()
-    if not text:
-        raise GradingError(
-            "the seed file is empty",
-            where=file,
-            expected="some text that nobody can guess",
-            todo="write one: python3 -c 'import secrets; print(secrets.token_hex())' > seed",
-        )
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
-
-
-def _read_text(file: Path) -> str:
-    try:
-        with file.open("rb") as stream:
-            if os.fstat(stream.fileno()).st_size > MAX_TEXT:
-                raise ValueError(f"it is larger than {MAX_TEXT >> 20} MiB")
-            return stream.read(MAX_TEXT).decode("utf-8")
-    except (OSError, ValueError) as error:
-        raise GradingError("a file cannot be read", where=file, expected="a text file", got=str(error)) from None
+    return read_seed(file)

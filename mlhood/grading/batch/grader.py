@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.gradebook.project_spec import ProjectSpec
@@ -26,6 +26,13 @@ class GraderSettings:
     exclusive: Callable[[], AbstractContextManager[object]]
 
 
+class Identified(NamedTuple):
+    """The project of a notebook, and the word of the variant that its edition is sealed with, if there is one."""
+
+    project: str
+    edition: str = ""
+
+
 class Grader(Protocol):
     """Grades notebooks. Its methods raise `NotebookError` if the notebook is at fault; any other error is ours."""
 
@@ -33,8 +40,8 @@ class Grader(Protocol):
         """Return the projects of the course."""
         ...
 
-    def identify(self, path: Path) -> str:
-        """Return the project of a notebook.
+    def identify(self, path: Path) -> Identified:
+        """Return the project of a notebook, and the edition that it comes from.
 
         Raises:
             NotebookError: It cannot be read, or belongs to no project.
@@ -42,5 +49,5 @@ class Grader(Protocol):
         ...
 
     def grade(self, submission: SubmittedFile, on_result: Callable[[TaskResult], None]) -> Marks:
-        """Grade a notebook, and report the result of each task as soon as there is one."""
+        """Grade a notebook as the variant `submission.edition`; report the result of each task when there is one."""
         ...

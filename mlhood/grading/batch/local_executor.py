@@ -89,7 +89,8 @@ class Worker:
         self.job, self.tasks_finished = job, 0
         self._deadline = time.monotonic() + job.seconds
         file = job.submission
-        self._send({"kind": job.kind, "path": str(file.path), "sha256": file.sha256, "student": file.student})
+        facts = {"sha256": file.sha256, "student": file.student, "edition": file.edition}
+        self._send({"kind": job.kind, "path": str(file.path), **facts})
 
     def set_idle(self) -> None:
         """Record that it has no job, and therefore no time limit."""

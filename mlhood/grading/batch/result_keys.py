@@ -10,6 +10,7 @@ import ast
 import hashlib
 import hmac
 import importlib.metadata
+import json
 import platform
 import re
 import sys
@@ -25,9 +26,9 @@ DOTTED = re.compile(rf"\b{re.escape(GRADING)}(?:\.\w+)+")
 ROOT = Path(__file__).parents[3]
 
 
-def result_key(sha256: str, checks: str, environment: str, student: str) -> str:
-    """Return the key of a grading: a hash of the hashes of file, checks and environment, and of the student's id."""
-    return digest_of([sha256, checks, environment, student])
+def result_key(sha256: str, checks: str, environment: str, student: str, edition: str = "") -> str:
+    """Return the key of a grading: a hash of the hashes of file, checks and environment, of student and edition."""
+    return digest_of([sha256, checks, environment, student, *([edition] if edition else [])])
 
 
 def shared_result_key(sha256: str, checks: str, environment: str) -> str:
@@ -81,11 +82,13 @@ def checks_digest(project: Project) -> str:
     Other parts of the package do not count: a change of a kernel does not invalidate the marks of a class.
     """
     from mlhood.grading.notebooks.master import project_cells  # loads the course, which only workers do
+    from mlhood.grading.projects.collect import cell_templates
 
     functions = [check.function for task in project.tasks for check in task.checks]
     modules = {function.__module__ for function in functions} | {"mlhood.grading.checks.marks"}
     facts = [f"{task.id} {task.points} {task.seconds} {task.stand_in}" for task in project.tasks]
     facts += [text for cell in project_cells(project) for text in (cell.name, cell.role, cell.source)]
+    facts.append(json.dumps([cell_templates(project.id), dict(project.parameters)]))
     facts.append(closed_world_lists.FILE.read_text(encoding="utf-8"))
     return digest_of([*facts, *(_source(module) for module in sorted(_closure(modules)))])
 

@@ -87,9 +87,11 @@ def _run_job(request: dict[str, Any], grader: Grader, send: Callable[..., None])
     path = Path(request["path"])
     try:
         if request["kind"] == "identify":
-            send("identified", project=grader.identify(path))
+            identified = grader.identify(path)
+            send("identified", project=identified.project, edition=identified.edition)
             return
-        submission = SubmittedFile(request["student"], path=path, sha256=request["sha256"])
+        student, edition = request["student"], request["edition"]
+        submission = SubmittedFile(student, path=path, sha256=request["sha256"], edition=edition)
         marks = grader.grade(submission, lambda result: send("task", result=asdict(result)))
     except NotebookError as error:
         send("refused", reason=_describe(error))

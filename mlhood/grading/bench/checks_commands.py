@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlhood.errors import GradingError
+from mlhood.errors import GradingError, nearest
 from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def checks(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[P3 P3.2 ...]", help="Projects or tasks; all by default.")
     ] = None,
-    course: Annotated[Path, typer.Option(help="Folder of the solved master notebooks.")] = Path(),
+    course: Annotated[
+        Path | None, typer.Option(help="Folder of the solved master notebooks; by default the course we are in.")
+    ] = None,
     word: Annotated[str, typer.Option("--variant", metavar="WORD", help="Of this variant of the course.")] = "",
     sample: Annotated[int, typer.Option(min=0, help="Mutants of each task, drawn the same each time; 0: all.")] = 0,
     as_json: Annotated[Path | None, typer.Option("--json", help="Also write every verdict into this file.")] = None,
@@ -41,20 +43,20 @@ def checks(
     """
     from mlhood.files.atomic import check_output, write_atomic
     from mlhood.grading.bench.mutation_score import HEADER, NotebookRun, score
-    from mlhood.grading.notebooks.notebook import read
+    from mlhood.grading.notebooks.notebook import course_folder, read
     from mlhood.grading.notebooks.variant import master_of_variant
     from mlhood.grading.projects.collect import variant
 
     if as_json is not None:
         check_output(as_json)
-    selected = _selected(names or [])
+    selected = _selected([name.upper() for name in names or []])
+    folder = course or course_folder(Path.cwd())
     rows: list[dict[str, Any]] = []
     held = True
     echo(HEADER)
     for project, tasks in selected:
-        path = course / f"{project.id}.ipynb"
-        varied = variant(project, word)
-        with NotebookRun(master_of_variant(read(path), varied, path), varied) as run:
+        notebook, varied = read(folder / f"{project.id}.ipynb"), variant(project, word)
+        with NotebookRun(master_of_variant(notebook, varied), varied) as run:
             for task in run.tasks(tasks):
                 result = score(task, sample=sample, report=lambda line: echo(line, err=True))
                 echo(str(result))
@@ -69,7 +71,9 @@ def variants(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[P3 P3.2 ...]", help="Projects or tasks; all by default.")
     ] = None,
-    course: Annotated[Path, typer.Option(help="Folder of the solved master notebooks.")] = Path(),
+    course: Annotated[
+        Path | None, typer.Option(help="Folder of the solved master notebooks; by default the course we are in.")
+    ] = None,
     words: Annotated[
         list[str] | None, typer.Option("--variant", metavar="WORD", help="Several times; three words by default.")
     ] = None,
@@ -87,14 +91,16 @@ def variants(
     """
     from mlhood.files.atomic import check_output, write_atomic
     from mlhood.grading.bench.variant_proof import HEADER, MAX_PUBLIC, WORDS, prove, public_share
+    from mlhood.grading.notebooks.notebook import course_folder
 
     if as_json is not None:
         check_output(as_json)
     proofs = []
+    folder = course or course_folder(Path.cwd())
     echo(HEADER)
     for project, tasks in _selected(names or []):
         for word in words or WORDS:
-            for proof in prove(course / f"{project.id}.ipynb", project, word, [task.id for task in tasks]):
+            for proof in prove(folder / f"{project.id}.ipynb", project, word, [task.id for task in tasks]):
                 echo("\n".join([str(proof), *proof.reasons()]))
                 proofs.append(proof)
     share = public_share(proofs)
@@ -111,7 +117,9 @@ def _selected(names: list[str]) -> list[tuple[Project, list[Task]]]:
 
     known = [*PROJECTS, *(task.id for project in PROJECTS.values() for task in project.tasks)]
     if unknown := [name for name in names if name not in known]:
-        raise GradingError("there is no such project or task", where=unknown[0], expected=f"one of {', '.join(known)}")
+        todo = nearest(unknown[0], known)
+        expected = f"one of {', '.join(PROJECTS)}, or a task such as {known[len(PROJECTS)]}"
+        raise GradingError("there is no such project or task", where=unknown[0], expected=expected, todo=todo)
     chosen = [
         (project, [task for task in project.tasks if not names or {project.id, task.id} & set(names)])
         for project in PROJECTS.values()

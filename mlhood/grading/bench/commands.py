@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from mlhood.files.terminal import echo
+from mlhood.grading.commands import find
 
 if TYPE_CHECKING:
     from mlhood.grading.bench.variants import Variant
 
-Master = Annotated[Path, typer.Argument(metavar="[NOTEBOOK]", help="A solved master notebook of the course.")]
+Master = Annotated[
+    Path,
+    typer.Argument(metavar="[NOTEBOOK]", callback=find, help="A solved master notebook of the course, such as P1."),
+]
 Count = Annotated[
     int, typer.Option("-n", "--count", min=2, help="Number of submissions, no two of which are identical.")
 ]
@@ -57,7 +61,7 @@ def register(bench: typer.Typer) -> None:
 
 
 def overhead(
-    master: Master = Path("P1.ipynb"),
+    master: Master = Path("P1"),
     rounds: Annotated[int, typer.Option(min=1, help="How often each notebook is graded.")] = 9,
     only_tiny: Annotated[bool, typer.Option("--only-tiny", help="Grade only a tiny notebook.")] = False,
     as_json: AsJson = None,
@@ -79,7 +83,7 @@ def overhead(
 
 
 def whole_class(
-    master: Master = Path("P1.ipynb"),
+    master: Master = Path("P1"),
     count: Count = 200,
     jobs: Annotated[int, typer.Option(min=1, help="Submissions to grade at once.")] = 2,
     kills: Annotated[int, typer.Option(min=0, help="How often the grader is killed by SIGKILL while it works.")] = 2,
@@ -106,7 +110,7 @@ def whole_class(
 
 
 def nbgrader(
-    master: Master = Path("P1.ipynb"),
+    master: Master = Path("P1"),
     count: Count = 20,
     jobs: Annotated[
         list[int] | None, typer.Option(min=1, help="Of mlhood grade; can be given several times; 1 and 2.")
@@ -141,7 +145,7 @@ def nbgrader(
 
 
 def dask(
-    master: Master = Path("P1.ipynb"),
+    master: Master = Path("P1"),
     count: Count = 20,
     workers: Annotated[int, typer.Option(min=1, help="Workers of the cluster, and jobs on this machine.")] = 2,
     wrong: Wrong = None,

@@ -1,7 +1,8 @@
 """How many mutants of its solution a task's checks refuse, and how many of its style variants they accept.
 
-A mutant is killed if one of the task's checks fails. One that nothing distinguishes from the solution is equivalent,
-and listed in `equivalent/` with the reason; the mutation score is the share of killed ones among the others.
+A mutant is killed if one of the task's checks fails. A measurement that stays undecided, as other programs disturb it,
+kills none, and refuses no style variant. A mutant that nothing distinguishes from the solution is equivalent, and
+listed in `equivalent/` with the reason; the mutation score is the share of killed ones among the others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from mlhood.grading.bench.mutants import APPLIED, Mutant, mutants
 from mlhood.grading.bench.styles import styles
 from mlhood.grading.checks.marks import CheckResult, TaskResult, judge
 from mlhood.grading.checks.submission import Session, Submission
+from mlhood.grading.checks.tables import UNDECIDED
 from mlhood.grading.checks.task import Project, Task
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.notebooks.master import solution_source
@@ -277,7 +279,7 @@ def score(run: TaskRun, *, sample: int = 0, report: Callable[[str], object] = la
     result, known = Score(run.task.id), equivalents(run.run.project)
     for style in styles(run.solution):
         judged = run.judge(style.sources)
-        if lost := _failed(judged) or judged.held:
+        if lost := _failed(judged) or _held(judged):
             result.refused.append(f"refused with {style.name}: {_reasons(lost)}")
             report(result.refused[-1])
         else:
@@ -320,7 +322,12 @@ def _verdict(
 
 
 def _failed(result: TaskResult) -> list[CheckResult]:
-    return [check for check in result.checks if check.status == "failed"]
+    return [check for check in result.checks if check.status == "failed" and not check.what.startswith(UNDECIDED)]
+
+
+def _held(result: TaskResult) -> str:
+    """Return why a task is held, but for measurements that stay undecided."""
+    return result.held.removeprefix("; ".join(each.what for each in result.checks if each.what.startswith(UNDECIDED)))
 
 
 def _message(check: CheckResult) -> str:

@@ -80,7 +80,7 @@ def prove(path: Path, project: Project, word: str, task_ids: Sequence[str] = ())
     """
     public = read(path)
     varied = variant(project, word)
-    master = master_of_variant(public, varied, path)
+    master = master_of_variant(public, varied)
     tasks = [task for task in varied.tasks if not task_ids or task.id in task_ids]
     published = NotebookRun(public, project)  # it is not run
     with NotebookRun(master, varied) as run:

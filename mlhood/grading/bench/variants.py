@@ -16,6 +16,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from mlhood.errors import GradingError
+from mlhood.files.paths import did_you_mean
 from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.master import solution_source, student_version
 from mlhood.grading.notebooks.notebook import Label, cell_name, label
@@ -95,6 +96,7 @@ def read_mutations(file: Path, project: Project) -> list[Mutation]:
             where=file,
             expected='JSON: [{"name": "...", "cells": {"P1-1-solution": "..."}, "loses": ["check"]}, ...]',
             got=f"{type(error).__name__}: {error}",
+            todo=did_you_mean(file),
         ) from None
     if not mutations:
         raise GradingError("the table of wrong solutions is empty", where=file, todo="leave --wrong out")

@@ -98,11 +98,30 @@ class TaskResult:
         return sum(check.points for check in self.checks if check.status != "skipped")
 
     @property
+    def skipped(self) -> float:
+        """Points of skipped checks."""
+        return sum(check.points for check in self.checks if check.status == "skipped")
+
+    @property
+    def asked(self) -> bool:
+        """Whether this machine could run any of the checks, or the instructor has decided."""
+        return self.decision is not None or any(check.status != "skipped" for check in self.checks)
+
+    @property
     def full(self) -> bool:
         """Whether no check failed and the task is not held, or the instructor has given all of its points."""
         if self.decision is not None:
             return self.decision.points >= self.points
         return not self.held and all(check.status != "failed" for check in self.checks)
+
+
+@dataclass(frozen=True)
+class Unasked:
+    """Checks that this machine could not run, all for one reason: their tasks, and their points together."""
+
+    reason: str
+    tasks: tuple[str, ...]
+    points: float
 
 
 @dataclass(frozen=True)
@@ -128,7 +147,18 @@ class Marks:
     @property
     def skipped(self) -> float:
         """Points of skipped checks."""
-        return sum(check.points for task in self.tasks for check in task.checks if check.status == "skipped")
+        return sum(task.skipped for task in self.tasks)
+
+    @property
+    def unasked(self) -> tuple[Unasked, ...]:
+        """What this machine could not ask, by its reason."""
+        found: dict[str, dict[str, float]] = {}
+        for task in self.tasks:
+            for check in task.checks:
+                if check.status == "skipped":
+                    tasks = found.setdefault(check.what, {})
+                    tasks[task.id] = tasks.get(task.id, 0.0) + check.points
+        return tuple(Unasked(reason, tuple(tasks), sum(tasks.values())) for reason, tasks in found.items())
 
     def as_dict(self) -> dict:
         """Return plain data for `--json`."""

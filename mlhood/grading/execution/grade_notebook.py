@@ -18,7 +18,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from mlhood.errors import GradingError, OutputError
+from mlhood.errors import GradingError, OutputError, nearest
 from mlhood.grading.checks.expect import single_line
 from mlhood.grading.checks.marks import Marks, TaskResult, judge
 from mlhood.grading.checks.submission import Session
@@ -36,6 +36,7 @@ from mlhood.grading.notebooks.restore import (
     judging_points,
     restore,
 )
+from mlhood.grading.projects.collect import variant
 from mlhood.grading.rpc.sources import self_contained
 
 CELL_SECONDS = 300.0
@@ -202,10 +203,20 @@ def _first_line(cell: NotebookNode) -> str:
     return single_line(lines[0][:60]) if lines else "empty cell"
 
 
-def grade_file(path: str | Path, settings: RunSettings | None = None, *, keep_files: str | Path | None = None) -> Marks:
+def grade_file(
+    path: str | Path,
+    settings: RunSettings | None = None,
+    *,
+    keep_files: str | Path | None = None,
+    word: str = "",
+) -> Marks:
     """Grade the notebook in a file. The file itself is not modified.
 
-    The files that the notebook writes are deleted, or kept in the empty or new folder `keep_files`.
+    Args:
+        path: Of the notebook.
+        settings: How to run it.
+        keep_files: An empty or new folder for the files that the notebook writes; else they are deleted.
+        word: Of the variant of the course that it is graded as; by default that of this package.
 
     Raises:
         NotebookError: The file is not a notebook of the course, or of another edition.
@@ -214,6 +225,7 @@ def grade_file(path: str | Path, settings: RunSettings | None = None, *, keep_fi
     """
     notebook = read(path)
     project = project_of(notebook, path)
+    project = variant(project, word) if word else project
     require_current_edition(notebook, project, path)
     with _working_folder(keep_files) as folder:
         return grade(notebook, project, folder, settings)
@@ -261,17 +273,20 @@ def empty_folder(folder: Path, *, option: str = "--keep-files") -> Path:
 
 
 def task_filter(task_ids: Collection[str], path: str | Path) -> Callable[[Marks], Marks]:
-    """Return a filter that leaves these tasks of a notebook's marks, or all if none is named.
+    """Return a filter that leaves these tasks of a notebook's marks, or all if none is named; `p1.3` is P1.3.
 
     Raises:
         GradingError: The notebook's project has no such task.
         NotebookError: The file is not a notebook of the course.
     """
     project = project_of(read(path), path)
-    for task_id in task_ids:
-        if project.task(task_id) is None:
-            expected = ", ".join(task.id for task in project.tasks)
-            raise GradingError("there is no such task", where=task_id, expected=f"one of {expected}")
-    return lambda marks: replace(
-        marks, tasks=tuple(task for task in marks.tasks if not task_ids or task.id in task_ids)
-    )
+    known = [task.id for task in project.tasks]
+    wanted = [task_id.upper() for task_id in task_ids]
+    if unknown := [task_id for task_id in wanted if task_id not in known]:
+        raise GradingError(
+            "there is no such task",
+            where=unknown[0],
+            expected=f"one of {', '.join(known)}",
+            todo=nearest(unknown[0], known),
+        )
+    return lambda marks: replace(marks, tasks=tuple(task for task in marks.tasks if not wanted or task.id in wanted))

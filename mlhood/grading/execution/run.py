@@ -15,8 +15,11 @@ from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution import output_folder
 from mlhood.grading.execution.grade_notebook import RunSettings, Step, grade
+from mlhood.grading.execution.variant_run import kernels_of_variant
 from mlhood.grading.notebooks.notebook import clean, clear_outputs, project_of, read, write, write_text
 from mlhood.grading.notebooks.render import notebook_html
+from mlhood.grading.notebooks.variant import master_of_variant
+from mlhood.grading.projects.collect import variant as variant_project
 
 EXIT_INTERRUPTED = 130
 EXIT_ERROR = 2
@@ -25,13 +28,17 @@ SEED = 0  # the same inputs in every run, so that runs can be compared
 
 @dataclass
 class NotebookRun:
-    """The run of one notebook: the results of the tasks it reached, and what stopped it, if anything."""
+    """The run of one notebook: the results of the tasks it reached, and what stopped it, if anything.
+
+    `executed` is the notebook with the outputs of this run.
+    """
 
     source: Path
     name: str
     project: Project | None = None
     folder: Path | None = None
     marks: Marks | None = None
+    executed: NotebookNode | None = None
     error: MlhoodError | None = None
     interrupted: bool = False
     failed_cells: tuple[str, ...] = ()
@@ -89,7 +96,13 @@ ReportWriter = Callable[[Sequence[NotebookRun], Path], Path]
 
 
 def run_notebooks(
-    notebooks: Iterable[Path], out: Path, observer: RunObserver, write_report: ReportWriter, *, write_back: bool = False
+    notebooks: Iterable[Path],
+    out: Path,
+    observer: RunObserver,
+    write_report: ReportWriter,
+    *,
+    write_back: bool = False,
+    variant: str = "",
 ) -> RunOutcome:
     """Run and grade notebooks, one after the other; an error in one does not stop the next.
 
@@ -100,6 +113,7 @@ def run_notebooks(
         observer: Receives the progress.
         write_report: Writes the report about these runs into the folder and returns its path.
         write_back: Whether to store the new outputs in the notebooks themselves, if no cell failed.
+        variant: The word of a variant, whose solved masters are made from these and run.
 
     Raises:
         OutputError: The folder cannot be written; nothing has been run then.
@@ -108,7 +122,8 @@ def run_notebooks(
     runs = _with_unique_names(notebooks)
     for number, run in enumerate(runs, start=1):
         observer.begin(run.name, number, len(runs))
-        _run(run, out, observer, write_back)
+        with kernels_of_variant(variant):
+            _run(run, out, observer, write_back, variant)
         observer.end(run)
         if run.interrupted:
             runs = runs[:number]
@@ -128,11 +143,14 @@ def _with_unique_names(notebooks: Iterable[Path]) -> list[NotebookRun]:
     return runs
 
 
-def _run(run: NotebookRun, out: Path, observer: RunObserver, write_back: bool) -> None:
+def _run(run: NotebookRun, out: Path, observer: RunObserver, write_back: bool, word: str) -> None:
     """Run one notebook and write its results, even if it is interrupted."""
     try:
         notebook = read(run.source)
         run.project = project_of(notebook, run.source)
+        if word:
+            run.project = variant_project(run.project, word)
+            notebook = master_of_variant(notebook, run.project)
         run.folder, kept = output_folder.create_empty(out, run.name)
         if kept:
             run.notes.append(f"files that no run wrote were moved to {kept}")
@@ -158,6 +176,7 @@ def _execute(run: NotebookRun, project: Project, folder: Path, notebook: Noteboo
     run.marks = run.marks or Marks(project.id, project.title, tuple(results), time.monotonic() - began)
     run.failed_cells = _failed_cells(notebook)
     clean(notebook)
+    run.executed = notebook
 
 
 def _failed_cells(notebook: NotebookNode) -> tuple[str, ...]:

@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlhood.errors import GradingError
+from mlhood.errors import GradingError, nearest
 from mlhood.files.atomic import write_atomic
 from mlhood.files.paths import make_folder
+from mlhood.files.text_file import read_text
 from mlhood.grading.exporters import formats
 from mlhood.grading.exporters.canvas import fill
 from mlhood.grading.exporters.destinations import next_step
 from mlhood.grading.gradebook.gradebook import Gradebook
 from mlhood.grading.gradebook.late import parse_late_policy
 from mlhood.grading.gradebook.records import Record, records
+from mlhood.grading.projects import PROJECTS
 
 TABLES = {"csv": formats.plain_csv, "nbgrader": formats.nbgrader_csv}
 FILES = {"gradescope": (formats.gradescope, "results.json"), "classroom": (formats.github_classroom, "result.json")}
@@ -43,17 +45,18 @@ def export(gradebook: Path, options: ExportOptions) -> str:
     """
     _check_format(options)
     with Gradebook(gradebook, must_exist=True) as book:
-        late = options.late
-        policy = parse_late_policy(late.read_text(encoding="utf-8"), late) if late else None
+        policy = parse_late_policy(read_text(options.late), options.late) if options.late else None
         exported = [
             record for record in records(book, policy) if not options.projects or record.project.id in options.projects
         ]
     if not exported:
+        unknown = [name for name in options.projects if name not in PROJECTS]
+        near = nearest(unknown[0], PROJECTS) if unknown else None
         raise GradingError(
             "there are no marks to export",
             where=gradebook,
             got=f"nothing for {', '.join(options.projects)}" if options.projects else "an empty gradebook",
-            todo="grade first: mlhood grade SUBMISSIONS --out DIR",
+            todo=near or "grade first: mlhood grade SUBMISSIONS --out DIR",
         )
     ungraded = sum(record.status in {"open", "failed"} for record in exported)
     notes = [f"note: {ungraded} of them are not graded; see `mlhood grade --again`"] if ungraded else []
@@ -75,7 +78,12 @@ def _held_note(exported: Sequence[Record], gradebook: Path) -> Iterator[str]:
 def _check_format(options: ExportOptions) -> None:
     formats = [*TABLES, *FILES, "canvas"]
     if options.format not in formats:
-        raise GradingError("there is no such format", where=options.format, expected=f"one of {', '.join(formats)}")
+        raise GradingError(
+            "there is no such format",
+            where=options.format,
+            expected=f"one of {', '.join(formats)}",
+            todo=nearest(options.format, formats),
+        )
     if options.format == "canvas" and options.fill is None:
         raise GradingError(
             "Canvas needs its own gradebook to fill in",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from mlhood.errors import GradingError, OutputError
+from mlhood.files.paths import did_you_mean
 from mlhood.grading.gradebook.schema import APPLICATION, SCHEMA, VERSION, migrate
 
 BUSY_SECONDS = 30.0
@@ -35,7 +36,7 @@ class Database:
                 "there is no gradebook",
                 where=path,
                 expected="the gradebook.sqlite that `mlhood grade` has made",
-                todo="grade first: mlhood grade SUBMISSIONS --out DIR",
+                todo=did_you_mean(path) or "grade first: mlhood grade SUBMISSIONS --out DIR",
             )
         try:
             # no implicit transactions: `_write` begins and commits them

@@ -13,6 +13,7 @@ from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.database import Database
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
+from mlhood.grading.variants.seal import UNSIGNED
 
 GRADEBOOK_FILE = "gradebook.sqlite"
 SUBMISSIONS_FOLDER = "submissions"  # beside the gradebook; see `store`
@@ -29,10 +30,11 @@ class Entry:
 
 
 class Identification(NamedTuple):
-    """The project of a notebook, or the reason why it has none."""
+    """The project of a notebook, or the reason why it has none; and the edition that is sealed in it, if any."""
 
     project: str
     problem: str
+    edition: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,13 +130,19 @@ class Gradebook(Database):
             for file in [entry.submission]
         )
 
-    def set_identification(self, sha256: str, course: str, project: str, problem: str) -> None:
+    def set_identification(self, sha256: str, course: str, found: Identification) -> None:
         """Store the project of a notebook, or why it has none, in this version of the course."""
-        self._write([("INSERT OR REPLACE INTO notebooks VALUES (?, ?, ?, ?)", (sha256, course, project, problem))])
+        self._write([("INSERT OR REPLACE INTO notebooks VALUES (?, ?, ?, ?, ?)", (sha256, course, *found))])
+
+    def editions(self) -> set[str]:
+        """Return the words of the editions that submissions come from."""
+        return {word for (word,) in self._rows("SELECT DISTINCT edition FROM notebooks") if word not in ("", UNSIGNED)}
 
     def identification(self, sha256: str, course: str) -> Identification | None:
         """Return the project of a notebook in this version of the course, or None if it is not identified yet."""
-        rows = self._rows("SELECT project, problem FROM notebooks WHERE sha256 = ? AND course = ?", sha256, course)
+        rows = self._rows(
+            "SELECT project, problem, edition FROM notebooks WHERE sha256 = ? AND course = ?", sha256, course
+        )
         return Identification(*rows[0]) if rows else None
 
     # -- gradings

@@ -1,10 +1,11 @@
 """The roster of a class: who is to submit, so that who did not is named, from a CSV file.
 
-student,name,email
-ada,Ada Lovelace,ada@example.org
+student,name,email,group
+ada,Ada Lovelace,ada@example.org,A
 
 `student` is the id that submissions have in their layout. Where a layout has other ids, as Canvas, or only names, as
-Moodle, a submission belongs to the student of the same name, if there is exactly one.
+Moodle, a submission belongs to the student of the same name, if there is exactly one. `group`, where groups have
+editions of their own, is the one that the student was given.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Student:
     student: str
     name: str = ""
     email: str = ""
+    group: str = ""
 
 
 class Roster:
@@ -58,6 +60,9 @@ def sorted_words(name: str) -> str:
     return " ".join(sorted(re.findall(r"\w+", name.lower())))
 
 
+COLUMNS = ("student", "name", "email", "group")
+
+
 def read_roster(path: Path) -> Roster:
     """Read a roster.
 
@@ -80,7 +85,7 @@ def read_roster(path: Path) -> Roster:
         if not any(cell.strip() for cell in row):
             continue
         cells = dict(zip(header, (cell.strip() for cell in row), strict=False))
-        student = Student(cells.get("student", ""), cells.get("name", ""), cells.get("email", ""))
+        student = Student(*(cells.get(column, "") for column in COLUMNS))
         if not student.student:
             errors.append(f"row {line} has no student")
         elif students.setdefault(student.student, student) is not student:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 APPLICATION = 0x6D6C6862  # "mlhb": distinguishes a gradebook from other SQLite files
-VERSION = 3
+VERSION = 4
 
 SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -18,6 +18,7 @@ CREATE TABLE handed (
 );
 CREATE TABLE notebooks (
     sha256 TEXT NOT NULL, course TEXT NOT NULL, project TEXT NOT NULL, problem TEXT NOT NULL,
+    edition TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (sha256, course)
 );
 CREATE TABLE gradings (
@@ -59,6 +60,7 @@ MIGRATIONS = {
         " comment TEXT NOT NULL, PRIMARY KEY (student, task, sha256))",
     ),
     2: ("ALTER TABLE task_results ADD COLUMN reached TEXT NOT NULL DEFAULT ''",),
+    3: ("ALTER TABLE notebooks ADD COLUMN edition TEXT NOT NULL DEFAULT ''",),
 }
 
 

@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from mlhood.errors import GradingError
+from mlhood.files.paths import did_you_mean
 from mlhood.grading.intake.layouts import CLONES, SUBMITTED
 
 MAX_FILES = 250_000
@@ -72,7 +73,7 @@ def input_files(source: Path) -> Iterator[list[InputFile]]:
             where=source,
             expected="a folder, or a zip archive downloaded from Moodle or Canvas",
             got="a file that is not a zip archive" if source.exists() else "no file or folder of that name",
-            todo="name the folder or archive: mlhood grade SUBMISSIONS --out DIR",
+            todo=did_you_mean(source) or "name the folder or archive: mlhood grade SUBMISSIONS --out DIR",
         )
     with _open_archive(source) as archive:
         yield sorted(_in_archive(source, archive), key=lambda file: file.path)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from mlhood.errors import GradingError
+from mlhood.errors import GradingError, nearest
 
 SUBMITTED = "submitted"
 CLONES = "-submissions"  # what `gh classroom clone` makes
@@ -132,7 +132,7 @@ def choose_layout(paths: Collection[PurePosixPath], *, title: str, hint: str | N
             "there is no such layout of submissions",
             where=name,
             expected=f"one of {', '.join([*layouts, 'classroom', 'classroom:SLUG'])}",
-            todo="leave --format-hint out to have the layout guessed",
+            todo=nearest(name, [*layouts, "classroom"]) or "leave --format-hint out to have the layout guessed",
         )
     return Layout(name, layouts[name])
 

@@ -72,12 +72,12 @@ def open_browser() -> Iterator[Browser]:
             browser.close()
 
 
-def view(browser: Browser, html: str, name: str, screenshots: Path | None = None) -> list[Defect]:
+def view(browser: Browser, html: str | Path, name: str, screenshots: Path | None = None) -> list[Defect]:
     """Show a page in both themes and both widths; return what is wrong with it.
 
     Args:
         browser: From `open_browser`.
-        html: A page of `github_page`.
+        html: A page of `github_page`, or the file of a page.
         name: The notebook's name in messages and in the names of screenshots.
         screenshots: A folder for screenshots, `NAME-THEME-WIDTH-PART.png`; none are made without.
     """
@@ -86,7 +86,10 @@ def view(browser: Browser, html: str, name: str, screenshots: Path | None = None
         for width in WIDTHS:
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
             page = context.new_page()
-            page.set_content(html, wait_until="load")
+            if isinstance(html, Path):
+                page.goto(html.resolve().as_uri(), wait_until="load")
+            else:
+                page.set_content(html, wait_until="load")
             found |= dict.fromkeys(_layout_defects(page, name, width))
             if width == WIDTHS[0]:
                 found |= dict.fromkeys(_hidden_ink(page, name, theme))

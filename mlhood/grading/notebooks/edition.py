@@ -6,6 +6,7 @@ Its cells import what has moved and define what no check looks for any more, so 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from nbformat import NotebookNode
 
@@ -15,6 +16,7 @@ from mlhood.grading.notebooks.master import LOCKED_ROLES, project_cells
 from mlhood.grading.notebooks.notebook import cell_names, parse_label
 
 SHOWN_CELLS = 3
+EDITION = "edition"  # the key of a notebook's metadata under `mlhood`
 
 
 def require_current_edition(notebook: NotebookNode, project: Project, path: str | Path) -> None:
@@ -38,6 +40,18 @@ def require_current_edition(notebook: NotebookNode, project: Project, path: str 
         got=f"cells that this edition does not have: {', '.join(unknown[:SHOWN_CELLS])}{more}",
         todo="paste its solutions into the notebook of this edition, or grade it with the mlhood that it came with",
     )
+
+
+def seal_edition(notebook: NotebookNode, sealed: str) -> None:
+    """Store the sealed name of its edition in a notebook (see `variants.seal`)."""
+    metadata = notebook.metadata.get("mlhood", {})
+    notebook.metadata["mlhood"] = {**metadata, EDITION: sealed}
+
+
+def sealed_edition(notebook: NotebookNode) -> Any:
+    """Return the sealed name of the edition of a notebook; it may be anything, None if there is none."""
+    metadata = notebook.metadata.get("mlhood")
+    return metadata.get(EDITION) if isinstance(metadata, dict) else None
 
 
 def _is_locked(name: str, project: Project) -> bool:

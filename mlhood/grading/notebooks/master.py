@@ -26,7 +26,7 @@ from nbformat import NotebookNode
 from mlhood.errors import NotebookError
 from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.notebook import Label, cell_name, check_source, clean, label
-from mlhood.grading.projects.collect import cell_templates, master_solutions
+from mlhood.grading.projects.collect import cell_templates, master_solutions, variant, varied_solutions
 from mlhood.grading.variants.templates import VARIES, Templates, vary
 
 BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
@@ -227,6 +227,19 @@ def synced_cells(project_id: str) -> tuple[MasterCell, ...]:
 def synced_solutions(project_id: str) -> dict[str, str]:
     """Return the master's solutions by task that `mlhood sync` has written, if any."""
     return master_solutions(project_id)
+
+
+def variant_texts(project: Project, word: str) -> tuple[list[str], dict[str, str]]:
+    """Return the sources of the code cells that students of a variant get, and by task the solutions that are its own.
+
+    Raises:
+        GradingError: It cannot be the word of a variant, or this is a student edition.
+    """
+    varied = variant(project, word)
+    public = master_solutions(project.id)
+    solutions = varied_solutions(project.id, varied.parameters)
+    own = {task: source for task, source in solutions.items() if source != public[task]}
+    return [cell.source for cell in project_cells(varied)], own
 
 
 def dump_cells(cells: tuple[MasterCell, ...]) -> str:

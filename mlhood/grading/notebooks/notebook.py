@@ -24,7 +24,8 @@ from mlhood.grading.projects import PROJECTS
 MAX_NOTEBOOK_BYTES = 64 << 20
 MAX_TEXT_MEMORY = 33 << 20  # one wide character makes all of a text four times as large, and it is copied five times
 MAX_NOTEBOOK_VALUES = 200_000  # in its JSON; each takes up to 800 bytes once it is read, and the course's have 6,000
-PROJECT_NAME = re.compile(r"[Pp][1-9]")
+ADVICE = "give the path of a notebook, such as P1.ipynb"
+PROJECT_NAME = re.compile(r"([Pp][1-9])(\.ipynb)?")
 CHECK_CALL = re.compile(r"""mlhood\.check\(["']([A-Z]\d\.\d+)["']\)""")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PNG = "image/png"
@@ -54,11 +55,20 @@ def read(path: str | Path) -> NotebookNode:
     return _as_notebook(document, path)
 
 
+def require_notebook(path: Path) -> None:
+    """Refuse a path where there is no file.
+
+    Raises:
+        NotebookError: There is none; the error names the nearest.
+    """
+    if path.is_file():
+        return
+    got, near = ("a folder", None) if path.is_dir() else ("no file of that name", _did_you_mean(path))
+    raise NotebookError("there is no notebook", where=path, expected="a .ipynb file", got=got, todo=near or ADVICE)
+
+
 def _read_text(path: Path) -> str:
-    advice = "give the path of a notebook, such as P1.ipynb"
-    if not path.is_file():
-        got, near = ("a folder", "") if path.is_dir() else ("no file of that name", _did_you_mean(path))
-        raise NotebookError("there is no notebook", where=path, expected="a .ipynb file", got=got, todo=near or advice)
+    require_notebook(path)
     if path.stat().st_size > MAX_NOTEBOOK_BYTES:
         size = f"{path.stat().st_size >> 20} MiB"
         raise NotebookError(
@@ -71,12 +81,12 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")  # some editors on Windows write a byte order mark
     except (OSError, UnicodeDecodeError) as error:
-        raise NotebookError("the notebook cannot be read", where=path, got=str(error), todo=advice) from None
+        raise NotebookError("the notebook cannot be read", where=path, got=str(error), todo=ADVICE) from None
 
 
-def _did_you_mean(path: Path) -> str:
+def _did_you_mean(path: Path) -> str | None:
     name = path if path.suffix else path.with_suffix(".ipynb")
-    return did_you_mean(name) or did_you_mean(_course_folder(path.parent) / name.name)
+    return did_you_mean(name) or did_you_mean(course_folder(path.parent) / name.name)
 
 
 def _check_memory(text: str, path: Path) -> None:
@@ -205,7 +215,7 @@ def course_notebooks(folder: Path) -> list[Path]:
     Raises:
         NotebookError: There is none.
     """
-    paths = sorted(_course_folder(folder).glob("P[1-9].ipynb"))
+    paths = sorted(course_folder(folder).glob("P[1-9].ipynb"))
     if not paths:
         raise NotebookError(
             "there is no notebook of the course here",
@@ -216,23 +226,24 @@ def course_notebooks(folder: Path) -> list[Path]:
     return paths
 
 
-def _course_folder(folder: Path) -> Path:
-    """Return the folder, if it has a notebook of the course, or the course that it is in; else the folder."""
+def course_folder(folder: Path) -> Path:
+    """Return the folder, if it has a notebook of the course; else the course that it is in, if any; else the folder."""
     parents = (parent for parent in folder.resolve().parents if (parent / "pyproject.toml").is_file())
     return next((each for each in (folder, *parents) if any(each.glob("P[1-9].ipynb"))), folder)
 
 
 def find_notebook(path: Path) -> Path:
-    """Return the path of a notebook, for which the name of its project will do: `P3`, from any folder of the course.
+    """Return the path of a notebook, for which its name will do, `P3` or `p3.ipynb`, from any folder of the course.
 
     A path that is neither is returned as it is, so that whoever reads it says what is wrong.
     """
-    if path.exists() or not PROJECT_NAME.fullmatch(path.name):
+    name = PROJECT_NAME.fullmatch(path.name)
+    if path.exists() or name is None:
         return path
-    named = path.with_name(f"{path.name.upper()}.ipynb")
+    named = path.with_name(f"{name[1].upper()}.ipynb")
     if named.is_file() or path.parent != Path():
         return named
-    course = _course_folder(Path.cwd()) / named
+    course = course_folder(Path.cwd()) / named
     return course if course.is_file() else named
 
 

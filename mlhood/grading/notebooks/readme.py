@@ -15,12 +15,11 @@ from html import escape
 from pathlib import Path
 
 import numpy as np
-from bs4 import BeautifulSoup, Tag
 from matplotlib.image import imread
-from nbformat import NotebookNode
 
 from mlhood.errors import GradingError
 from mlhood.grading.checks.task import Project
+from mlhood.grading.notebooks.excerpts import EXCERPTS, output, text_table
 from mlhood.grading.notebooks.notebook import read
 from mlhood.plotting.overview import overview
 
@@ -85,30 +84,6 @@ SYLLABUS = {
 }
 
 
-@dataclass(frozen=True)
-class Excerpt:
-    """Which outputs of a notebook the README shows.
-
-    Args:
-        picture: Id of the cell whose first picture it is.
-        table: Id of the cell whose first table it is.
-        columns: The columns to show; all if empty.
-    """
-
-    picture: str
-    table: str
-    columns: tuple[str, ...] = ()
-
-
-EXCERPTS = {
-    "P1": Excerpt("P1-6-result-1", "P1-6-result-1"),
-    "P2": Excerpt("P2-8-given-2", "P2-8-given-1"),
-    "P3": Excerpt("P3-7-result-2", "P3-5-solution-2"),
-    "P4": Excerpt("P4-2-result-1", "P4-5-solution-2"),
-    "P5": Excerpt("P5-3-result-1", "P5-3-solution-3"),
-}
-
-
 def readme_files(root: Path, projects: Iterable[Project]) -> dict[str, bytes]:
     """Return the README and its images as they have to be, by their paths from the root of the repository.
 
@@ -167,13 +142,6 @@ def _insert(text: str, name: str, table: str, path: Path) -> str:
     return before + begin + table + end + after.split(end)[1]
 
 
-def output(notebook: NotebookNode, cell_id: str, mime_type: str) -> str:
-    """Return the first output of a MIME type that a cell shows; empty if it shows none."""
-    outputs = [output for cell in notebook.cells if cell.id == cell_id for output in cell.get("outputs", [])]
-    shown = ("".join(output.get("data", {}).get(mime_type, "")) for output in outputs)
-    return next(filter(None, shown), "")
-
-
 def markdown_table(html: str, columns: tuple[str, ...] = ()) -> str:
     """Return a table of a notebook in Markdown, and the notes under it as small text.
 
@@ -181,23 +149,15 @@ def markdown_table(html: str, columns: tuple[str, ...] = ()) -> str:
         html: What pandas or a declared table of the course shows in a notebook.
         columns: The columns to keep, by their headings; all if empty.
     """
-    soup = BeautifulSoup(html, "html.parser")
-    rows = [[_text(cell) for cell in row.find_all(["th", "td"])] for row in soup.find_all("tr")]
-    heading, body = rows[0], [row for row in rows[1:] if any(row[1:])]
-    if all(row[0].isdigit() for row in body):  # pandas' default index says nothing
-        heading, body = heading[1:], [row[1:] for row in body]
-    keep = [i for i, title in enumerate(heading) if not columns or title in columns]
-    lines = [_row(heading, keep), "|" + "---|" * len(keep), *(_row(row, keep) for row in body)]
-    notes = [", ".join(filter(None, map(str.strip, tag.get_text().splitlines()))) for tag in soup.find_all(["p", "li"])]
-    return "\n".join(lines) + "\n" + (f"\n<sub>{'; '.join(escape(note) for note in notes)}</sub>\n" if notes else "")
+    table = text_table(html, columns)
+    lines = [_row(table.heading), "|" + "---|" * len(table.heading), *map(_row, table.rows)]
+    notes = "; ".join(map(escape, table.notes))
+    return "\n".join(lines) + "\n" + (f"\n<sub>{notes}</sub>\n" if notes else "")
 
 
-def _text(tag: Tag) -> str:
-    return " ".join(tag.get_text(" ").split()).replace("|", "\\|")
-
-
-def _row(cells: list[str], keep: list[int]) -> str:
-    return "| " + " | ".join(cells[i] for i in keep) + " |"
+def _row(cells: Iterable[str]) -> str:
+    escaped = (cell.replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
 
 
 def badges(root: Path, projects: tuple[Project, ...]) -> dict[str, tuple[str, str]]:

@@ -10,6 +10,7 @@
    with their rubrics (`questions.json`), which the person who marks the answers sees beside them, and the templates
    of code cells (`variants.json`), from which other variants of the course are made.
 5. The README gets a picture and a table of each executed notebook (see `readme`).
+6. `.github/INTERFACE.md` lists what the notebooks import (see `interface`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from nbformat import NotebookNode
 
 from mlhood.errors import GradingError, NotebookError
 from mlhood.grading.checks.task import Project, Task
+from mlhood.grading.notebooks.interface import INTERFACE_PAGE, interface_page, public_interface
 from mlhood.grading.notebooks.master import (
     BEGIN,
     CELLS_FILE,
@@ -78,10 +80,11 @@ def outdated_files(root: Path) -> dict[str, bytes]:
         project = project_of(notebook, path)
         sync_notebook(notebook, project, path)
         require_templates(notebook, project, path)
-        texts |= {path.name: notebook_text(notebook)} | _package_files(notebook, path)
+        texts |= {path.name: notebook_text(notebook)} | notebook_files(notebook, path)
     files = {name: text.encode() for name, text in texts.items()}
     if {path.stem for path in paths} >= set(EXCERPTS) and (root / "README.md").is_file():
         files |= readme_files(root, PROJECTS.values())
+        files[INTERFACE_PAGE] = interface_page(public_interface(paths, root)).encode()
     return {name: content for name, content in files.items() if not _is_current(root / name, content)}
 
 
@@ -93,7 +96,7 @@ def cell_files(masters: Iterable[Path]) -> dict[str, str]:
     """
     files = {}
     for path in masters:
-        files |= _package_files(read(path), path)
+        files |= notebook_files(read(path), path)
     return files
 
 
@@ -117,7 +120,12 @@ def _is_current(path: Path, content: bytes) -> bool:
     return path.is_file() and path.read_bytes() == content
 
 
-def _package_files(notebook: NotebookNode, path: Path) -> dict[str, str]:
+def notebook_files(notebook: NotebookNode, path: Path) -> dict[str, str]:
+    """Return the files of the package that are copied from a master notebook: text by path from the course's folder.
+
+    Raises:
+        NotebookError: It is not a notebook of the course, or the markers of a solution are wrong.
+    """
     project = project_of(notebook, path)
     folder = f"{PROJECTS_PATH}/{project.id.lower()}"
     files = {f"{folder}/{CELLS_FILE}": dump_cells(master_cells(notebook))}
@@ -201,6 +209,16 @@ def sync_notebook(notebook: NotebookNode, project: Project, path: Path) -> None:
             names.add(name)
             named.add(name)
             _write_metadata(cell, cell_label, name, project)
+    write_titles(notebook, project)
+
+
+def write_titles(notebook: NotebookNode, project: Project) -> None:
+    """Write the titles and points of a project's tasks into the headings and the table of its notebook, in place.
+
+    Raises:
+        NotebookError: The table has an unknown column.
+    """
+    for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = TASK_HEADING.sub(lambda match: _heading(match, project), cell.source)
     _write_task_table(notebook.cells[0], project)

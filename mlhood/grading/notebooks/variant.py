@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 
 from nbformat import NotebookNode
 
 from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.master import vary_cells
 from mlhood.grading.notebooks.notebook import label
-from mlhood.grading.notebooks.sync import sync_notebook
+from mlhood.grading.notebooks.sync import write_titles
 
 
-def master_of_variant(notebook: NotebookNode, project: Project, path: Path) -> NotebookNode:
+def master_of_variant(notebook: NotebookNode, project: Project) -> NotebookNode:
     """Return the solved master notebook of a variant, without the outputs that are not its own.
 
     Args:
         notebook: The public master.
         project: Its project, with the parameters of the variant (see `projects.collect.variant`).
-        path: Of the public master, for messages.
 
     Returns:
         A copy. A cell loses its outputs if it, or a cell of the same task before it, has another text: what it shows
@@ -30,7 +28,7 @@ def master_of_variant(notebook: NotebookNode, project: Project, path: Path) -> N
     """
     variant = copy.deepcopy(notebook)
     changed = vary_cells(variant, project.parameters)
-    sync_notebook(variant, project, path)
+    write_titles(variant, project)
     stale: set[str] = set()
     for cell in variant.cells:
         cell_label = label(cell)

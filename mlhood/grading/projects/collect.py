@@ -25,7 +25,8 @@ from mlhood.grading.variants.templates import Templates, vary
 
 SOLUTIONS_FILE = "solutions.json"
 VARIANTS_FILE = "variants.json"  # the templates of the master's code cells
-VARIANT_FILE = "variant.json"  # the values of an edition, by project
+VARIANT_FILE = "variant.json"  # the values of an edition, by project, and its sealed name
+EDITION = "edition"  # the key of the sealed name
 VARIANT = "MLHOOD_VARIANT"
 DECLARATION = re.compile(r"^TASKS\b", re.MULTILINE)
 
@@ -64,9 +65,17 @@ def variant(project: Project, word: str) -> Project:
     """Return a project with the parameters of the variant that a word names; of no word, with the defaults.
 
     Raises:
-        GradingError: It cannot be the word of a variant.
+        GradingError: It cannot be the word of a variant, or this is a student edition, which has no templates.
     """
     parameters = parameters_of(project)
+    if word and parameters and not _package_file(project.id, VARIANTS_FILE).is_file():
+        raise GradingError(
+            "a student edition cannot make a variant of the course",
+            where=project.id,
+            expected="the course's own repository, which has the solutions and the templates of its texts",
+            got=word,
+            todo="run the command there",
+        )
     return with_values(project, draw(word, project.id, parameters) if word else defaults(parameters))
 
 
@@ -76,13 +85,12 @@ def with_values(project: Project, values: Mapping[str, Any]) -> Project:
     Raises:
         GradingError: A template cannot be rendered.
     """
-    solutions, templates = master_solutions(project.id), solution_templates(project.id)
+    solutions = varied_solutions(project.id, values)
 
     def valued(task: Task) -> Task:
         if not task.solution_stands_in:
             return with_parameters(task, values)
-        solution = vary(solutions.get(task.id, ""), templates.get(task.id, {}), values)
-        return replace(with_parameters(replace(task, stand_in=""), values), stand_in=solution)
+        return replace(with_parameters(replace(task, stand_in=""), values), stand_in=solutions.get(task.id, ""))
 
     tasks = tuple(map(valued, project.declared or project.tasks))
     varied = values != defaults(parameters_of(project))
@@ -92,11 +100,20 @@ def with_values(project: Project, values: Mapping[str, Any]) -> Project:
 def _values(project: Project) -> dict[str, Any]:
     """Return the values of this edition of the package."""
     parameters = parameters_of(project)
-    file = Path(__file__).with_name(VARIANT_FILE)
-    if file.is_file():
-        return checked_values(parameters, json.loads(file.read_text(encoding="utf-8")).get(project.id, {}))
+    if edition := _edition():
+        return checked_values(parameters, edition.get(project.id, {}))
     word = os.environ.get(VARIANT, "")
     return draw(word, project.id, parameters) if word else defaults(parameters)
+
+
+def this_edition() -> str:
+    """Return the sealed name of the edition that this package is; empty for the course as it is published."""
+    return _edition().get(EDITION, "")
+
+
+def _edition() -> dict[str, Any]:
+    file = Path(__file__).with_name(VARIANT_FILE)
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 def parameters_of(project: Project) -> tuple[Parameter, ...]:
@@ -120,20 +137,25 @@ def parameters_of(project: Project) -> tuple[Parameter, ...]:
 
 def master_solutions(project: str) -> dict[str, str]:
     """Return the master's solutions by task, as `mlhood sync` wrote them; none in the student edition or a sandbox."""
-    path = Path(__file__).with_name(project.lower()) / SOLUTIONS_FILE
-    return json.loads((path.read_text(encoding="utf-8") if path.is_file() else "") or "{}")
+    return _read_package_file(project, SOLUTIONS_FILE)
+
+
+def varied_solutions(project: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the master's solutions by task for these values of the parameters; none where there are no solutions."""
+    templates = _read_package_file(project, VARIANTS_FILE).get("solutions", {})
+    solutions = master_solutions(project)
+    return {task: vary(source, templates.get(task, {}), values) for task, source in solutions.items()}
 
 
 def cell_templates(project: str) -> dict[str, Templates]:
     """Return the templates of code cells by their names, as `mlhood sync` wrote them; none in an edition."""
-    return _variants_file(project).get("cells", {})
+    return _read_package_file(project, VARIANTS_FILE).get("cells", {})
 
 
-def solution_templates(project: str) -> dict[str, Templates]:
-    """Return the templates of solutions by task, as `mlhood sync` wrote them; none in an edition."""
-    return _variants_file(project).get("solutions", {})
-
-
-def _variants_file(project: str) -> dict[str, Any]:
-    path = Path(__file__).with_name(project.lower()) / VARIANTS_FILE
+def _read_package_file(project: str, name: str) -> dict[str, Any]:
+    path = _package_file(project, name)
     return json.loads((path.read_text(encoding="utf-8") if path.is_file() else "") or "{}")
+
+
+def _package_file(project: str, name: str) -> Path:
+    return Path(__file__).with_name(project.lower()) / name

@@ -5,9 +5,10 @@ What passed is indicated by a word and a sign, never by colour alone.
 
 from __future__ import annotations
 
-from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
+from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult, Unasked
 
 SIGNS = {"passed": "✓", "failed": "✗", "skipped": "–", "held": "?"}
+CLAIM_SIGNS = {"holds": "✓", "fails": "✗", "open": "?", "missing": "–"}
 
 
 def format_points(points: float) -> str:
@@ -22,8 +23,18 @@ def points_bar(earned: float, points: float, width: int = 10) -> str:
 
 
 def score_line(result: TaskResult) -> str:
-    """`P1.1 The layers of LeNet: 8 of 10 points`."""
-    return f"{result.id} {result.title}: {format_points(result.earned)} of {format_points(result.points)} points"
+    """`P1.1 The layers of LeNet: 8 of 10 points`, or `not asked` if this machine could run none of the checks."""
+    return f"{result.id} {result.title}: {score_words(result)}"
+
+
+def score_words(result: TaskResult) -> str:
+    """`8 of 10 points`, or `not asked`."""
+    return f"{format_points(result.earned)} of {format_points(result.points)} points" if result.asked else "not asked"
+
+
+def unasked_text(unasked: Unasked) -> str:
+    """`P1.7, 10 points: no browser was found`."""
+    return f"{', '.join(unasked.tasks)}, {format_points(unasked.points)} points: {unasked.reason}"
 
 
 def check_lines(check: CheckResult) -> list[str]:
@@ -50,15 +61,14 @@ def summary_text(marks: Marks) -> str:
     width = max(len(task.title) for task in marks.tasks)
     rows = [(task.id, task.title, task.earned, task.points) for task in marks.tasks]
     lines = [_summary_line(*row, width) for row in [*rows, ("", "all tasks", marks.earned, marks.points)]]
-    reasons = dict.fromkeys(check.what for task in marks.tasks for check in task.checks if check.status == "skipped")
-    lines += [f"not checked here ({format_points(marks.skipped)} points): {reason}" for reason in reasons]
+    lines += [f"not asked on this machine: {unasked_text(unasked)}" for unasked in marks.unasked]
     lines += [f"{task.id}: {task.remark}" for task in marks.tasks if task.undecided]
     return "\n".join(lines)
 
 
 def _summary_line(task_id: str, title: str, earned: float, points: float, width: int) -> str:
     share = f"{points_bar(earned, points)}  {format_points(earned):>4} of {format_points(points)}"
-    return f"{task_id:6} {title:{width}}  {share if points else 'skipped'}"
+    return f"{task_id:6} {title:{width}}  {share if points else 'not asked'}"
 
 
 def full_text(marks: Marks) -> str:

@@ -1,4 +1,8 @@
-"""The report of `mlhood run`: a page of marks, each check with its reason, and links to the files that were written."""
+"""The report of `mlhood run`: marks, measured tables and main pictures, each check with its reason, in one file.
+
+The page can be sent to someone: it needs no other file and no network, and names folders from its own one. Only its
+links to the executed notebooks lead elsewhere, to the files beside it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from mlhood.grading.execution.output_folder import files
 from mlhood.grading.notebooks.notebook import write_text
 from mlhood.grading.reports.marks_text import format_points
 from mlhood.grading.reports.render import render
+from mlhood.grading.reports.run_outputs import RunOutputs, run_outputs
 from mlhood.measure import machine as describe_machine
 from mlhood.measure.machine import Machine
 
@@ -47,11 +52,21 @@ def run_report(runs: Sequence[NotebookRun], out: Path, machine: Machine) -> str:
     return render(
         "run_report.html.j2",
         summary=f"{format_points(earned)} of {format_points(points)} points",
+        unasked=sum(mark.skipped for mark in marks),
+        earned=earned,
+        points=points,
         machine=f"Made on {machine}; {machine.system}, {machine.python}, {libraries}.",
         runs=runs,
+        outputs=_outputs(runs),
         files={run.name: _files(run) for run in runs},
-        out=out,
+        folders={run.name: run.folder.relative_to(out).as_posix() for run in runs if run.folder},
     )
+
+
+def _outputs(runs: Sequence[NotebookRun]) -> dict[str, RunOutputs]:
+    """Return what the page shows of each run that has executed a notebook, by its name."""
+    executed = {run.name: (run.executed, run.project) for run in runs if run.executed and run.project}
+    return dict(zip(executed, run_outputs(executed.values()), strict=True))
 
 
 def _files(run: NotebookRun) -> list[str]:

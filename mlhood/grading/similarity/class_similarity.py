@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 
 from mlhood.grading.gradebook.records import Record
 from mlhood.grading.gradebook.store import stored_notebook
-from mlhood.grading.notebooks.master import synced_cells, synced_solutions
+from mlhood.grading.notebooks.master import synced_cells, synced_solutions, variant_texts
 from mlhood.grading.notebooks.notebook import label, read
 from mlhood.grading.similarity.compare import (
     Document,
@@ -72,7 +72,11 @@ class Similarity:
 
 
 def compare_class(
-    records: Sequence[Record], store: Path, given: Iterable[Path], notify: Callable[[str, int, int], None]
+    records: Sequence[Record],
+    store: Path,
+    given: Iterable[Path],
+    notify: Callable[[str, int, int], None],
+    words: Iterable[str] = (),
 ) -> dict[str, Similarity]:
     """Compare submissions, project by project. Given code is recognised by its text, as a cell's label can be forged.
 
@@ -81,9 +85,11 @@ def compare_class(
         store: Folder of the submitted notebooks.
         given: Notebooks as students got them, where that was another edition than the one in this package.
         notify: Called with what is done, the number of finished submissions, and that of all.
+        words: Of the variants that the submissions come from.
 
     Raises:
         NotebookError: A given notebook cannot be read.
+        GradingError: A variant cannot be made here.
     """
     editions = [cell.source for path in given for cell in read(path).cells if cell.cell_type == "code"]
     documents: dict[str, list[Document]] = {}
@@ -100,11 +106,24 @@ def compare_class(
             prepare(document)
         base = [*editions, *(cell.source for cell in synced_cells(project))]
         originals = [*package, *master_documents(project)]
+        for word in sorted(words):
+            cells, solutions = _variant_texts(project, word)
+            base += cells
+            originals += solutions
         groups, pairs = similar_groups(submitted, base)
         copies = package_copies(submitted, originals, base)
         results[project] = Similarity(pairs, copies, unparsable(submitted), truncated(submitted), groups)
     reduced.cache_clear()
     return results
+
+
+def _variant_texts(project: str, word: str) -> tuple[list[str], list[Document]]:
+    """Return the code cells of a variant, and a document for each solution that it has of its own."""
+    from mlhood.grading.projects import PROJECTS  # the checks, which nothing else here needs
+
+    cells, solutions = variant_texts(PROJECTS[project], word)
+    name = f"the master's solution of {{}} in the variant {word}"
+    return cells, [Document(name.format(task), {task: source}) for task, source in solutions.items()]
 
 
 def document_of(notebook: NotebookNode, student: str) -> Document:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlhood.errors import GradingError
+from mlhood.errors import GradingError, nearest
 from mlhood.grading.checks.marks import HINT, TaskResult, judge, without_hint
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task
@@ -78,21 +78,25 @@ class Progress:
         self.project = PROJECTS[project_id]
 
     def _rows(self) -> list[tuple[str, str, str, str]]:
-        rows = []
-        for task in self.project.tasks:
-            result = self.results.get(task.id)
-            earned = result.earned if result else 0.0
-            points = f"{marks_text.format_points(earned)} of {marks_text.format_points(task.points)}"
-            state = points if result else "not checked yet"
-            rows.append((task.id, task.title, marks_text.points_bar(earned, task.points), state))
+        rows = [self._row(task) for task in self.project.tasks]
         earned = sum(result.earned for result in self.results.values())
-        total = f"{marks_text.format_points(earned)} of {marks_text.format_points(self.project.points)}"
-        return [*rows, ("", "all tasks", marks_text.points_bar(earned, self.project.points), total)]
+        points = self.project.points - sum(result.skipped for result in self.results.values())
+        total = f"{marks_text.format_points(earned)} of {marks_text.format_points(points)}"
+        return [*rows, ("", "all tasks", marks_text.points_bar(earned, points), total)]
+
+    def _row(self, task: Task) -> tuple[str, str, str, str]:
+        result = self.results.get(task.id)
+        if result is None:
+            return task.id, task.title, marks_text.points_bar(0, task.points), "not checked yet"
+        if not result.asked:  # an empty bar would look like lost points
+            return task.id, task.title, "", "cannot be asked on this machine"
+        points = f"{marks_text.format_points(result.earned)} of {marks_text.format_points(result.points)}"
+        return task.id, task.title, marks_text.points_bar(result.earned, result.points), points
 
     def __repr__(self) -> str:
         rows = self._rows()
         width = max(len(title) for _, title, _, _ in rows)
-        return "\n".join(f"{task:5} {title:{width}} {bar} {state}" for task, title, bar, state in rows)
+        return "\n".join(f"{task:5} {title:{width}} {bar:10} {state}" for task, title, bar, state in rows)
 
     def _repr_html_(self) -> str:
         from mlhood.grading.reports.render import progress_html
@@ -178,7 +182,12 @@ def progress(project_id: str | None = None) -> Progress:
     latest = next(reversed(_results), "P1.1")
     project_id = project_id or latest.partition(".")[0]
     if project_id not in PROJECTS:
-        raise GradingError("there is no such project", where=project_id, expected=f"one of {', '.join(PROJECTS)}")
+        raise GradingError(
+            "there is no such project",
+            where=project_id,
+            expected=f"one of {', '.join(PROJECTS)}",
+            todo=nearest(project_id, PROJECTS),
+        )
     return Progress({task: _results[task] for task in _results if task.startswith(f"{project_id}.")}, project_id)
 
 
@@ -188,7 +197,9 @@ def _find(task_id: str) -> Task:
     if task is not None:
         return task
     ids = [task.id for project in PROJECTS.values() for task in project.tasks]
-    raise GradingError("there is no such task", where=repr(task_id), expected=f"one of {', '.join(ids)}")
+    raise GradingError(
+        "there is no such task", where=repr(task_id), expected=f"one of {', '.join(ids)}", todo=nearest(task_id, ids)
+    )
 
 
 def _notebook_names() -> dict[str, Any]:

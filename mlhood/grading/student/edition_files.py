@@ -25,6 +25,8 @@ GITIGNORE = """__pycache__/
 
 CONTAINER = (".devcontainer/devcontainer.json", ".devcontainer/install.sh")  # for Codespaces and VS Code
 
+SITE = "mlhood/site"  # which needs the masters
+
 PICTURES = (".png", ".svg")
 LINKED = (".md", *PICTURES)
 
@@ -174,10 +176,11 @@ def student_project(text: str) -> str:
 
 
 def package_files(root: Path) -> dict[str, str]:
-    """Return the text files of the package, by their paths from the root."""
+    """Return the text files of the package, by their paths from the root; without what builds the course's site."""
     paths = sorted(path for path in (root / "mlhood").rglob("*") if path.is_file() and not path.is_symlink())
     sources = [path for path in paths if "__pycache__" not in path.parts and not path.name.startswith(".")]
-    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in sources}
+    texts = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in sources}
+    return {name: text for name, text in texts.items() if not name.startswith(f"{SITE}/")}
 
 
 def linked_files(root: Path, notebooks: Iterable[nbformat.NotebookNode]) -> dict[str, bytes]:

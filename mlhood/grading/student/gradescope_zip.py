@@ -13,7 +13,8 @@ from pathlib import Path
 
 from mlhood.errors import OutputError
 from mlhood.files.atomic import write_atomic
-from mlhood.grading.student.edition_files import CPU_INDEX, package_files, student_project
+from mlhood.grading.student.edition_files import CPU_INDEX, student_project
+from mlhood.grading.student.variant_edition import Variant, edition_package, master_notebooks
 
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip archive
 UNIX = 3
@@ -79,13 +80,19 @@ Name the project in the assignment's title (`P1`, ...) where students may hand i
 """
 
 
-def write_autograder(root: Path, path: Path, *, force: bool = False) -> Path:
+def write_autograder(root: Path, path: Path, *, force: bool = False, made_of: Variant | None = None) -> Path:
     """Write the autograder of the course in `root` as a zip archive; `force` replaces a different file of that name.
+
+    Args:
+        root: The folder of the course.
+        path: Of the archive.
+        force: Replace a different file.
+        made_of: The variant that it grades; by default the course as it is.
 
     Raises:
         OutputError: There is a different file, or it cannot be written.
     """
-    data = archive(autograder_files(root))
+    data = archive(autograder_files(root, made_of))
     if path.exists() and not force and (not path.is_file() or path.read_bytes() != data):
         raise OutputError(
             "there is another autograder",
@@ -95,7 +102,7 @@ def write_autograder(root: Path, path: Path, *, force: bool = False) -> Path:
     return write_atomic(path, data)
 
 
-def autograder_files(root: Path) -> dict[str, str]:
+def autograder_files(root: Path, made_of: Variant | None = None) -> dict[str, str]:
     """Return the text of every file of the autograder, by its path."""
     project = (root / "pyproject.toml").read_text(encoding="utf-8")
     return {
@@ -105,7 +112,7 @@ def autograder_files(root: Path) -> dict[str, str]:
         "pyproject.toml": student_project(project),
         "README.md": README,
         "LICENSE": (root / "LICENSE").read_text(encoding="utf-8"),
-    } | package_files(root)
+    } | edition_package(root, master_notebooks(root, made_of), made_of)
 
 
 def archive(files: dict[str, str]) -> bytes:

@@ -15,21 +15,20 @@ from pathlib import Path
 from mlhood.errors import OutputError
 from mlhood.files.atomic import write_atomic
 from mlhood.grading.notebooks.master import student_version
-from mlhood.grading.notebooks.notebook import course_notebooks, notebook_text, read
+from mlhood.grading.notebooks.notebook import notebook_text
 from mlhood.grading.notebooks.questions import QUESTIONS_FILE
-from mlhood.grading.notebooks.sync import require_synced
-from mlhood.grading.projects.collect import SOLUTIONS_FILE
+from mlhood.grading.projects.collect import SOLUTIONS_FILE, VARIANTS_FILE
 from mlhood.grading.student.edition_files import (
     CONTAINER,
     GITIGNORE,
     classroom_workflow,
     linked_files,
-    package_files,
     student_project,
     student_readme,
 )
 from mlhood.grading.student.gradescope_zip import write_autograder
 from mlhood.grading.student.repository import BRANCH, make_repository
+from mlhood.grading.student.variant_edition import Variant, edition_package, master_notebooks
 
 
 @dataclass(frozen=True)
@@ -46,16 +45,20 @@ class StudentEdition:
     autograder: Path | None = None
     repository: str = ""
 
-    def text(self) -> str:
-        """Return the message for the instructor."""
+    def text(self, grade: str = "mlhood grade SUBMISSIONS --out graded") -> str:
+        """Return the message for the instructor.
+
+        Args:
+            grade: The command that grades its submissions.
+        """
         lines = [f"student edition: {self.folder} ({', '.join(self.notebooks)}; {self.files} files)"]
         lines += [f"note: there was a different notebook; it is kept as {path}" for path in self.kept]
         if self.autograder:
             lines.append(f"autograder for Gradescope: {self.autograder} (not for students)")
         lines += [self.repository] if self.repository else []
-        return "\n".join([*lines, *self._next_steps()])
+        return "\n".join([*lines, *self._next_steps(grade)])
 
-    def _next_steps(self) -> list[str]:
+    def _next_steps(self, grade: str) -> list[str]:
         git = f"git -C {shlex.quote(str(self.folder))}"
         gradescope = (
             f"upload {self.autograder} under Configure Autograder"
@@ -68,32 +71,40 @@ class StudentEdition:
             "  GitHub Classroom: mark that repository as a template (Settings), and make an assignment from it",
             f"  Gradescope: {gradescope}",
             f"  Moodle, Canvas, e-mail: hand out {self.folder} as a zip archive",
-            "  then collect and grade: mlhood grade SUBMISSIONS --out graded",
+            f"  then collect and grade: {grade}",
         ]
 
 
 def release(
-    root: Path, out: Path, *, force: bool = False, gradescope: bool = False, git: bool | None = None
+    root: Path,
+    out: Path,
+    *,
+    force: bool = False,
+    gradescope: bool = False,
+    git: bool | None = None,
+    made_of: Variant | None = None,
 ) -> StudentEdition:
     """Write the student edition of the course in `root` into the folder `out`.
 
     Args:
+        root: The folder of the course.
         out: A new or empty folder outside the course's own parts.
         force: Write into a folder that is not empty. Other files are not deleted, and a notebook that would
             be replaced is kept beside the new one.
         gradescope: Write the autograder for Gradescope, too: beside the folder, which students get.
         git: Whether to make a git repository with a first commit; None makes one unless the folder is inside another.
+        made_of: The variant that it is made of; by default the course as it is.
 
     Raises:
         NotebookError: There are no notebooks here, or the markers of a solution are wrong.
         OutputError: The folder is not empty, is inside the course's own parts, or cannot be written.
         GradingError: The package's copy of the notebooks' cells is out of date.
     """
-    files = edition(root)
-    _check_target(root.resolve(), out.resolve(), force)
+    files = edition(root, made_of)
+    _check_target(root, out, force)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        autograder = write_autograder(root, autograder_path(out), force=force) if gradescope else None
+        autograder = write_autograder(root, autograder_path(out), force=force, made_of=made_of) if gradescope else None
         kept = _write(files, out)
     except OSError as error:
         raise OutputError(
@@ -113,21 +124,18 @@ def autograder_path(out: Path) -> Path:
     return folder.with_name(f"{folder.name}-gradescope.zip")
 
 
-def edition(root: Path) -> dict[str, bytes]:
+def edition(root: Path, made_of: Variant | None = None) -> dict[str, bytes]:
     """Return the contents of every file of the student edition, by its path.
 
     Raises:
         NotebookError: There are no notebooks here, or the markers of a solution are wrong.
-        OutputError: The folder is not that of the course.
-        GradingError: The package's copy of the notebooks' cells is out of date.
+        OutputError: The folder is not that of the course, or the executed masters are not of this variant.
+        GradingError: The package's copy of the notebooks' cells is out of date, or it cannot be a variant's word.
     """
-    files: dict[str, str] = {}
-    released = []
-    for path in course_notebooks(root):
-        notebook = copy.deepcopy(read(path))
-        student_version(notebook, path)
-        files[path.name] = notebook_text(notebook)
-        released.append(notebook)
+    masters = master_notebooks(root, made_of)
+    released = {name: copy.deepcopy(notebook) for name, notebook in masters.items()}
+    for name, notebook in released.items():
+        student_version(notebook, root / name)
     project = root / "pyproject.toml"
     if not project.is_file() or not (root / "mlhood").is_dir():
         raise OutputError(
@@ -136,31 +144,41 @@ def edition(root: Path) -> dict[str, bytes]:
             expected="notebooks, pyproject.toml and the folder mlhood side by side",
             todo="change to the folder of the course and run the command there",
         )
-    require_synced(root, course_notebooks(root))
+    package = edition_package(root, masters, made_of)
+    notebooks = sorted(released)
+    files = {name: notebook_text(notebook) for name, notebook in released.items()}
     files["pyproject.toml"] = student_project(project.read_text(encoding="utf-8"))
-    notebooks = sorted(name for name in files if name.endswith(".ipynb"))
     files["README.md"] = student_readme(notebooks)
     files[".github/workflows/classroom.yml"] = classroom_workflow(notebooks)
     files["LICENSE"] = (root / "LICENSE").read_text(encoding="utf-8")
     files[".gitignore"] = GITIGNORE
     files |= {name: (root / name).read_text(encoding="utf-8") for name in CONTAINER if (root / name).is_file()}
-    package = package_files(root)
     files |= {name: package[name] for name in package if not _is_for_graders(name)}
-    return linked_files(root, released) | {name: text.encode() for name, text in files.items()}
+    return linked_files(root, released.values()) | {name: text.encode() for name, text in files.items()}
 
 
 def _is_for_graders(name: str) -> bool:
-    """Whether a file of the package holds solutions, parts of them, or the rubrics of written questions."""
-    return name.endswith((SOLUTIONS_FILE, QUESTIONS_FILE)) or "/bench/equivalent/" in name
+    """Whether a file of the package holds solutions, parts or templates of them, or rubrics of written questions."""
+    return name.endswith((SOLUTIONS_FILE, QUESTIONS_FILE, VARIANTS_FILE)) or "/bench/equivalent/" in name
 
 
-def _check_target(root: Path, out: Path, force: bool) -> None:
+def require_outside(root: Path, out: Path) -> None:
+    """Refuse to write into the course's own parts.
+
+    Raises:
+        OutputError: The folder is the course's, around it, or one of its parts.
+    """
+    root, out = root.resolve(), out.resolve()
     if root.is_relative_to(out) or out.is_relative_to(root / "mlhood") or out.is_relative_to(root / "tests"):
         raise OutputError(
             "the student edition would overwrite the course",
             where=out,
             todo="choose a folder of its own: mlhood release --out ../student",
         )
+
+
+def _check_target(root: Path, out: Path, force: bool) -> None:
+    require_outside(root, out)
     if out.exists() and not out.is_dir():
         raise OutputError("the student edition needs a folder", where=out, got="a file", todo="choose another name")
     present = sorted(path.name for path in out.iterdir()) if out.is_dir() else []

@@ -28,6 +28,11 @@ def draw(word: str, project_id: str, parameters: Iterable[Parameter]) -> dict[st
     return {parameter.name: _drawn(word, project_id, parameter) for parameter in parameters}
 
 
+def edition_word(word: str, group: str) -> str:
+    """Return the word of a group's edition of a variant."""
+    return f"{word}/{group}" if group else word
+
+
 def _drawn(word: str, project_id: str, parameter: Parameter) -> Any:
     others = parameter.values[1:]
     digest = hashlib.sha256(f"{word}\n{project_id}\n{parameter.name}".encode()).digest()

@@ -10,6 +10,7 @@ import binascii
 import hashlib
 
 MAX_SEAL = 1000
+UNSIGNED = "?"  # stands for an edition whose seal is not of this course; no word of a variant
 
 
 def seal(seed: int, word: str) -> str:

@@ -147,3 +147,4 @@ RULES: dict[str, Rule] = {
     "softmax": vjp_softmax,
     "cross_entropy": vjp_cross_entropy,
 }
+"""The rule of each operator: `rule(g, y, *inputs, **attributes)` returns a gradient for each input, or None."""

@@ -76,7 +76,7 @@ _NCCL = "NCCL's cost model"
 # Bandwidths are those of a standard or a vendor, at line rate and without headers; programs see less. Latencies are
 # those of NCCL's model for one step of a ring (src/graph/tuning.cc, hwLatencies, protocol Simple): one for NVLink, and
 # one for all networks. The loopback interface has no specification: measure it, and make a Link.
-LINKS = {
+LINKS: dict[str, Link] = {
     link.name: link
     for link in (
         Link("10 GbE", 10e9 / 8, 14e-6, "IEEE 802.3ae", _NCCL),
@@ -89,6 +89,7 @@ LINKS = {
         Link("TPU v4 ICI", 50e9, 1e-6, "Jouppi et al. 2023"),
     )
 }
+"""Links between devices by their names, from 10 GbE to NVLink, with where their numbers come from."""
 
 
 @dataclass(frozen=True)

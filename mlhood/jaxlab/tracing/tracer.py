@@ -132,6 +132,7 @@ SHAPES: dict[str, Callable[..., Shape]] = {
     "sum": lambda shape: (),
     "transpose": lambda shape: shape[::-1],
 }
+"""The shape rule of each operation: from the shapes of the operands to that of the result."""
 
 NUMPY: dict[str, Callable[..., Any]] = {
     "add": np.add,
@@ -148,6 +149,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "sum": np.sum,
     "transpose": np.transpose,
 }
+"""How NumPy computes each operation."""
 
 _numbers = itertools.count()
 

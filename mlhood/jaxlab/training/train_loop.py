@@ -32,6 +32,7 @@ Loss = Callable[[Params, jax.Array, jax.Array], jax.Array]
 Step = Callable[..., tuple[Params, Any, jax.Array]]
 Mode = Literal["eager", "jit", "donate"]
 MODES: tuple[Mode, ...] = ("eager", "jit", "donate")
+"""How a step runs: operation by operation; compiled; compiled, and writing into the buffers of its arguments."""
 _LEARNING_RATE = 3e-3
 
 

@@ -26,11 +26,11 @@ from mlhood.jaxlab.xla.hlo import Module, parse, strip_sources
 Stage = Literal["stablehlo", "hlo", "optimized"]
 Options = Mapping[str, str | bool | int]
 
-# XLA's CPU compiler calls a library for convolutions, unless it cannot canonicalise them into the layout that the
-# library takes (xla/service/cpu/conv_canonicalization.cc); then it generates loops itself.
 OWN_CONVOLUTION: Options = {"xla_disable_hlo_passes": "convolution-canonicalization"}
-# Without the pass each operation is a loop: XLA wraps it in a fusion of its own.
+"""XLA's CPU compiler calls a library for convolutions, unless it cannot canonicalise them into the layout that the
+library takes (xla/service/cpu/conv_canonicalization.cc); with this option it generates loops itself."""
 UNFUSED: Options = {"xla_disable_hlo_passes": "fusion"}
+"""Without the pass each operation is a loop: XLA wraps it in a fusion of its own."""
 
 _PRINTED_ELEMENTS = 16  # larger constants are elided: with its weights, a network's text would take a hundred megabytes
 

@@ -5,7 +5,7 @@ In: a name. Out: an `Architecture`: a torch module with seeded weights, and rand
 
 from __future__ import annotations
 
-from mlhood.errors import ModelError
+from mlhood.errors import ModelError, nearest
 from mlhood.models.zoo import attention, classic, dense_prediction, generative, mobile, sequence, structures
 from mlhood.models.zoo.architecture import Architecture, Input
 
@@ -23,5 +23,7 @@ def architecture(name: str) -> Architecture:
         ModelError: There is none of this name.
     """
     if name not in ARCHITECTURES:
-        raise ModelError("unknown architecture", expected=", ".join(ARCHITECTURES), got=repr(name))
+        raise ModelError(
+            "unknown architecture", expected=", ".join(ARCHITECTURES), got=repr(name), todo=nearest(name, ARCHITECTURES)
+        )
     return ARCHITECTURES[name]

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from mlhood.errors import NotebookError
+from mlhood.grading.batch.grader import Identified
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
 from mlhood.grading.gradebook.project_spec import CheckSpec, ProjectSpec, QuestionSpec, TaskSpec
 
@@ -55,11 +56,11 @@ class FakeGrader:
             raise NotebookError("the file is not JSON, so it is not a notebook", got="nonsense")
         if "die-identifying" in requests:
             os._exit(7)
-        return requests[0]
+        return Identified(requests[0], *(word.removeprefix("edition=") for word in requests if "edition=" in word))
 
     def grade(self, submission, on_result):
         requests = words(submission.path)
-        log("begin", sha256=submission.sha256, student=submission.student)
+        log("begin", sha256=submission.sha256, student=submission.student, edition=submission.edition)
         self.misbehave(requests, submission)
         results = []
         for task in next(spec for spec in PROJECTS if spec.id == requests[0]).tasks:

@@ -8,6 +8,8 @@ import pytest
 from mlhood.errors import GradingError
 from mlhood.grading.bench.checks_commands import _selected
 from mlhood.grading.bench.mutation_score import GOAL, NotebookRun, Score, equivalents, score
+from mlhood.grading.checks.expect import CheckHeld
+from mlhood.grading.checks.tables import UNDECIDED
 from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.notebook import read
 from mlhood.grading.projects import PROJECTS
@@ -37,13 +39,7 @@ def test_mutants_that_a_check_fails_for_are_killed(course):
 
 
 def test_a_check_that_accepts_everything_kills_nothing(course, monkeypatch):
-    task = course.SYNTHETIC.task("T9.1")
-    checks = tuple(replace(check, function=accept) for check in task.checks)
-    project = replace(course.SYNTHETIC, tasks=(replace(task, checks=checks),))
-    monkeypatch.setitem(PROJECTS, "T9", project)
-    with NotebookRun(course.notebook(), project) as run:
-        (found,) = list(run.tasks(project.tasks))
-        result = score(found, sample=4)
+    result = score_with(course, monkeypatch, accept)
     assert len(result.verdicts) == 4
     assert (result.share, result.held) == (0.0, False)
 
@@ -51,6 +47,33 @@ def test_a_check_that_accepts_everything_kills_nothing(course, monkeypatch):
 def accept(submission) -> None:
     """Anything goes."""
     submission.call("double", 1)
+
+
+def test_a_measurement_that_stays_undecided_kills_nothing_and_refuses_nothing(course, monkeypatch):
+    result = score_with(course, monkeypatch, leave_undecided)
+    assert (result.count("killed"), result.count("survived"), result.refused) == (0, 4, [])
+    with pytest.raises(GradingError, match="the solution itself is refused"):
+        score_with(course, monkeypatch, hold)
+
+
+def score_with(course, monkeypatch, function) -> Score:
+    task = course.SYNTHETIC.task("T9.1")
+    checks = tuple(replace(check, function=function) for check in task.checks)
+    project = replace(course.SYNTHETIC, tasks=(replace(task, checks=checks),))
+    monkeypatch.setitem(PROJECTS, "T9", project)
+    with NotebookRun(course.notebook(), project) as run:
+        (found,) = list(run.tasks(project.tasks))
+        return score(found, sample=4)
+
+
+def leave_undecided(submission) -> None:
+    """The machine is too noisy."""
+    raise CheckHeld(f"{UNDECIDED}: which of the two is faster")
+
+
+def hold(submission) -> None:
+    """Whether it is right only an instructor can tell."""
+    raise CheckHeld("replaces a function of the package")
 
 
 def test_a_file_that_the_solution_has_written_is_not_there_for_a_mutant(course):

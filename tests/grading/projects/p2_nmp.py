@@ -129,6 +129,12 @@ WRONG: tuple[Mistake, ...] = (
             "larger than its layer",
         ),
         (
+            "never a slice of one row, column, filter or channel",
+            {"P2-12-solution-2": changed(FITTING, ("range(1, length + 1)", "range(1, length)"))},
+            (FIT, TINY, FEW),
+            "an axis of 1 has one size",
+        ),
+        (
             "the first that fits",
             {"P2-12-solution-2": changed(FITTING, ("and moved < least", "and best is None"))},
             (TINY, FEW),
@@ -147,7 +153,7 @@ WRONG: tuple[Mistake, ...] = (
             "the whole layer",
             {
                 "P2-12-solution-2": "def fitting(layer, blob, element):\n"
-                "    return {'rows': 2, 'columns': 2, 'filters': layer['filters'], 'channels': layer['channels']}"
+                "    return {'rows': 1, 'columns': 2, 'filters': layer['filters'], 'channels': layer['channels']}"
             },
             (FIT, TINY, FEW),
             "does not fit its blob",

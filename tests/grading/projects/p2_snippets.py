@@ -192,6 +192,18 @@ def tidy(graph):
 """
 
 
+RELUS_FIRST = """
+def relus_first(graph):
+    for node in graph.topological():
+        pool = node.inputs[0].producer
+        if isinstance(node.operator, Relu) and pool and isinstance(pool.operator, MaxPool):
+            if len(pool.outputs[0].users) == 1 and not graph.is_output(pool.outputs[0]):
+                early = graph.add(node.operator, pool.inputs[0])
+                graph.replace(node, pool.operator, early.outputs[0])
+                graph.remove(pool)
+"""
+
+
 def shrink(body: str) -> dict[str, str]:
     return {"P2-5-solution-3": f"def shrink(graph):\n    {body}"}
 

@@ -8,6 +8,7 @@ from tests.grading.projects.p2_snippets import (
     COUNT,
     IMPORTS,
     POOL,
+    RELUS_FIRST,
     TIDY,
     WINDOWS,
     conv_before,
@@ -343,13 +344,39 @@ def linear_relu(x, w, b, y):
             "nodes of one operator are the same",
             {"P2-5-solution": TIDY.replace("(node.operator, node.inputs)", "node.operator")},
             (HALF, MOST, ALL),
-            "results of the graph after|stops with an error|not a graph",
+            "results of the graph after|stops with an error|not a valid graph",
         ),
         (
             "an output is no use",
             {"P2-5-solution": TIDY.replace(" or graph.is_output(node.outputs[0])", "")},
             (HALF, MOST, ALL),
             "stops with an error",
+        ),
+        (
+            "a pooled value that others read",
+            {"P2-5-solution-2": RELUS_FIRST.replace("len(pool.outputs[0].users) == 1 and ", "")},
+            (HALF, MOST, ALL),
+            "a node whose output is used cannot be removed",
+        ),
+        (
+            "a pooled value that the graph returns",
+            {"P2-5-solution-2": RELUS_FIRST.replace(" and not graph.is_output(pool.outputs[0])", "")},
+            (HALF, MOST, ALL),
+            "a node whose output is used cannot be removed",
+        ),
+        (
+            "every reader of a pooled value gets the rectified one",
+            {
+                "P2-5-solution-2": RELUS_FIRST.replace(
+                    "if len(pool.outputs[0].users) == 1 and not graph.is_output(pool.outputs[0]):", "if True:"
+                ).replace(
+                    "graph.replace(node, pool.operator, early.outputs[0])",
+                    "new = graph.replace(node, pool.operator, early.outputs[0])\n"
+                    "                graph.replace_all_uses(pool.outputs[0], new.outputs[0])",
+                )
+            },
+            (HALF, MOST, ALL),
+            "results of the graph after|not a valid graph",
         ),
     ),
 )

@@ -76,6 +76,17 @@ def predict(total, parts, speedups):
 """
 SQUARE_WINDOWS = columns("np.pad(x, ((0, 0), (padding, padding), (padding, padding))); kernel = kernel[:1] * 2")
 LIBRARY_PRODUCT = {**packing(), "P3-7-solution-4": "gemm_packed = lambda a, b: a @ b\n"}
+FULL_PANELS = {
+    **packing(),
+    "P3-7-solution-4": """
+def gemm_packed(a, b):
+    panels, c = pack(b, 128), np.zeros((len(a), b.shape[1]), np.float32)
+    for p in range(len(panels)):
+        used = min(128, c.shape[1] - p)
+        c[:, 128 * p : 128 * p + used] = (a @ panels[p])[:, :used]
+    return c
+""",
+}
 VIEW = (
     "np.pad(x, ((0, 0), (padding, padding), (padding, padding)))\n"
     "if kernel == (1, 1) and stride == 1 and padding == 0:\n    return original.reshape(len(original), -1)"
@@ -308,6 +319,7 @@ MEASURED: tuple[Mistake, ...] = (
             "write down all three panels",
         ),
         ("the last panel is left out", packing(used="panels[:-1]"), PACKED, "wrong values"),
+        ("the last of several panels is taken for full", FULL_PANELS, PACKED, "stops with an error"),
         ("multiplies b itself", LIBRARY_PRODUCT, READS_PANELS, "read from a panel"),
     ),
     *mistakes(

@@ -75,6 +75,13 @@ def clipped_mean(gradients, limit):
     return jax.tree.map(clipped, gradients)
 """
 }
+SHUFFLED_IN_PLACE = {
+    name: source.replace(
+        "    for epoch",
+        "    for data in (x, y):\n        np.random.default_rng(0).shuffle(data)\n    for epoch",
+    )
+    for name, source in training().items()
+}
 CLIPPED_MEAN = {
     "P5-7-solution-2": """
 def clipped_mean(gradients, limit):
@@ -224,6 +231,7 @@ LEARNING: tuple[Mistake, ...] = (
             (LOSSES, READS),
             "other data than its arguments",
         ),
+        ("the digits shuffled in place", SHUFFLED_IN_PLACE, LOSSES, "changes its arguments"),
     ),
 )
 

@@ -195,6 +195,14 @@ cluster: process 1 of 2 failed; the others were ended
     assert cluster._final_error("[0] nothing to say\n") == "[0] nothing to say"
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_sizes_are_drawn_for_which_the_second_best_plan_is_near(seed):
+    sizes = cluster._draw_sizes(SimpleNamespace(rng=np.random.default_rng(seed)))
+    assert sorted(len(widths) for _, widths in sizes) == [3, 3, 4, 4, 4, 4, 4, 4, 4, 5, 5, 5]
+    assert all(cluster.MIN_LEAD <= cluster._lead(*size) < 1.2 for size in sizes[6:])
+    assert max(cluster._lead(*size) for size in sizes[:6]) > 1.2
+
+
 # -- in a kernel
 
 

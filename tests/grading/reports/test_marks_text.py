@@ -8,7 +8,7 @@ import pytest
 import mlhood
 from mlhood.errors import GradingError, MlhoodError
 from mlhood.grading.checks.expect import CheckFailed, CheckSkipped
-from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult, judge, unsolved
+from mlhood.grading.checks.marks import CheckResult, Decision, Marks, TaskResult, judge, unsolved
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.reports import marks_text, render
@@ -65,8 +65,22 @@ def test_bars_and_summary():
     assert marks_text.points_bar(0, 0) == "░" * 10
     marks = Marks("T9", "T9", (RESULT,))
     assert (marks.earned, marks.points, marks.skipped) == (6, 8.5, 1.5)
-    assert "not checked here (1.5 points): no browser" in marks_text.summary_text(marks)
+    assert "not asked on this machine: T9.1, 1.5 points: no browser" in marks_text.summary_text(marks)
     assert marks_text.full_text(marks).endswith(marks_text.summary_text(marks))
+
+
+def test_what_could_not_be_asked_is_said_in_words_and_has_no_bar():
+    skipped = [CheckResult(f"c{i}", "draws", i, "skipped", f"no {what}") for i, what in enumerate("xyx", start=1)]
+    unasked, partly = TaskResult("T9.2", "Draw", tuple(skipped)), replace(RESULT, checks=(*RESULT.checks, skipped[0]))
+    assert (unasked.asked, unasked.skipped, partly.asked, partly.points) == (False, 6, True, 8.5)
+    assert marks_text.score_line(unasked) == "T9.2 Draw: not asked"
+    assert replace(unasked, decision=Decision(2)).asked
+    summary = marks_text.summary_text(Marks("T9", "T9", (partly, unasked)))
+    row = next(line for line in summary.splitlines() if line.startswith("T9.2"))
+    assert row.endswith("not asked")
+    assert "░" not in row
+    assert "not asked on this machine: T9.1, T9.2, 5 points: no x" in summary
+    assert "not asked on this machine: T9.2, 2 points: no y" in summary
 
 
 def test_marks_as_plain_data():
@@ -201,3 +215,11 @@ def test_wrong_names(notebook_of_student):
         mlhood.progress("Q1")
     with pytest.raises(GradingError, match="no notebook to check"):
         mlhood.check("T9.1")
+
+
+def test_progress_counts_what_could_be_asked(course):
+    unasked = TaskResult("T9.2", "A file", (CheckResult("d", "draws", 40, "skipped", "no browser"),))
+    rows = check.Progress({"T9.1": RESULT, "T9.2": unasked}, "T9")._rows()
+    assert rows[0][2:] == (marks_text.points_bar(6, 8.5), "6 of 8.5")
+    assert rows[1][2:] == ("", "cannot be asked on this machine")
+    assert rows[-1][-1] == "6 of 58.5"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mlhood.errors import CompilerError
+from mlhood.files.paths import did_you_mean
 
 MAX_UNITS = 64  # tiles, and tilelets of a tile: as many as a mask of an instruction has bits
 _ELEMENT_BYTES = (1, 2)
@@ -165,7 +166,8 @@ def read_machine(path: str | Path) -> Machine:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CompilerError("the machine's file cannot be read", where=path, got=error) from error
+        todo = did_you_mean(path)
+        raise CompilerError("the machine's file cannot be read", where=path, got=error, todo=todo) from error
     return parse_machine(text, path, default_machine())
 
 

@@ -21,7 +21,7 @@ from mlhood.compiler.lir.passes.share_buffers import share_buffers
 from mlhood.compiler.lir.passes.sink_allocs import sink_allocs
 from mlhood.compiler.lir.program import Program
 from mlhood.compiler.lir.verify import verify
-from mlhood.errors import CompilerError
+from mlhood.errors import CompilerError, nearest
 
 __all__ = ["PASSES", "Pass", "optimize"]
 
@@ -62,7 +62,12 @@ def optimize(
     """
     names = list(PASSES if passes is None else passes)
     if unknown := [name for name in names if name not in PASSES]:
-        raise CompilerError("unknown pass", expected=", ".join(PASSES), got=", ".join(map(str, unknown)))
+        raise CompilerError(
+            "unknown pass",
+            expected=", ".join(PASSES),
+            got=", ".join(map(str, unknown)),
+            todo=nearest(unknown[0], PASSES),
+        )
     program = program.copy()
     while True:
         changed = [name for name in names if _apply(name, program, observe, check)]

@@ -137,7 +137,7 @@ def _ask(submission: Submission) -> list[tuple[Layer, int, int, dict[str, int]]]
     found = []
     for layer, blob, element in _draw_blobs(submission.rng):
         given = _given(layer, blob=blob, element=element)
-        with expect.case(given, "a cut has `rows`, `columns`, `filters` and `channels`"):
+        with expect.case(given, "a cut has `rows`, `columns`, `filters` and `channels`; an axis of 1 has one size: 1"):
             cut = _cut(submission.call("fitting", layer, blob, element))
         lengths = _whole(layer)
         wrong = {name: size for name, size in cut.items() if size > lengths[name]}
@@ -153,8 +153,9 @@ def _draw_blobs(rng: np.random.Generator) -> Iterator[tuple[Layer, int, int]]:
     for number in range(10):
         layer = draw_layer(rng, deep=number % 2 == 1)
         yield layer, int(rng.choice([512, 1024, 2048, 8192])), number // 5 + 1
-    for kernel, stride, pad in ((4, 2, 1), (3, 1, 1), (3, 3, 0)):  # the whole layer fits, and fills a blob
-        layer = {"channels": 4, "height": 2 * stride + kernel - 2 * pad, "width": 3 * stride + kernel - 2 * pad}
+    # the whole layer fits, and fills a blob; the output of the last one has a single row
+    for kernel, stride, pad, steps in ((4, 2, 1, 2), (3, 1, 1, 2), (3, 3, 0, 2), (3, 2, 0, 0)):
+        layer = {"channels": 4, "height": steps * stride + kernel - 2 * pad, "width": 3 * stride + kernel - 2 * pad}
         layer |= {"filters": 16, "kernel": kernel, "stride": stride, "pad": pad}
         yield layer, max(operand_bytes((stage_of(layer),), _slicing(_whole(layer))).values()), 1
 

@@ -14,7 +14,7 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.rewrites import GROUPED, PASSES, Builder, rewritten
 
-GRAPHS, BLOCKS = 6, 4
+GRAPHS = 6
 POOL = MaxPool((2, 2), (1, 1), (0, 0, 0, 0), (1, 1))
 STEPS = (0.5, 0.75, 1.0)
 """Of the nodes that the course's own solution removes. The two rewrites of P2.4 by themselves remove a third."""
@@ -63,18 +63,35 @@ REDUNDANT: tuple[tuple[Block, int], ...] = (
 )
 
 
+def _pooled_for_two(b: Builder) -> int:
+    """Add a pooled value that a ReLU reads, and an addition as well; return its nodes, all of which must stay."""
+    pooled = b.graph.add(POOL, b.conv(b.x, 3, name="shared"), name="shared.pool").outputs[0]
+    b.graph.output(b.graph.add(Add(), pooled, b.relu(pooled, "shared.relu"), name="shared.sum").outputs[0])
+    return 4
+
+
+def _pooled_and_returned(b: Builder) -> int:
+    """Add a pooled value that a ReLU reads, and the graph returns; return its nodes, all of which must stay."""
+    pooled = b.graph.add(POOL, b.conv(b.x, 3, name="returned"), name="returned.pool").outputs[0]
+    b.graph.output(pooled)
+    b.graph.output(b.relu(pooled, "returned.relu"))
+    return 3
+
+
 def draw_draft(rng: np.random.Generator, number: int) -> tuple[Builder, int]:
-    """Draw a chain of redundant blocks, with one that must stay at its end; return the fewest nodes known, too."""
+    """Draw a chain of redundant blocks, and add two that must stay; return the fewest nodes known, too."""
     builder, least = Builder(rng, f"drawn graph {number + 1}"), 0
-    value = builder.x
-    for i, chosen in enumerate(rng.permutation(len(REDUNDANT))[:BLOCKS]):
-        block, left = REDUNDANT[chosen]
+    value, kinds = builder.x, len(REDUNDANT)
+    # each graph lacks two other kinds, so that the steps a solution reaches do not depend on how often one is drawn
+    for i, chosen in enumerate(rng.permutation(kinds - 2)):
+        block, left = REDUNDANT[(number + chosen) % kinds]
         value, least = block(builder, value, f"conv{i}"), least + left
     grouped = builder.conv(builder.x, 6, operator=GROUPED, name="grouped")
     builder.graph.output(value)
     builder.graph.output(grouped)
     builder.graph.output(builder.relu(grouped, "kept"))
-    return builder, least + 2
+    stay = _pooled_and_returned if number % 2 else _pooled_for_two
+    return builder, least + 2 + stay(builder)
 
 
 def _shrunk(submission: Submission) -> tuple[int, int, int]:

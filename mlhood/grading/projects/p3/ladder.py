@@ -25,6 +25,7 @@ TOUCHED = "mlhood.measure.touches:touched"
 PROBES = "mlhood.grading.projects.p3.probes:"
 # (M, K, N): odd sizes that no block divides, a single row, a single k, a single column
 SIZES = ((7, 5, 9), (13, 37, 11), (1, 6, 10), (5, 1, 7), (6, 9, 1))
+WIDE = (3, 5, 307)  # no width divides 307: at least two panels, the last of which is not full, for all widths below
 MANY_SUMS = 20  # so many products added in float32 are rounded so often that not every sum is the nearest float32
 LINE = 8  # elements
 FEW_LINES = 8  # fewer than a column of b touches, more than the rows in use at one time
@@ -55,10 +56,12 @@ ARGUMENT_HINTS = {
 }
 
 
-def _check_products(submission: Submission, name: str, hint: str, *block: int) -> None:
+def _check_products(
+    submission: Submission, name: str, hint: str, *block: int, sizes: tuple[tuple[int, int, int], ...] = SIZES
+) -> None:
     argument = submission.parameters.gemm_argument
     hint = hint if argument == "none" else f"{hint}; {ARGUMENT_HINTS[argument]}"
-    for m, k, n in SIZES:
+    for m, k, n in sizes:
         for last in _last_arguments(submission):
             a, b = _draw_matrices(submission, m, k, n)
             given = f"a {a.shape}, b {b.shape}" + "".join(f", block {size}" for size in block)
@@ -246,7 +249,7 @@ def packed_is_right(submission: Submission) -> None:
         hint = "the last panel may have more columns than c has left"
         if submission.parameters.panel_padding == "before":
             hint = "the first panel may begin with columns that c does not have"
-        _check_products(submission, "gemm_packed", hint)
+        _check_products(submission, "gemm_packed", hint, sizes=(*SIZES, WIDE))
     except expect.CheckFailed:
         if not _right_with_reference_pack(submission):
             raise
@@ -283,7 +286,7 @@ def _right_with_reference_pack(submission: Submission) -> bool:
     """Whether the product is right once `pack` is the reference's, so that only the student's `pack` is wrong."""
     function = submission.value("gemm_packed")
     padding = submission.parameters.panel_padding
-    for m, k, n in SIZES:
+    for m, k, n in (*SIZES, WIDE):
         for last in _last_arguments(submission):
             a, b = _draw_matrices(submission, m, k, n)
             try:

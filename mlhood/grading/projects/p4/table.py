@@ -43,6 +43,7 @@ FLOPS = RESNET18["C2"].geometry.flops  # the same for C1, C3 and C4
 FILL = "one `compare` for each row, of what belongs to this row, and `fill` with its name"
 SMALL = Caches((16 << 10, 64 << 10, 256 << 10))  # smaller than the output of any layer that is drawn
 TINY = Caches((8 << 10, 16 << 10, 32 << 10))  # a few channels and tiles fit
+NARROW = Caches((8 << 10, 8 << 10, 8 << 10))  # a single stationary tile fits, in one of the orders at least
 HUGE = Caches((1 << 40, 1 << 41, 1 << 42))  # nothing is too large for these
 
 
@@ -146,7 +147,7 @@ def _exceeds(problem: Problem, order: Order, tiles: Triple, caches: Caches) -> b
 def my_own_is_another(submission: Submission) -> None:
     """`triples` has a choice of your own in the row "my own", different from the other three rows."""
     problem = _draw_problem(submission)
-    for caches in (SMALL, TINY, HUGE):
+    for caches in (SMALL, TINY, NARROW, HUGE):
         rows, own, given = _triples(submission, problem, caches, "my own")
         for order in ORDERS:
             _check_existing(problem, order, own[order], "my own", given)

@@ -25,6 +25,8 @@ LAYERS = (  # of x, w1, b1, w2 and b2; divisible by the number of devices
     ((6, 4), (4, 24), (24,), (24, 16), (16,)),
 )
 Sizes = tuple[int, list[int]]  # the batch, and the widths
+CANDIDATES = 30  # for sizes for which two plans send nearly as little
+MIN_LEAD = 1.02  # what a plan sends is told apart from the least from here on
 MEASURE = "mlhood.jaxlab.cluster.plans:measure_all"
 PLAN_MEMORY = 3 << 30
 SPECS = ((), (None,), (None, None), ("devices",), ("devices", None), (None, "devices"))
@@ -257,13 +259,27 @@ def two_processes_give_the_gradient_of_one(submission: Submission) -> None:
 
 
 def _draw_sizes(submission: Submission) -> list[Sizes]:
-    """Draw batches and widths, of which each ratio is as likely as its inverse: any of them may be the largest."""
+    """Draw batches and widths, of which each ratio is as likely as its inverse: any of them may be the largest.
+
+    Half of them are drawn until another plan sends nearly as little: there, every term has to be counted right.
+    """
 
     def size(low: int, high: int) -> int:
         return 8 * round(2 ** submission.rng.uniform(math.log2(low / 8), math.log2(high / 8)))
 
-    layers = submission.rng.permutation([2, 2, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4])
-    return [(size(16, 1024), [size(32, 1024) for _ in range(int(count) + 1)]) for count in layers]
+    def draw(layers: int) -> Sizes:
+        return size(16, 1024), [size(32, 1024) for _ in range(layers + 1)]
+
+    layers = submission.rng.permutation([2, 2, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4]).tolist()
+    close = [min((draw(count) for _ in range(CANDIDATES)), key=lambda sizes: _lead(*sizes)) for count in layers[6:]]
+    return [*map(draw, layers[:6]), *close]
+
+
+def _lead(batch: int, widths: list[int]) -> float:
+    """Return how many times the least the next plan sends, of those that send at least `MIN_LEAD` times as much."""
+    choices = itertools.product(reference.LAYOUTS, repeat=len(widths) - 1)
+    least, *others = sorted(reference.sent_by(kinds, batch, widths) for kinds in choices)
+    return next(sent for sent in others if sent >= MIN_LEAD * least) / least
 
 
 def _plans(submission: Submission) -> list[Planned]:

@@ -346,8 +346,8 @@ def trained_on(function: Callable, x: np.ndarray, y: np.ndarray) -> dict[str, An
     """Call the student's `train` with a `make_step` that works and is watched.
 
     Returns:
-        The `params` and `losses` that it returns, the losses of the `steps` that it took, and how many of their batches
-        are `strangers`: rows that are not those of x with their labels y.
+        The `params` and `losses` that it returns, the losses of the `steps` that it took, how many of their batches are
+        `strangers`, rows that are not those of x with their labels y, and the rule `broken`.
     """
     rows: dict[bytes, set[int]] = {}
     for image, label in zip(x, y, strict=True):
@@ -374,9 +374,9 @@ def trained_on(function: Callable, x: np.ndarray, y: np.ndarray) -> dict[str, An
         return watched
 
     with patched_globals(inspect.unwrap(function), make_step=make_step):
-        params, losses = function(x, y)
-    values = np.asarray([float(loss) for loss in steps])
-    return {"params": on_host(params), "losses": losses, "steps": values, "strangers": sum(strangers)}
+        (params, losses), broken = guarded(function, [x, y])
+    report = {"params": on_host(params), "losses": losses, "broken": broken if broken == CHANGED else ""}
+    return {**report, "steps": np.asarray([float(loss) for loss in steps]), "strangers": sum(strangers)}
 
 
 # -- P5.9

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5 import reference
 from mlhood.models import digits
@@ -214,7 +214,9 @@ def losses_are_those_of_the_steps(submission: Submission) -> None:
     labels = rng.integers(0, 10, len(images)).astype(np.int64)
     with expect.case(f"x {images.shape} and labels {labels.shape}, drawn at random"):
         answer = submission.call(PROBES + "trained_on", submission.value("train"), images, labels)
-        report = expect.mapping(answer, ("params", "losses", "steps", "strangers"), "what `train` returns")
+        keys = ("params", "losses", "steps", "strangers", "broken")
+        report = expect.mapping(answer, keys, "what `train` returns")
+        check_rules(report["broken"], "`train`")
         steps = report["steps"] if isinstance(report["steps"], np.ndarray) else np.zeros(0)
         what, hint = "`train` takes no step", "make_step(optimizer, loss) gives the step; call it for each batch"
         expect.true(steps.ndim == 1 and len(steps) > 0, what, expected="steps of `make_step`", hint=hint)

@@ -1,0 +1,61 @@
+"""Run the solved masters of a variant: outside of the course's repository, with kernels that know the variant."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from mlhood.errors import GradingError, OutputError
+from mlhood.grading.projects.collect import VARIANT
+from mlhood.grading.variants.draw import require_word
+
+
+def variant_folder(course: Path, word: str) -> Path:
+    """Return the folder for the masters of a variant: beside that of the course."""
+    course = course.resolve()
+    return course.with_name(f"{course.name}-{re.sub(r'[^A-Za-z0-9.-]', '-', word)}")
+
+
+def require_for_variant(notebooks: Iterable[Path], out: Path, write_back: bool) -> None:
+    """Refuse to store what belongs to a variant in the course.
+
+    Raises:
+        OutputError: The folder of the results is inside the course's.
+        GradingError: The outputs would be written back into the public masters.
+    """
+    if write_back:
+        raise GradingError(
+            "the outputs of a variant cannot be written back",
+            where="--write-back",
+            expected="the course as it is published",
+            todo="leave it out: the executed masters of the variant are in the folder of the results",
+        )
+    for course in {path.resolve().parent for path in notebooks}:
+        if out.resolve().is_relative_to(course):
+            raise OutputError(
+                "the solved masters of a variant do not belong into the course's folder, from which they get published",
+                where=out,
+                expected=f"a folder outside of {course}",
+                todo=f"choose another one: --out {variant_folder(course, 'solved')}",
+            )
+
+
+@contextlib.contextmanager
+def kernels_of_variant(word: str) -> Iterator[None]:
+    """Have the processes that are started know the variant, so that `mlhood.check` in a cell asks for its values."""
+    if not word:
+        yield
+        return
+    require_word(word)
+    before = os.environ.get(VARIANT)
+    os.environ[VARIANT] = word
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[VARIANT]
+        else:
+            os.environ[VARIANT] = before

@@ -1,0 +1,300 @@
+"""The report of a run: marks with measured tables and pictures, in one file that can be sent to someone."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+from nbformat.v4 import new_code_cell, new_output
+from PIL import Image
+
+from mlhood.errors import NotebookError
+from mlhood.exchange import find_browser
+from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
+from mlhood.grading.execution.run import NotebookRun
+from mlhood.grading.notebooks.excerpts import EXCERPTS, output
+from mlhood.grading.notebooks.notebook import clear_outputs, read
+from mlhood.grading.projects import PROJECTS
+from mlhood.grading.reports import run_outputs as module
+from mlhood.grading.reports.run_outputs import run_outputs
+from mlhood.grading.reports.run_report import write_report
+from mlhood.measure import Claim, Count, Table
+from mlhood.measure.table import MIME
+
+ROOT = Path(__file__).parents[3]
+NO_BROWSER = "Netron needs a browser, and none was found"
+EVIL = "<script>alert(1)</script>"
+PAGE_BYTES = 2_000_000
+WIDTHS = (400, 1000)
+
+
+def png(width: int = 8, height: int = 8) -> str:
+    data = io.BytesIO()
+    Image.new("RGB", (width, height), "red").save(data, "PNG")
+    return base64.b64encode(data.getvalue()).decode()
+
+
+def drawn(picture: str, alt: str | None = "a red square"):
+    return new_output("display_data", {"image/png": picture}, metadata={"image/png": {"alt": alt}} if alt else {})
+
+
+def tabled(table: Table):
+    return new_output("display_data", {MIME: table.to_dict(), "text/html": table._repr_html_()})
+
+
+def counted(name: str = "T9.bytes", title: str = "Bytes", **cells: int) -> Table:
+    claims = (Claim("a needs less than b", ("one", "a"), "<", ("one", "b")),)
+    table = Table(name, ("one", "two"), ("a", "b"), "bytes", title, "count", claims=claims)
+    for column, number in cells.items():
+        table["one", column] = Count(number)
+    return table
+
+
+def result(task, status: str = "passed", what: str = "") -> TaskResult:
+    checks = [CheckResult(check.name, check.title, check.points, status, what) for check in task.checks]
+    return TaskResult(task.id, task.title, tuple(checks))
+
+
+def run_of(project, notebook, folder: Path, statuses: dict[str, tuple[str, str]] | None = None) -> NotebookRun:
+    tasks = tuple(result(task, *(statuses or {}).get(task.id, ())) for task in project.tasks)
+    (folder / project.id).mkdir(parents=True)
+    (folder / project.id / f"{project.id}.ipynb").write_text("{}")
+    marks = Marks(project.id, project.title, tasks, 1.0)
+    source = Path("secret", "of ada", f"{project.id}.ipynb")
+    return NotebookRun(source, project.id, project, folder / project.id, marks, notebook)
+
+
+def page_of(runs, folder: Path) -> BeautifulSoup:
+    return BeautifulSoup(write_report(runs, folder).read_text(encoding="utf-8"), "html.parser")
+
+
+def words(tag) -> str:
+    return " ".join(tag.get_text(" ").split())
+
+
+@pytest.fixture(scope="module")
+def course_page(tmp_path_factory):
+    """The page about the committed notebooks, as if a run had just executed them, without a browser."""
+    folder = tmp_path_factory.mktemp("out")
+    books = {name: read(ROOT / f"{name}.ipynb") for name in PROJECTS}
+    netron = next(cell for cell in books["P1"].cells if cell.id == "P1-7-result-1")
+    netron.outputs = [new_output("stream", text="No browser was found, so the picture is skipped.\n")]
+    skipped = {"P1.7": ("skipped", NO_BROWSER)}
+    runs = [run_of(PROJECTS[name], book, folder, skipped) for name, book in books.items()]
+    write_report(runs, folder)
+    return folder / "report.html"
+
+
+@pytest.fixture
+def soup(course_page):
+    return BeautifulSoup(course_page.read_text(encoding="utf-8"), "html.parser")
+
+
+def section(soup: BeautifulSoup, name: str):
+    return soup.find("section", attrs={"aria-labelledby": name})
+
+
+def test_the_page_is_one_file_of_a_sane_size(course_page, soup):
+    assert course_page.stat().st_size < PAGE_BYTES
+    sources = [tag[name] for name in ("src", "srcset", "data", "poster") for tag in soup.find_all(attrs={name: True})]
+    assert sources
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert not soup.find_all(["script", "link", "iframe", "object", "embed"])
+    assert "url(" not in soup.style.text
+    assert "@import" not in soup.style.text
+    assert not re.search(r"\bhttps?:", str(soup.body))
+    assert "secret" not in soup.text  # whoever gets it need not know where it was made
+    for link in soup.find_all("a"):
+        if link["href"].startswith("#"):
+            assert soup.find(id=link["href"][1:])
+        else:
+            assert (course_page.parent / link["href"]).is_file()
+            assert link.find_parent("details")  # which says that these files are beside the page
+
+
+@pytest.mark.parametrize("name", EXCERPTS)
+def test_each_project_shows_its_tables_and_pictures_with_words(soup, name):
+    part = section(soup, name)
+    notebook = read(ROOT / f"{name}.ipynb")
+    declared = [
+        Table.from_dict(shown.data[MIME])
+        for cell in notebook.cells
+        for shown in cell.get("outputs", [])
+        if MIME in shown.get("data", {})
+    ]
+    captions = [words(table.caption) for table in part.select("table.numbers")]
+    assert captions
+    assert {table.title for table in declared} <= set(captions)
+    assert EXCERPTS[name].caption in ("", *captions)
+    for table in declared:
+        shown = next(each for each in part.select("table.numbers") if words(each.caption) == table.title)
+        frame = table.frame()
+        rows = [[words(cell) for cell in row.find_all(["th", "td"])] for row in shown.tbody.find_all("tr")]
+        assert rows == [[str(index), *map(str, row)] for index, row in zip(frame.index, frame.to_numpy(), strict=True)]
+        for verdict in table.verdicts():
+            assert any(
+                verdict.text in words(item) and verdict.state in words(item) for item in part.select(".claims li")
+            )
+    figures = part.find_all("figure")
+    assert len(figures) >= 2
+    for figure in figures:
+        assert len(figure.img["alt"]) > 20
+        assert re.match(rf"{name}\.\d+ \w", words(figure.figcaption))
+
+
+@pytest.mark.parametrize("name", EXCERPTS)
+def test_the_cells_of_an_excerpt_are_in_its_notebook(name):
+    notebook = read(ROOT / f"{name}.ipynb")
+    for cell_id in EXCERPTS[name].pictures:
+        assert output(notebook, cell_id, "image/png"), cell_id
+
+
+def test_what_could_not_be_asked_is_said_in_words_and_not_drawn(soup):
+    part = section(soup, "P1")
+    row = next(row for row in part.table.find_all("tr") if "P1.7" in row.text)
+    assert not row.select(".bar div")
+    assert "not asked" in words(row)
+    others = [row for row in part.table.tbody.find_all("tr") if "P1.7" not in row.text]
+    assert all(row.select(".bar div span")[0]["style"] == "width:100%" for row in others)
+    points = PROJECTS["P1"].task("P1.7").points
+    assert f"Not asked on this machine, and counted neither for nor against: P1.7, {points:g} points: {NO_BROWSER}" in (
+        words(part)
+    )
+    assert f"Not asked on this machine: {NO_BROWSER}" in words(part)
+    assert "P1.7 Print the graph from Netron: not asked" in words(part)
+    assert "the picture of P1.7 Print the graph from Netron: No browser was found" in words(part)
+    assert f"; {points:g} more could not be asked on this machine" in words(soup.header)
+    assert "0 of 0" not in soup.text
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(find_browser() is None, reason="no browser")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_narrow_and_a_wide_screen(course_page, scheme):
+    from mlhood.grading.notebooks.browser_view import open_browser
+
+    with open_browser() as browser:
+        for width in WIDTHS:
+            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            requests: list[str] = []
+            complaints: list[str] = []
+            page.on("request", lambda request, seen=requests: seen.append(request.url))
+            page.on("console", lambda message, seen=complaints: seen.append(message.text))
+            page.goto(course_page.as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            assert page.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
+            assert [url for url in requests if not url.startswith("data:")] == [course_page.as_uri()]
+            assert not complaints  # of the content security policy
+            page.close()
+
+
+def test_a_notebook_that_was_not_executed_says_what_is_not_there(tmp_path):
+    notebook = read(ROOT / "P3.ipynb")
+    clear_outputs(notebook)
+    text = words(page_of([run_of(PROJECTS["P3"], notebook, tmp_path)], tmp_path))
+    assert "the table of P3.5 The table: its cell has shown none" in text
+    assert "the picture of P3.7 The ladder: its cell has shown none" in text
+    assert "What P3 has measured" not in text
+
+
+def test_a_cell_that_stopped_is_named_in_place_of_its_picture():
+    notebook = read(ROOT / "P3.ipynb")
+    clear_outputs(notebook)
+    ladder = next(cell for cell in notebook.cells if cell.id == EXCERPTS["P3"].picture)
+    ladder.outputs = [new_output("error", ename="NameError", evalue="no ladder", traceback=[])]
+    notebook.cells = [cell for cell in notebook.cells if cell.id != EXCERPTS["P3"].more_pictures[0]]
+    (shown,) = run_outputs([(notebook, PROJECTS["P3"])])
+    assert "the picture of P3.7 The ladder: its cell stopped with NameError: no ladder" in shown.absent
+    assert any(EXCERPTS["P3"].more_pictures[0] in reason and "no such cell" in reason for reason in shown.absent)
+
+
+def test_a_run_without_a_notebook_and_one_that_was_interrupted(course, tmp_path):
+    bad = NotebookRun(Path("bad.ipynb"), "bad", error=NotebookError("the file is not JSON"))
+    stopped = run_of(course.SYNTHETIC, course.notebook(), tmp_path)
+    stopped.interrupted = True
+    page = page_of([bad, stopped], tmp_path)
+    assert "bad not run" in words(page.header)
+    assert "the file is not JSON" in words(page)
+    assert "Interrupted" in words(page)
+
+
+def executed(course, *outputs):
+    notebook = course.notebook()
+    notebook.cells.append(new_code_cell("show()", outputs=list(outputs)))
+    return notebook
+
+
+def shown_of(course, *outputs):
+    (shown,) = run_outputs([(executed(course, *outputs), course.SYNTHETIC)])
+    return shown
+
+
+def test_a_project_without_an_excerpt_shows_what_it_has(course):
+    shown = shown_of(course, tabled(counted(a=1, b=2)), drawn(png()))
+    (table,), (picture,) = shown.tables, shown.pictures
+    assert (table.caption, table.heading, table.rows) == (
+        "Bytes",
+        ("", "a", "b"),
+        (("one", "1 bytes", "2 bytes"), ("two", "–", "–")),
+    )
+    assert table.claims == (("holds", "holds: a needs less than b"),)
+    assert (picture.caption, picture.alt) == (course.SYNTHETIC.title, "a red square")
+    assert not shown.absent
+
+
+@pytest.mark.parametrize(("cells", "state"), [({"a": 3, "b": 2}, "fails"), ({"a": 1}, "missing")])
+def test_a_claim_that_does_not_hold_says_why(course, cells, state):
+    (table,) = shown_of(course, tabled(counted(**cells))).tables
+    ((found, text),) = table.claims
+    assert found == state
+    assert re.fullmatch(rf"{state}: a needs less than b \(one/.+\)", text)
+
+
+def test_columns_of_plain_numbers_are_flush_right(soup):
+    table = section(soup, "P1").select_one("table.numbers")
+    assert [words(title) for title in table.thead.select("th.right")] == ["parameters", "macs"]
+    assert {len(row.select("td.right")) for row in table.tbody.find_all("tr")} == {2}
+    assert not module.ShownTable("nothing", ("a",), ()).numeric[0]
+
+
+def test_of_two_tables_with_one_id_the_last_one_is_shown(course):
+    shown = shown_of(course, tabled(counted(a=1)), tabled(counted("T9.other")), tabled(counted(a=5)))
+    assert [table.rows[0][1] for table in shown.tables] == ["5 bytes", "–"]
+
+
+def test_hostile_outputs_do_no_harm(course, tmp_path):
+    damaged = new_output("display_data", {MIME: {"format": 1, "id": EVIL}, "text/html": EVIL})
+    broken = drawn(base64.b64encode(b"<svg onload=alert(1)>").decode(), EVIL)
+    notebook = executed(course, tabled(counted(title=EVIL, a=1)), damaged, drawn(png(), f'"{EVIL}'), broken)
+    page = page_of([run_of(course.SYNTHETIC, notebook, tmp_path)], tmp_path)
+    assert not page.find_all("script")
+    assert not any("onload" in tag.attrs for tag in page.find_all())
+    assert words(page.select_one("table.numbers").caption) == EVIL
+    assert len(page.find_all("img")) == 1
+    assert "a table of measurements: " in words(page)
+    assert "it is damaged or too large" in words(page)
+
+
+def test_many_and_large_outputs_are_bounded(course, tmp_path):
+    rows = tuple(map(str, range(400)))
+    long = Table("T9.long", rows, tuple(f"c{i}" for i in range(12)), "bytes", "Long", "count")
+    tables = [tabled(counted(f"T9.{i}", a=i + 1)) for i in range(30)]
+    pictures = [drawn(png(3000 + i, 600), None) for i in range(30)]
+    shown = shown_of(course, tabled(long), *tables, *pictures)
+    assert (len(shown.tables), len(shown.pictures)) == (module.MAX_TABLES, module.MAX_PICTURES)
+    assert len(shown.tables[0].rows) == module.MAX_ROWS
+    assert f"{400 - module.MAX_ROWS} more rows are not shown" in shown.tables[0].notes
+    assert "1 more columns are not shown" in shown.tables[0].notes
+    first = base64.b64decode(shown.pictures[0].uri.partition(",")[2])
+    assert Image.open(io.BytesIO(first)).width <= 1200
+    assert shown.pictures[0].alt
+    write_report([run_of(course.SYNTHETIC, executed(course, tabled(long), *tables, *pictures), tmp_path)], tmp_path)
+    assert (tmp_path / "report.html").stat().st_size < PAGE_BYTES
+
+
+def test_the_excerpts_are_those_of_the_course():
+    assert set(EXCERPTS) == set(PROJECTS)

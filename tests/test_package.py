@@ -1,0 +1,126 @@
+"""The wheel and the source distribution: complete, and installed into a clean environment every command runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+STEM = f"mlhood-{PROJECT['version']}"
+pytestmark = pytest.mark.slow
+NO_PACKAGE = ("__pycache__", ".pyc")
+# what a source distribution has besides the package, to build and to test it
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "P1.ipynb", "tests/conftest.py", ".github/CHANGELOG.md")
+
+# prints where the package is, and the exit code of every command's help
+ALL_HELP = """
+import json, mlhood, typer
+from typer.testing import CliRunner
+from mlhood.cli import app
+
+def paths(command, path=()):
+    yield path
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from paths(inner, (*path, name))
+
+runner = CliRunner()
+codes = {" ".join(path): runner.invoke(app, [*path, "--help"]).exit_code for path in paths(typer.main.get_command(app))}
+print(json.dumps({"file": mlhood.__file__, "codes": codes}))
+"""
+
+
+def run(*command: object, folder: Path, code: int = 0) -> str:
+    """Run a program in a folder, expect this exit code, and return what it wrote."""
+    outer = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    done = subprocess.run(
+        [str(part) for part in command], cwd=folder, env=outer, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> dict[str, Path]:
+    """The two distributions, by their suffixes, built by the back end of pyproject.toml without a network."""
+    out = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "hatchling", "build", "-d", out, folder=ROOT)
+    return {"wheel": out / f"{STEM}-py3-none-any.whl", "sdist": out / f"{STEM}.tar.gz"}
+
+
+def install(distribution: Path, environment: Path) -> Path:
+    """Install a distribution into a new environment without a network, and return the folder of its programs.
+
+    Libraries are those of this environment: they are on the path after its own.
+    """
+    venv.create(environment, with_pip=False)
+    paths = sysconfig.get_paths(scheme="venv", vars={"base": str(environment), "platbase": str(environment)})
+    Path(paths["purelib"], "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    programs = Path(paths["scripts"])
+    python = programs / Path(sys.executable).name
+    options = ["--no-deps", "--no-index", "--no-build-isolation", "--ignore-installed", "-q"]
+    run(sys.executable, "-m", "pip", "--python", python, "install", *options, distribution, folder=environment)
+    return programs
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory) -> Path:
+    """The folder of programs of an environment with the wheel."""
+    return install(built["wheel"], tmp_path_factory.mktemp("wheel"))
+
+
+def tracked() -> set[str]:
+    listed = subprocess.run(["git", "ls-files", "mlhood"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git repository")
+    return {name for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
+
+
+def test_the_wheel_has_every_file_of_the_package_and_no_other(built):
+    with zipfile.ZipFile(built["wheel"]) as archive:
+        names = {name for name in archive.namelist() if not name.startswith(f"{STEM}.dist-info/")}
+    assert tracked() <= names
+    assert not [name for name in names if not name.startswith("mlhood/") or name.endswith(NO_PACKAGE)]
+
+
+def test_the_source_distribution_can_be_built_and_tested(built, tmp_path):
+    with tarfile.open(built["sdist"]) as archive:
+        names = {name.removeprefix(f"{STEM}/") for name in archive.getnames()}
+    assert {*SOURCES, *tracked()} <= names
+    assert not [name for name in names if name.startswith((".venv/", "out/", ".git/")) or name.endswith(NO_PACKAGE)]
+    programs = install(built["sdist"], tmp_path / "environment")
+    assert run(programs / "mlhood", "--version", folder=tmp_path) == f"mlhood {PROJECT['version']}\n"
+    (package,) = programs.parent.glob("**/site-packages/mlhood")
+    assert tracked() <= {f"mlhood/{path.relative_to(package).as_posix()}" for path in package.rglob("*")}
+
+
+def test_every_command_has_help_in_any_folder(installed, tmp_path):
+    found = json.loads(run(installed / "python", "-c", ALL_HELP, folder=tmp_path))
+    assert Path(found["file"]).is_relative_to(installed.parent)
+    assert {"run", "check", "hint", "grade", "bench grading class", "bench checks"} <= set(found["codes"])
+    assert set(found["codes"].values()) == {0}
+
+
+def test_commands_act_in_any_folder(installed, tmp_path):
+    program = installed / "mlhood"
+    assert run(program, "--version", folder=tmp_path) == f"mlhood {PROJECT['version']}\n"
+    sliced = ("--filters", "64", "--channels", "64", "--kernel", "3", "--output", "56", "--caches", "32KiB,1MiB,4MiB")
+    assert json.loads(run(program, "slice", *sliced, "--json", folder=tmp_path))
+    shape = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]), helper.make_tensor_value_info("y", 1, [2, 3])
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], "rectify")], "tiny", shape[:1], shape[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), tmp_path / "t.onnx")
+    assert "rectify" in run(program, "compile", "t.onnx", "--text", folder=tmp_path)
+    assert "there is no notebook of the course here" in run(program, "run", folder=tmp_path, code=2)
+    assert "there is no gradebook" in run(program, "export", "x", "--to", "x.csv", folder=tmp_path, code=2)
