@@ -22,12 +22,11 @@ from mlhood.grading.checks.tables import UNDECIDED, single_thread
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing import KEEP
 from mlhood.grading.checks.timing_verdict import ROUND_TRIP_SHARE, SIZE, trimmed_mean
-from mlhood.grading.projects.collect import master_solutions, solution_templates
+from mlhood.grading.projects.collect import master_solutions, varied_solutions
 from mlhood.grading.projects.p3 import numba_errors
 from mlhood.grading.projects.p3.probes import products
 from mlhood.grading.rpc.codec import Remote
 from mlhood.grading.variants.parameter import Parameter
-from mlhood.grading.variants.templates import vary
 from mlhood.measure.ratio import Ratio
 
 PROBE = "mlhood.grading.projects.p3.probes:products"
@@ -218,7 +217,7 @@ def course_product(values: Mapping[str, Any] | None = None) -> Callable[..., np.
     Args:
         values: Of the project's parameters; the defaults by default. The packed loops take factors, whatever they are.
     """
-    solutions = master_solutions("P3")
+    solutions = varied_solutions("P3", values) if values else master_solutions("P3")
     if "P3.8" not in solutions:
         from mlhood.kernels import GEMM
 
@@ -226,12 +225,9 @@ def course_product(values: Mapping[str, Any] | None = None) -> Callable[..., np.
     import numba
     from numba import uintp
 
-    source = solutions["P3.8"]
-    if values:
-        source = vary(source, solution_templates("P3").get("P3.8", {}), values)
     names: dict[str, Any] = {"np": np, "numba": numba, "uintp": uintp}
     names["compiled"] = numba.njit(nogil=True, fastmath={"contract"})
-    exec(source, names)  # noqa: S102 - the course's own
+    exec(solutions["P3.8"], names)  # noqa: S102 - the course's own
     return names["gemm_fast"]
 
 
