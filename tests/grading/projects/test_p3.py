@@ -319,8 +319,11 @@ def model_by_the_definition(monkeypatch):
     monkeypatch.setattr(model_races, "definition", definition)
 
 
+MODEL_SEED = 9  # with some others no sum of so small a model is positive after ReLU, and wrong weights change nothing
+
+
 def model_losses(names: dict, tmp_path) -> dict[str, str]:
-    return {name: reason for name, reason in judged(names, tmp_path, "P3.6").items() if reason}
+    return {name: reason for name, reason in judged(names, tmp_path, "P3.6", MODEL_SEED).items() if reason}
 
 
 def test_an_honest_table_of_models_gets_all_points(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -10,10 +11,17 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3 import numba_errors, reference
-from mlhood.grading.projects.p3.reference import convolution
+from mlhood.grading.projects.p3.reference import Steps, convolution
+from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p3.probes:"
 Case = tuple[tuple[int, int, int], tuple[int, int], int, int]
+# a sixth argument of `conv_direct`, which has a default
+DIRECT_ARGUMENT = Parameter("direct_argument", ("none", "dilation", "flip", "fill"))
+# an argument after the others of `conv_blas`, which has a default
+BLAS_ARGUMENT = Parameter("blas_argument", ("none", "relu", "scale", "limit"))
+ROW_ORDER = Parameter("row_order", reference.ROWS)
+COLUMN_STEPS = Parameter("column_steps", reference.STEPS)
 
 
 def flat_weights(submission: Submission, filters: int, channels: int, high: int, wide: int) -> np.ndarray:
@@ -22,14 +30,90 @@ def flat_weights(submission: Submission, filters: int, channels: int, high: int,
     return np.ascontiguousarray(np.broadcast_to(values, (filters, channels, high, wide)))
 
 
+def _argument_of(submission: Submission, name: str) -> str:
+    """Name the last argument that `conv_direct` or `conv_blas` has in this variant of the course."""
+    parameters = submission.parameters
+    return parameters.direct_argument if name == "conv_direct" else parameters.blas_argument
+
+
+def _argument(submission: Submission, name: str) -> tuple[Any, ...]:
+    """Draw what `conv_direct` or `conv_blas` gets as its last argument; nothing if it has none."""
+    rng = submission.rng
+    return {
+        "none": lambda: (),
+        "dilation": lambda: (2,),
+        "flip": lambda: (True,),
+        "fill": lambda: (float(rng.uniform(1, 3)),),
+        "relu": lambda: (True,),
+        "scale": lambda: (float(rng.uniform(2, 4)),),
+        "limit": lambda: (float(rng.uniform(1, 2)),),
+    }[_argument_of(submission, name)]()
+
+
+def _given(submission: Submission, name: str, last: tuple[Any, ...]) -> str:
+    """Name the last argument in a message."""
+    return "".join(f", {_argument_of(submission, name)} {value}" for value in last)
+
+
+def _wanted(
+    submission: Submission, name: str, x: np.ndarray, w: np.ndarray, bias: np.ndarray, *steps: Any
+) -> np.ndarray:
+    """Return the reference's result for stride, padding and, if it is passed, the last argument."""
+    (stride, padding), last = steps[:2], steps[2:]
+    argument = _argument_of(submission, name)
+    value: Any = last[0] if last else None
+    if last and argument == "dilation":
+        spread = np.zeros((*w.shape[:2], *(value * (size - 1) + 1 for size in w.shape[2:])), w.dtype)
+        spread[:, :, ::value, ::value] = w
+        w = spread
+    if last and argument == "flip":
+        w = w[:, :, ::-1, ::-1]
+    if last and argument == "fill":
+        sides = (padding, padding)
+        x, padding = np.pad(x, ((0, 0), (0, 0), sides, sides), constant_values=value), 0
+    y = convolution(x, w, bias, stride, padding)
+    if last and argument == "scale":
+        y = value * (y - bias[:, None, None]) + bias[:, None, None]
+    if last and argument in ("relu", "limit"):
+        y = np.clip(y, 0 if argument == "relu" else -value, np.inf if argument == "relu" else value)
+    return y
+
+
+HINTS = {
+    "dilation": "`dilation` is the distance of two pixels of x that adjacent weights meet; 1 if it is not passed",
+    "flip": "if `flip` is true, w[f, c, KH - 1 - i, KW - 1 - j] is where otherwise w[f, c, i, j] is; it is false if it "
+    "is not passed",
+    "fill": "x is `fill` outside its bounds, 0 if it is not passed",
+    "relu": "if `relu` is true, 0 is where the result, with its bias, would be negative; it is false if not passed",
+    "scale": "`scale` multiplies the product, not the bias; it is 1 if it is not passed",
+    "limit": "no result, with its bias, is above `limit` or below -`limit`; without `limit` they are as they are",
+}
+
+
+def _with_hint(submission: Submission, name: str, hint: str) -> str:
+    """A hint, and what else to think of in a variant with a last argument."""
+    argument = _argument_of(submission, name)
+    return hint if argument == "none" else f"{hint}; {HINTS[argument]}"
+
+
 def _check_convolution(
-    submission: Submission, name: str, x: np.ndarray, w: np.ndarray, stride: int, padding: int, hint: str
+    submission: Submission,
+    name: str,
+    x: np.ndarray,
+    w: np.ndarray,
+    stride: int,
+    padding: int,
+    hint: str,
+    passed: bool = True,
 ) -> None:
-    """Compare with the reference, with a bias of zeros."""
+    """Compare with the reference, with a bias of zeros; the last argument is passed or has its default."""
     bias = np.zeros(len(w), np.float32)
-    with numba_errors.case(f"x {x.shape}, w {w.shape}, stride {stride}, padding {padding}", hint):
-        got = submission.call(name, x.copy(), w.copy(), bias, stride, padding)
-        expect.close(got, convolution(x, w, bias, stride, padding), f"what `{name}` returns")
+    last = _argument(submission, name) if passed else ()
+    given = f"x {x.shape}, w {w.shape}, stride {stride}, padding {padding}{_given(submission, name, last)}"
+    with numba_errors.case(given, _with_hint(submission, name, hint)):
+        got = submission.call(name, x.copy(), w.copy(), bias, stride, padding, *last)
+        want = _wanted(submission, name, x, w, bias, stride, padding, *last)
+        expect.close(got, want, f"what `{name}` returns")
 
 
 def _check_bias(submission: Submission, name: str) -> None:
@@ -39,15 +123,22 @@ def _check_bias(submission: Submission, name: str) -> None:
     """
     x, w = submission.normal(2, 2, 6, 6), flat_weights(submission, 3, 2, 3, 3)
     bias = (1 + np.arange(3) + submission.rng.random(3)).astype(np.float32)
-    with numba_errors.case(f"x {x.shape}, w {w.shape}, stride 1, padding 0"):
+    last = _argument(submission, name)
+    argument = _argument_of(submission, name)
+    if argument == "relu":
+        x, w = np.abs(x), np.abs(w)  # so that no result is negative, and a bias adds the same everywhere
+    if argument == "limit":
+        last = (1e6,)
+    with numba_errors.case(f"x {x.shape}, w {w.shape}, stride 1, padding 0{_given(submission, name, last)}"):
         without, with_bias = (
-            submission.call(name, x.copy(), w.copy(), b.copy(), 1, 0) for b in (np.zeros_like(bias), bias)
+            submission.call(name, x.copy(), w.copy(), b.copy(), 1, 0, *last) for b in (np.zeros_like(bias), bias)
         )
     shape = without.shape if isinstance(without, np.ndarray) else ()
+    want_shape = _wanted(submission, name, x, w, bias, 1, 0, *last).shape
     expect.true(
         len(shape) == 4 and shape[0] > 0 and shape[1] == len(bias),
         f"wrong shape of what `{name}` returns",
-        expected=(2, 3, 4, 4),
+        expected=want_shape,
         got=shape or without,
     )
     difference = expect.array(with_bias, shape, f"what `{name}` returns") - without
@@ -109,6 +200,9 @@ ANY_SIZES: tuple[tuple[tuple[int, int, int, int], tuple[int, int, int], int, int
 def _check_any_sizes(submission: Submission, name: str, hint: str) -> None:
     for x_shape, (filters, *kernel), stride, padding in ANY_SIZES:
         w = flat_weights(submission, filters, x_shape[1], *kernel)
+        if submission.parameters.direct_argument != "none":
+            w = submission.normal(*w.shape)  # so that it shows whether the default flips the kernel
+            _check_convolution(submission, name, submission.normal(*x_shape), w, stride, padding, hint, passed=False)
         _check_convolution(submission, name, submission.normal(*x_shape), w, stride, padding, hint)
 
 
@@ -128,16 +222,18 @@ def _check_float32(submission: Submission, name: str, got: object) -> None:
 def results_are_float32(submission: Submission) -> None:
     """`conv_direct` returns a new float32 array, and calls do not affect one another."""
     x, w, bias = submission.normal(2, 2, 6, 5), submission.normal(3, 2, 3, 3), submission.normal(3)
-    with numba_errors.case(f"x {x.shape}, w {w.shape}, stride 1, padding 0"):
-        got, other, again = (submission.call("conv_direct", image, w, bias, 1, 0) for image in (x, -x, x))
+    last = _argument(submission, "conv_direct")
+    with numba_errors.case(f"x {x.shape}, w {w.shape}, stride 1, padding 0{_given(submission, 'conv_direct', last)}"):
+        got, other, again = (submission.call("conv_direct", image, w, bias, 1, 0, *last) for image in (x, -x, x))
     _check_float32(submission, "conv_direct", got)
     same = isinstance(again, np.ndarray) and np.array_equal(got, again) and not np.array_equal(got, other)
     expect.true(same, "what `conv_direct` returns depends on the calls before")
 
 
-def _conv_blas(submission: Submission, x: np.ndarray, w: np.ndarray) -> object:
-    with numba_errors.case(f"x {x.shape}, w {w.shape}, stride 1, padding 1"):
-        return submission.call("conv_blas", x.copy(), w.copy(), np.zeros(len(w), np.float32), 1, 1)
+def _conv_blas(submission: Submission, x: np.ndarray, w: np.ndarray, last: tuple[Any, ...]) -> object:
+    given = f"x {x.shape}, w {w.shape}, stride 1, padding 1{_given(submission, 'conv_blas', last)}"
+    with numba_errors.case(given):
+        return submission.call("conv_blas", x.copy(), w.copy(), np.zeros(len(w), np.float32), 1, 1, *last)
 
 
 def _report(submission: Submission, x: np.ndarray, w: np.ndarray, factor: float = 1.0) -> dict[str, object]:
@@ -145,7 +241,8 @@ def _report(submission: Submission, x: np.ndarray, w: np.ndarray, factor: float 
     arrays = [x, w, np.zeros(len(w), np.float32)]
     function = submission.value("conv_blas")
     with numba_errors.case(f"x {x.shape}, w {w.shape}, stride 1, padding 1"):
-        report = submission.call(PROBES + "with_reference_columns", function, arrays, 1, 1, factor)
+        layout = (submission.parameters.row_order, submission.parameters.column_steps)
+        report = submission.call(PROBES + "with_reference_columns", function, arrays, 1, 1, factor, *layout)
         report = dict(expect.mapping(report, ("result", "images", "products", "broken"), "the calls of `im2col`"))
         check_rules(report["broken"], "`conv_blas`")
     return report
@@ -159,6 +256,9 @@ def product_is_right(submission: Submission) -> None:
     )
     for (_, *x_shape), (filters, *kernel), stride, padding in ANY_SIZES:
         w = submission.normal(filters, x_shape[0], *kernel)
+        if submission.parameters.blas_argument != "none":
+            x = submission.normal(1, *x_shape)
+            _check_convolution(submission, "conv_blas", x, w, stride, padding, hint, passed=False)
         _check_convolution(submission, "conv_blas", submission.normal(1, *x_shape), w, stride, padding, hint)
 
 
@@ -187,13 +287,14 @@ def product_is_of_columns(submission: Submission) -> None:
 def batches_are_kept_apart(submission: Submission) -> None:
     """`conv_blas` computes the same for a batch as for each of its images."""
     x, w = submission.normal(3, 2, 6, 5), submission.normal(4, 2, 3, 3)
-    want = convolution(x, w, np.zeros(4), 1, 1)
-    singles = [_conv_blas(submission, x[n : n + 1], w) for n in range(len(x))]
+    bias, last = np.zeros(4, np.float32), _argument(submission, "conv_blas")
+    want = _wanted(submission, "conv_blas", x, w, bias, 1, 1, *last)
+    singles = [_conv_blas(submission, x[n : n + 1], w, last) for n in range(len(x))]
     if all(isinstance(image, np.ndarray) and image.shape == want[:1].shape and image.any() for image in singles):
         want = np.concatenate(singles).astype(np.float64)  # type: ignore[arg-type]
     hint = "im2col takes one image: every image of the batch has its own columns, and its own part of y"
-    given = f"x {x.shape}, w {w.shape}, stride 1, padding 1"
-    expect.close(_conv_blas(submission, x, w), want, "what `conv_blas` returns", given=given, hint=hint)
+    given = f"x {x.shape}, w {w.shape}, stride 1, padding 1{_given(submission, 'conv_blas', last)}"
+    expect.close(_conv_blas(submission, x, w, last), want, "what `conv_blas` returns", given=given, hint=hint)
 
 
 @points(1)
@@ -244,12 +345,26 @@ def conv_blas(x, w, bias, stride, padding):
 
 def _columns(submission: Submission, case: Case) -> tuple[object, np.ndarray, str]:
     """The student's `im2col` of an image whose pixels all differ, the right result, and a description of the case."""
-    shape, kernel, stride, padding = case
+    shape, kernel, *_ = case
+    stride, padding = _column_steps(submission, case)
     x = (1 + submission.rng.permutation(math.prod(shape))).reshape(shape).astype(np.float32)
     given = f"x {shape}, kernel {kernel}, stride {stride}, padding {padding}"
     with numba_errors.case(given):
         got = submission.call("im2col", x.copy(), kernel, stride, padding)
-    return got, reference.columns(x, kernel, stride, padding), given
+    layout = (submission.parameters.row_order, submission.parameters.column_steps)
+    return got, reference.columns(x, kernel, stride, padding, *layout), given
+
+
+def _column_steps(submission: Submission, case: Case) -> tuple[Steps, Steps]:
+    """Stride and padding as this variant of the course passes them; what a pair has in addition is drawn."""
+    _, _, stride, padding = case
+    kind = submission.parameters.column_steps
+    if kind == "same":
+        return stride, padding
+    other = int(submission.rng.integers(1, 3))
+    if kind == "strides":
+        return (stride, stride + other), padding
+    return stride, (padding, padding + other)
 
 
 def _untransposed(got: object, want: np.ndarray, given: str, hint: str) -> np.ndarray:
@@ -292,10 +407,14 @@ def columns_stay_float32(submission: Submission) -> None:
 
 @points(4)
 def rows_are_in_order(submission: Submission) -> None:
-    """The rows have the order of the weights: `w.reshape(F, -1) @ im2col(...)` is the convolution."""
+    """The rows have the order of {% if row_order == "C, KH, KW" %}the weights: `w.reshape(F, -1)\
+{% else %}weights [F, {{ row_order }}]: `v.reshape(F, -1)\
+{% endif %} @ im2col(...)` is the convolution."""
     for kernel in ((3, 2), (2, 4)):
         got, want, given = _columns(submission, _draw_case(submission, 3, kernel, 1, 0))
         hint = "a row is one position in all windows: in which order does w.reshape(F, -1) list channels and positions?"
+        if submission.parameters.row_order != ROW_ORDER.default:
+            hint = f"a row is one position in all windows; the last of {submission.parameters.row_order} is the fastest"
         matrix = _untransposed(got, want, given, hint)
         _check_values(matrix, want, 1, "a row holds the values of another kernel position", given, hint)
 
@@ -311,17 +430,27 @@ def columns_are_in_order(submission: Submission) -> None:
 
 @points(2)
 def padding_holds_zeros(submission: Submission) -> None:
-    """The padding is zero on all four sides."""
+    """The padding is zero on all four sides{{ {"paddings": ", as many as each pair says", \
+"sides": ", as many as each pair says"}.get(column_steps, "") }}."""
     for channels, kernel, stride, padding in ((2, (3, 3), 1, 1), (1, (3, 3), 1, 2), (2, (2, 3), 2, 1)):
         got, want, given = _columns(submission, _draw_case(submission, channels, kernel, stride, padding))
         hint = "windows extend `padding` pixels beyond every edge, where they hold 0"
+        if submission.parameters.column_steps == "paddings":
+            hint = "windows extend padding[0] pixels above and below, and padding[1] to the left and right; they hold 0"
+        if submission.parameters.column_steps == "sides":
+            hint = "windows extend padding[0] pixels above and to the left, padding[1] below and right; they hold 0"
         matrix = _untransposed(got, want, given, hint)
         _check_values(matrix, want, None, "the windows at the edges hold wrong values", given, hint)
 
 
 COLUMNS_STAND_IN = """
+{% if row_order == "C, KH, KW" and column_steps == "same" %}\
 from mlhood.grading.projects.p3.reference import columns as im2col
-"""
+{% else %}\
+from mlhood.grading.projects.p3.reference import columns as _columns
+def im2col(x, kernel, stride, padding):
+    return _columns(x, kernel, stride, padding, "{{ row_order }}", "{{ column_steps }}")
+{% endif %}"""
 
 TASKS = (
     Task(
@@ -336,6 +465,7 @@ TASKS = (
             results_are_float32,
         ),
         stand_in=DIRECT_STAND_IN,
+        varies=(DIRECT_ARGUMENT,),
         forbidden=CONVOLUTIONS,
         minutes=25,
         builds_on=("P3.1",),
@@ -351,6 +481,7 @@ TASKS = (
             product_stays_float32,
         ),
         stand_in=BLAS_STAND_IN,
+        varies=(BLAS_ARGUMENT,),
         forbidden=CONVOLUTIONS,
         minutes=15,
         builds_on=("P3.3",),
@@ -366,6 +497,7 @@ TASKS = (
             padding_holds_zeros,
         ),
         stand_in=COLUMNS_STAND_IN,
+        varies=(ROW_ORDER, COLUMN_STEPS),
         forbidden=CONVOLUTIONS,
         minutes=25,
         builds_on=("P3.2",),

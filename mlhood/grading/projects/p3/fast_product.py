@@ -10,7 +10,7 @@ the instructor: no point is lost by noise.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,10 +22,11 @@ from mlhood.grading.checks.tables import UNDECIDED, single_thread
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing import KEEP
 from mlhood.grading.checks.timing_verdict import ROUND_TRIP_SHARE, SIZE, trimmed_mean
-from mlhood.grading.projects.collect import master_solutions
+from mlhood.grading.projects.collect import master_solutions, varied_solutions
 from mlhood.grading.projects.p3 import numba_errors
 from mlhood.grading.projects.p3.probes import products
 from mlhood.grading.rpc.codec import Remote
+from mlhood.grading.variants.parameter import Parameter
 from mlhood.measure.ratio import Ratio
 
 PROBE = "mlhood.grading.projects.p3.probes:products"
@@ -40,6 +41,9 @@ CHECKED_ROWS = 8
 # Measured: loops in the order i, k, j reach 0.4 to 0.7 of it, panels that are read for one row at a time 0.4 to 0.75.
 STEPS = (0.3, 0.6, 0.8)
 OWN = 0.85  # as fast, with some allowance for noise
+# which operands `gemm_fast` gets transposed
+FAST_OPERANDS = Parameter("fast_operands", ("plain", "a_transposed", "b_transposed", "both_transposed"))
+TRANSPOSED = {"plain": "", "a_transposed": "a", "b_transposed": "b", "both_transposed": "ab"}
 LIBRARIES = (
     "mlhood.kernels",
     "mlhood.jaxlab",
@@ -69,13 +73,27 @@ def _require_right_products(submission: Submission) -> None:
 
 def _check_products(submission: Submission) -> None:
     for m, k, n in SHAPES:
-        a, b = submission.normal(m, k), submission.normal(k, n)
+        a, b = _draw_operands(submission, m, k, n)
         hint = (
             "the last tiles and panels may be smaller than the others: padding them with zeros keeps the loops simple"
         )
         with numba_errors.case(f"a {a.shape}, b {b.shape}", hint):
             got = submission.call("gemm_fast", a.copy(), b.copy())
-            expect.close(got, a.astype(np.float64) @ b, "what `gemm_fast` returns", atol=1e-4, dtype=np.float32)
+            left, right = _factors(submission, a.astype(np.float64), b)
+            expect.close(got, left @ right, "what `gemm_fast` returns", atol=1e-4, dtype=np.float32)
+
+
+def _draw_operands(submission: Submission, m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw a and b as `gemm_fast` gets them, for a product [M, N]."""
+    transposed = TRANSPOSED[submission.parameters.fast_operands]
+    a = submission.normal(k, m) if "a" in transposed else submission.normal(m, k)
+    return a, submission.normal(n, k) if "b" in transposed else submission.normal(k, n)
+
+
+def _factors(submission: Submission, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return views of a and b [M, K] and [K, N], which are the factors of the product."""
+    transposed = TRANSPOSED[submission.parameters.fast_operands]
+    return a.T if "a" in transposed else a, b.T if "b" in transposed else b
 
 
 @dataclass
@@ -102,7 +120,8 @@ def _race(submission: Submission) -> Race:
     remote = submission.value("gemm_fast")
     expect.true(isinstance(remote, Remote), "`gemm_fast` is not a function", got=remote)
     own = _Product(submission, remote)
-    sides = {"own": own.time, "numpy": own.local(np.matmul), "course": own.local(course_product())}
+    sides = {"own": own.time, "numpy": own.local(own.of_factors(np.matmul))}
+    sides["course"] = own.local(_course_product(submission, own))
     race = Race()
     with single_thread(submission):
         for side in sides.values():
@@ -133,7 +152,7 @@ class _Product:
     def __init__(self, submission: Submission, function: Remote) -> None:
         self.submission, self.function = submission, function
         sizes = submission.rng.integers(SMALLEST, LARGEST, (SIZES, 3)).tolist()
-        self.pairs = [(submission.normal(m, k), submission.normal(k, n)) for m, k, n in sizes]
+        self.pairs = [_draw_operands(submission, m, k, n) for m, k, n in sizes]
         self.kept = submission.call(KEEP, *(array for pair in self.pairs for array in pair))
 
     def time(self) -> float:
@@ -159,6 +178,10 @@ class _Product:
 
         return run
 
+    def of_factors(self, product: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+        """Return a product that takes its operands as `gemm_fast` does, from one that takes the factors."""
+        return lambda a, b: product(*_factors(self.submission, a, b))
+
     def _draw(self) -> tuple[list[int], int]:
         rng = self.submission.rng
         return rng.integers(1, 10**6, CALLS).tolist(), int(rng.integers(SMALLEST - CHECKED_ROWS))
@@ -169,9 +192,10 @@ class _Product:
         results = iter(wanted)
         for shift in shifts:
             for a, b in self.pairs:
-                part = np.roll(a, shift)[row : row + CHECKED_ROWS].astype(np.float64)
+                left, right = _factors(self.submission, np.roll(a, shift), b)
+                part = left[row : row + CHECKED_ROWS].astype(np.float64)
                 what = "what `gemm_fast` returns while it is timed"
-                expect.close(next(results), part @ b, what, rtol=1e-3, atol=1e-3, given=f"a {a.shape}, b {b.shape}")
+                expect.close(next(results), part @ right, what, rtol=1e-3, atol=1e-3, given=f"a {a.shape}, b {b.shape}")
 
 
 @dataclass(frozen=True)
@@ -179,9 +203,21 @@ class _Arrays:
     arrays: list[np.ndarray]
 
 
-def course_product() -> Callable[..., np.ndarray]:
-    """Return the course's own solution; in the student edition, which has none, the package's packed loops."""
-    solutions = master_solutions("P3")
+def _course_product(submission: Submission, own: _Product) -> Callable[..., np.ndarray]:
+    """Return the course's product, which takes its operands as `gemm_fast` does in this variant of the course."""
+    if "P3.8" in master_solutions("P3"):
+        return course_product(vars(submission.parameters))
+    packed = course_product()
+    return own.of_factors(lambda a, b: packed(np.ascontiguousarray(a), np.ascontiguousarray(b)))
+
+
+def course_product(values: Mapping[str, Any] | None = None) -> Callable[..., np.ndarray]:
+    """Return the course's own solution; in the student edition, which has none, the package's packed loops.
+
+    Args:
+        values: Of the project's parameters; the defaults by default. The packed loops take factors, whatever they are.
+    """
+    solutions = varied_solutions("P3", values) if values else master_solutions("P3")
     if "P3.8" not in solutions:
         from mlhood.kernels import GEMM
 
@@ -245,6 +281,7 @@ TASKS = (
             as_fast_as_the_course,
         ),
         forbidden=LIBRARIES,
+        varies=(FAST_OPERANDS,),
         timed=True,
         minutes=45,
         builds_on=("P3.7",),

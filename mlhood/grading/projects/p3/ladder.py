@@ -9,6 +9,7 @@ of loops; loops that do not reuse blocks fetch at least as many.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3 import numba_errors
-from mlhood.grading.projects.p3.probes import packed
+from mlhood.grading.projects.p3.probes import PANEL_PADDINGS, packed
+from mlhood.grading.variants.parameter import Parameter
 from mlhood.measure.traffic import misses
 
 TOUCHED = "mlhood.measure.touches:touched"
@@ -32,6 +34,9 @@ FOUR_BLOCKS = 4 * BLOCK * BLOCK // LINE  # lines: one block each of a, b and c, 
 MAX_ACCESSES = 4_000_000
 ROW_REUSE = 4.0  # accesses per fetched line of 8: along a row all elements are used, down a column only one
 FEW_ROWS = 24  # of a and c
+# the last argument of the three products, which has a default
+GEMM_ARGUMENT = Parameter("gemm_argument", ("none", "alpha", "lower", "upper"))
+PANEL_PADDING = Parameter("panel_padding", PANEL_PADDINGS)
 BLOCKED_SHARE = 0.5  # of the lines fetched without blocks; blocks of 8 need three eighths at most
 
 RECORDED_HINT = (
@@ -44,19 +49,54 @@ def _draw_matrices(submission: Submission, m: int, k: int, n: int) -> tuple[np.n
     return submission.normal(m, k), submission.normal(k, n)
 
 
+ARGUMENT_HINTS = {
+    "alpha": "`alpha` multiplies the product; it is 1 if it is not passed",
+    "lower": "if `lower` is true, a[i, k] counts as zero where k > i; it is false if it is not passed",
+    "upper": "if `upper` is true, a[i, k] counts as zero where k < i; it is false if it is not passed",
+}
+
+
 def _check_products(
     submission: Submission, name: str, hint: str, *block: int, sizes: tuple[tuple[int, int, int], ...] = SIZES
 ) -> None:
+    argument = submission.parameters.gemm_argument
+    hint = hint if argument == "none" else f"{hint}; {ARGUMENT_HINTS[argument]}"
     for m, k, n in sizes:
-        a, b = _draw_matrices(submission, m, k, n)
-        given = f"a {a.shape}, b {b.shape}" + "".join(f", block {size}" for size in block)
-        with numba_errors.case(given, hint):
-            got = submission.call(name, a.copy(), b.copy(), *block)
-            exact = a.astype(np.float64) @ b
-            expect.close(got, exact, f"what `{name}` returns", dtype=np.float32)
-            rounds = k < MANY_SUMS or not np.array_equal(got, exact.astype(np.float32))  # type: ignore[arg-type]
-            what = f"`{name}` adds up in float64: every sum is exact to the last digit of float32"
-            expect.true(rounds, what, expected="sums in float32: half the bytes, twice as many in a vector")
+        for last in _last_arguments(submission):
+            a, b = _draw_matrices(submission, m, k, n)
+            given = f"a {a.shape}, b {b.shape}" + "".join(f", block {size}" for size in block)
+            given += "".join(f", {argument} {value}" for value in last)
+            with numba_errors.case(given, hint):
+                got = submission.call(name, a.copy(), b.copy(), *block, *last)
+                exact = _product(submission, a, b, *last)
+                expect.close(got, exact, f"what `{name}` returns", dtype=np.float32)
+                rounds = k < MANY_SUMS or not np.array_equal(got, exact.astype(np.float32))  # type: ignore[arg-type]
+                what = f"`{name}` adds up in float64: every sum is exact to the last digit of float32"
+                expect.true(rounds, what, expected="sums in float32: half the bytes, twice as many in a vector")
+
+
+def _last_arguments(submission: Submission) -> list[tuple[Any, ...]]:
+    """Return what the products get as their last argument: values, and nothing, so that it has its default."""
+    argument = submission.parameters.gemm_argument
+    if argument == "none":
+        return [()]
+    return [(float(submission.rng.uniform(2, 4)),) if argument == "alpha" else (True,), ()]
+
+
+def _neutral(submission: Submission) -> tuple[Any, ...]:
+    """Return the last argument with which the products compute no more and no less than a b."""
+    return {"none": (), "alpha": (1.0,)}.get(submission.parameters.gemm_argument, (False,))
+
+
+def _product(submission: Submission, a: np.ndarray, b: np.ndarray, *last: Any) -> np.ndarray:
+    """Return the product, in float64, if the last argument is passed or not."""
+    a = a.astype(np.float64)
+    argument = submission.parameters.gemm_argument
+    if not last or argument == "none":
+        return a @ b
+    if argument == "alpha":
+        return last[0] * (a @ b)
+    return (np.tril(a) if argument == "lower" else np.triu(a)) @ b
 
 
 @dataclass(frozen=True)
@@ -80,7 +120,7 @@ def _record(submission: Submission, name: str, sizes: tuple[int, int, int], *blo
     """Run a function on arrays that record each access."""
     a, b = _draw_matrices(submission, *sizes)
     with numba_errors.case(f"a {a.shape}, b {b.shape}", RECORDED_HINT):
-        report = submission.call(TOUCHED, submission.value(name), a, b, *block)
+        report = submission.call(TOUCHED, submission.value(name), a, b, *block, *_neutral(submission))
         report = expect.mapping(report, ("addresses", "first", "last", "whole"), "the record of accesses")
         passed_whole, addresses = report["whole"], report["addresses"]
         if (
@@ -190,13 +230,16 @@ def _first_block(of_b: np.ndarray, columns: int, block: int) -> tuple[int, int]:
 
 @points(2)
 def panels_are_packed(submission: Submission) -> None:
-    """`pack` copies the columns of b into panels, padded with zeros if the last one is not full."""
+    """`pack` copies the columns of b into panels, padded with {{ {"before": "zeros if the first one", \
+"copies": "copies of its last column if the last one"}.get(panel_padding, "zeros if the last one") }} is not full."""
     hint = "take b with 5 columns and width 2, and write down all three panels; the axes are panel, row of b, column"
     for depth, columns, width in ((3, 8, 4), (5, 10, 4), (2, 3, 5), (4, 7, 3), (1, 5, 1)):
         b = 1 + np.abs(_draw_matrices(submission, 1, depth, columns)[1])
         with numba_errors.case(f"b {b.shape}, width {width}", hint):
             got = submission.call("pack", b.copy(), width)
-            expect.close(got, packed(b, width), "what `pack` returns", dtype=np.float32)
+            expect.close(
+                got, packed(b, width, submission.parameters.panel_padding), "what `pack` returns", dtype=np.float32
+            )
 
 
 @points(1)
@@ -204,6 +247,8 @@ def packed_is_right(submission: Submission) -> None:
     """`gemm_packed` multiplies matrices of any sizes."""
     try:
         hint = "the last panel may have more columns than c has left"
+        if submission.parameters.panel_padding == "before":
+            hint = "the first panel may begin with columns that c does not have"
         _check_products(submission, "gemm_packed", hint, sizes=(*SIZES, WIDE))
     except expect.CheckFailed:
         if not _right_with_reference_pack(submission):
@@ -217,7 +262,10 @@ def packed_reads_panels(submission: Submission) -> None:
     a, b = _draw_matrices(submission, 5, 6, 7)
     factor = float(submission.rng.uniform(2, 4))  # a product of the panels grows with them
     with numba_errors.case(f"a {a.shape}, b {b.shape}"):
-        once, more = (submission.call(PROBES + "with_reference_pack", function, a, b, by) for by in (1.0, factor))
+        rest = (submission.parameters.panel_padding, *_neutral(submission))
+        once, more = (
+            submission.call(PROBES + "with_reference_pack", function, a, b, by, *rest) for by in (1.0, factor)
+        )
     once, more = (part if isinstance(part, np.ndarray) else np.zeros(1) for part in (once, more))
     if once.shape == more.shape and once.any() and np.allclose(more, factor * once, rtol=1e-3, atol=1e-4):
         return
@@ -237,13 +285,15 @@ def packed_reads_panels(submission: Submission) -> None:
 def _right_with_reference_pack(submission: Submission) -> bool:
     """Whether the product is right once `pack` is the reference's, so that only the student's `pack` is wrong."""
     function = submission.value("gemm_packed")
+    padding = submission.parameters.panel_padding
     for m, k, n in (*SIZES, WIDE):
-        a, b = _draw_matrices(submission, m, k, n)
-        try:
-            got = submission.call(PROBES + "with_reference_pack", function, a, b)
-            expect.close(got, a.astype(np.float64) @ b, "the product")
-        except expect.CheckFailed:
-            return False
+        for last in _last_arguments(submission):
+            a, b = _draw_matrices(submission, m, k, n)
+            try:
+                got = submission.call(PROBES + "with_reference_pack", function, a, b, 1.0, padding, *last)
+                expect.close(got, _product(submission, a, b, *last), "the product")
+            except expect.CheckFailed:
+                return False
     return True
 
 
@@ -253,10 +303,15 @@ import numpy as _np
 @_numba.njit
 def pack(b, width):
     panels = _np.zeros((-(-b.shape[1] // width), b.shape[0], width), _np.float32)
-    for k in range(b.shape[0]):
-        for j in range(b.shape[1]):
+{% if panel_padding == "before" %}    gap = panels.shape[0] * width - b.shape[1]
+{% endif %}    for k in range(b.shape[0]):
+{% if panel_padding == "before" %}        for j in range(b.shape[1]):
+            panels[(gap + j) // width, k, (gap + j) % width] = b[k, j]
+{% elif panel_padding == "copies" %}        for j in range(panels.shape[0] * width):
+            panels[j // width, k, j % width] = b[k, min(j, b.shape[1] - 1)]
+{% else %}        for j in range(b.shape[1]):
             panels[j // width, k, j % width] = b[k, j]
-    return panels
+{% endif %}    return panels
 """
 
 TASKS = (
@@ -274,6 +329,7 @@ TASKS = (
         ),
         forbidden=("mlhood.kernels",),
         stand_in=PACK_STAND_IN,
+        varies=(GEMM_ARGUMENT, PANEL_PADDING),
         minutes=50,
         builds_on=("P3.4",),
     ),

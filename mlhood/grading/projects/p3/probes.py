@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading.projects.p3.reference import columns, convolution
+from mlhood.grading.projects.p3.reference import ROWS, STEPS, Steps, columns, convolution
 from mlhood.grading.rpc.guard import guarded
 
 WRAPPED = ("py_func", "__wrapped__", "func", "__func__")  # of Numba, of decorators, of partial functions, of methods
 MAX_WRAPPERS = 20
+PANEL_PADDINGS = (
+    "behind",
+    "before",
+    "copies",
+)  # what fills panels up: zeros behind b, zeros before it, its last column
 
 
 class Columns(np.ndarray):
@@ -60,9 +65,24 @@ def _counting(value: Any, products: list[str]) -> Any:
 
 
 def with_reference_columns(
-    function: Callable, arrays: list[np.ndarray], stride: int, padding: int, factor: float = 1.0
+    function: Callable,
+    arrays: list[np.ndarray],
+    stride: int,
+    padding: int,
+    factor: float = 1.0,
+    rows: str = ROWS[0],
+    steps: str = STEPS[0],
 ) -> dict[str, Any]:
     """Call a convolution with the notebook's `im2col` replaced by the reference's, times a factor.
+
+    Args:
+        function: The convolution.
+        arrays: x, w and bias.
+        stride: Of the convolution.
+        padding: Of the convolution.
+        factor: Of the columns.
+        rows: The order of the rows of `im2col`.
+        steps: Which argument of `im2col` is a pair.
 
     Returns:
         Its `result`; the numbers of `images` passed to `im2col` and of `products` with the columns; and as `broken`
@@ -70,9 +90,10 @@ def with_reference_columns(
     """
     images, products = [], []
 
-    def im2col(x: np.ndarray, kernel: tuple[int, int], stride: int, padding: int) -> np.ndarray:
+    def im2col(x: np.ndarray, kernel: tuple[int, int], stride: Steps, padding: Steps) -> np.ndarray:
         images.append(x)
-        return _counting(columns(np.asarray(x, np.float32), kernel, stride, padding) * np.float32(factor), products)
+        matrix = columns(np.asarray(x, np.float32), kernel, stride, padding, rows, steps)
+        return _counting(matrix * np.float32(factor), products)
 
     with replaced(function, im2col=im2col) as python:
         result, broken = guarded(python, [*arrays, stride, padding])
@@ -133,13 +154,13 @@ def repeated(
 
 
 def choices(
-    mixed: Callable, chosen: list[list[int]], cases: list[list[np.ndarray]], steps: list[int]
+    mixed: Callable, chosen: list[list[int]] | list[int], cases: list[list[np.ndarray]], steps: list[int]
 ) -> dict[str, Any]:
     """Call what `mixed` makes of a convolution that only marks its results, with several weights.
 
     Args:
         mixed: The notebook's function.
-        chosen: The shapes of weights that it gets.
+        chosen: The shapes of weights that it gets, or their sizes.
         cases: x, w and bias of each convolution.
         steps: Stride and padding.
 
@@ -152,7 +173,7 @@ def choices(
         called[-1] += 1
         return convolution(x, w, bias, stride, padding).astype(np.float32) + np.float32(1000)
 
-    convolve = mixed([tuple(shape) for shape in chosen], marked)
+    convolve = mixed([tuple(shape) if isinstance(shape, list) else shape for shape in chosen], marked)
     results = []
     for x, w, bias in cases:
         called.append(0)
@@ -192,15 +213,33 @@ def products(function: Callable, kept: Any, shifts: list[int], row: int, rows: i
     return [np.array(function(np.roll(a, shift), b)[row : row + rows]) for shift in shifts for a, b in pairs]
 
 
-def with_reference_pack(function: Callable, a: np.ndarray, b: np.ndarray, factor: float = 1.0) -> Any:
-    """Call a matrix product with the notebook's `pack` replaced by the reference's, times a factor."""
-    with replaced(function, pack=lambda b, width: packed(b, width) * np.float32(factor)) as python:
-        return python(a, b)
+def with_reference_pack(
+    function: Callable, a: np.ndarray, b: np.ndarray, factor: float = 1.0, padding: str = PANEL_PADDINGS[0], *rest: Any
+) -> Any:
+    """Call a matrix product with the notebook's `pack` replaced by the reference's, times a factor.
+
+    Args:
+        function: The product.
+        a: The left matrix.
+        b: The right matrix.
+        factor: Of the panels.
+        padding: Of the panels, one of `PANEL_PADDINGS`.
+        rest: Further arguments of the product.
+    """
+    with replaced(function, pack=lambda b, width: packed(b, width, padding) * np.float32(factor)) as python:
+        return python(a, b, *rest)
 
 
-def packed(b: np.ndarray, width: int) -> np.ndarray:
-    """Return the columns of b in panels [ceil(N / width), K, width], the last one padded with zeros."""
+def packed(b: np.ndarray, width: int, padding: str = PANEL_PADDINGS[0]) -> np.ndarray:
+    """Return the columns of b in panels [ceil(N / width), K, width].
+
+    Args:
+        b: [K, N].
+        width: Of a panel.
+        padding: What fills them up: zeros behind the last column, zeros before the first, or copies of the last.
+    """
     depth, columns = b.shape
-    padded = np.zeros((depth, -(-columns // width) * width), b.dtype)
-    padded[:, :columns] = b
+    missing = -columns % width
+    sides = (missing, 0) if padding == "before" else (0, missing)
+    padded = np.pad(b, ((0, 0), sides), mode="edge" if padding == "copies" else "constant")
     return np.ascontiguousarray(padded.reshape(depth, -1, width).transpose(1, 0, 2))

@@ -9,6 +9,11 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 Shape = tuple[int, int, int, int]
+Steps = int | tuple[int, int]
+# the order of the rows of `im2col`: the axes that they are made of
+ROWS = ("C, KH, KW", "KH, KW, C", "KW, KH, C", "C, KW, KH")
+# which of stride and padding is a pair in `im2col`, and of what
+STEPS = ("same", "strides", "paddings", "sides")
 
 
 @dataclass(frozen=True)
@@ -53,21 +58,31 @@ def output_size(size: int, kernel: int, stride: int, padding: int) -> int:
     return (size + 2 * padding - kernel) // stride + 1
 
 
-def columns(x: np.ndarray, kernel: tuple[int, int], stride: int, padding: int) -> np.ndarray:
+def columns(
+    x: np.ndarray, kernel: tuple[int, int], stride: Steps, padding: Steps, rows: str = ROWS[0], steps: str = STEPS[0]
+) -> np.ndarray:
     """Return every window of an image as a column.
 
     Args:
         x: [C, H, W].
         kernel: KH and KW.
-        stride: Step in both directions.
-        padding: Zeros on all four sides.
+        stride: Step in both directions; a pair, vertical and horizontal, if `steps` is `strides`.
+        padding: Zeros on all four sides; a pair, above/below and left/right, if `steps` is `paddings`; above/left and
+            below/right, if it is `sides`.
+        rows: The order of the rows, one of `ROWS`.
+        steps: Which of the two is a pair, one of `STEPS`.
 
     Returns:
         [C * KH * KW, OH * OW] of x's dtype.
     """
-    padded = np.pad(x, ((0, 0), (padding, padding), (padding, padding)))
-    windows = sliding_window_view(padded, kernel, axis=(1, 2))[:, ::stride, ::stride]  # C, OH, OW, KH, KW
-    return windows.transpose(0, 3, 4, 1, 2).reshape(x.shape[0] * math.prod(kernel), -1)
+    down, right = stride if steps == "strides" else (stride, stride)  # type: ignore[misc]
+    first, second = padding if steps in ("paddings", "sides") else (padding, padding)  # type: ignore[misc]
+    sides = ((first, second), (first, second)) if steps == "sides" else ((first, first), (second, second))
+    padded = np.pad(x, ((0, 0), *sides))
+    windows = sliding_window_view(padded, kernel, axis=(1, 2))[:, ::down, ::right]  # C, OH, OW, KH, KW
+    axes = {"C": 0, "KH": 3, "KW": 4}
+    order = [axes[name] for name in rows.split(", ")]
+    return windows.transpose(*order, 1, 2).reshape(x.shape[0] * math.prod(kernel), -1)
 
 
 def convolution(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:

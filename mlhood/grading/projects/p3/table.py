@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from mlhood.grading.checks import expect
@@ -20,6 +23,7 @@ from mlhood.grading.checks.timing_claim import TimingClaim
 from mlhood.grading.projects.p3 import model_races, races
 from mlhood.grading.projects.p3.reference import convolution
 from mlhood.grading.rpc.codec import Remote
+from mlhood.grading.variants.parameter import Parameter
 from mlhood.kernels.tables import RESNET18, convolution_table, model_table
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.table import Table
@@ -27,6 +31,15 @@ from mlhood.measure.table import Table
 FILL = "for every row, one call of `compare` with one alternative for each column, and its result into the row"
 FUNCTIONS = ("conv_direct", "conv_blas")
 PROBES = "mlhood.grading.projects.p3.probes:"
+# the unit of the times that `gflops` takes
+TIME_UNIT = Parameter("time_unit", ("seconds", "milliseconds", "microseconds"))
+PER_SECOND = {"seconds": 1, "milliseconds": 1000, "microseconds": 1_000_000}
+# the operations that the cells of the table record: those of multiply-accumulates, or the additions of the bias, too
+OPERATIONS = Parameter("operations", ("macs", "bias"))
+ROUNDS = Parameter("rounds", (21, 23, 25, 27))
+# what `mixed` chooses convolutions by: the shape of the weights, their number, the matrix that they are, TensorFlow's
+# order of their axes
+CHOSEN_BY = Parameter("chosen_by", ("shapes", "sizes", "matrices", "layouts"))
 MARK = 500.0  # what the probe adds to each result is twice as much
 
 
@@ -36,30 +49,54 @@ def _table(submission: Submission) -> Table:
 
 @points(2)
 def rates_are_told(submission: Submission) -> None:
-    """`gflops` converts multiply-accumulates and seconds to GFLOP/s."""
+    """`gflops` converts multiply-accumulates and {{ time_unit }} to GFLOP/s."""
     for _ in range(3):
         macs, seconds = int(submission.rng.integers(10**6, 10**9)), float(submission.rng.uniform(1e-4, 1e-1))
-        got = expect.number(submission.call("gflops", macs, seconds), "what `gflops` returns")
+        unit = submission.parameters.time_unit
+        taken = seconds * PER_SECOND[unit]
+        got = expect.number(submission.call("gflops", macs, taken), "what `gflops` returns")
         want = 2 * macs / seconds / 1e9
         hint = "operations, not multiply-accumulates, for each second; giga is 10**9"
         if expect.same_number(2 * got, want):
             hint = "a multiply-accumulate is two operations"
-        given = f"macs={macs}, seconds={seconds:.6g}"
+        if unit != "seconds" and expect.same_number(got * PER_SECOND[unit], want):
+            hint = f"the time is in {unit}"
+        given = f"macs={macs}, {unit}={taken:.6g}"
         expect.close_number(got, want, "`gflops` is wrong", given=given, hint=hint)
 
 
 @points(4)
 def rows_are_comparisons(submission: Submission) -> None:
-    """Every row is filled by one comparison of both columns."""
+    """Every row is filled by one comparison of both columns\
+{{ ", of %d rounds" % rounds if rounds != 21 else "" }}."""
     check_comparisons(_table(submission), FILL)
+    for row, cells in filled_rows(_table(submission), FILL).items():
+        rounds, hint = submission.parameters.rounds, f"compare(..., rounds={submission.parameters.rounds})"
+        fewest = min(cell.rounds for cell in cells)
+        what = "a row has another number of rounds than the task asks for"
+        expect.true(fewest >= rounds, what, expected=f"{rounds} or more", got=fewest, given=row, hint=hint)
     check_compared_functions(submission, "table", FUNCTIONS)
 
 
 @points(2)
 def operations_are_told(submission: Submission) -> None:
-    """Every cell records its operations: two for each multiply-accumulate of its layer."""
+    """Every cell records its operations: two for each multiply-accumulate of its layer\
+{{ ", one for each addition of a bias" if operations == "bias" else "" }}."""
     flops = {row: layer.geometry.flops for row, layer in RESNET18.items()}
-    check_operations(filled_rows(_table(submission), FILL), flops)
+    if submission.parameters.operations == "bias":
+        flops = {row: flops[row] + _outputs(row) for row in flops}
+    try:
+        check_operations(filled_rows(_table(submission), FILL), flops)
+    except expect.CheckFailed as failure:
+        if submission.parameters.operations == "bias" and "hint" in failure.parts:
+            failure.parts["hint"] = "the bias is added to each number of the result: one operation more for each"
+        raise
+
+
+def _outputs(row: str) -> int:
+    """The number of elements of a row's result, of one image."""
+    layer = RESNET18[row]
+    return layer.filters * math.prod(layer.geometry.out)
 
 
 @points(4)
@@ -95,8 +132,12 @@ def _models(submission: Submission) -> Table:
 @points(2)
 def convolutions_are_chosen_by_their_weights(submission: Submission) -> None:
     """`mixed` computes the chosen convolutions by the given function, and all others right."""
-    chosen = [[3, 2, 3, 3], [4, 4, 1, 3]]
-    shapes = [*chosen, [2, 3, 3, 3], [3, 2, 1, 1], [4, 4, 3, 1]]
+    shapes = [[3, 2, 3, 3], [4, 4, 1, 3], [2, 3, 3, 3], [3, 2, 1, 1], [4, 4, 3, 1]]
+    by = submission.parameters.chosen_by
+    if by != "shapes":
+        shapes += [[3, 3, 2, 3], [3, 3, 3, 3]]
+    keys = [_key(by, shape) for shape in shapes]
+    chosen = keys[:2]
     cases = [
         [submission.normal(1, shape[1], 6, 7), submission.normal(*shape), submission.normal(shape[0])]
         for shape in shapes
@@ -104,15 +145,26 @@ def convolutions_are_chosen_by_their_weights(submission: Submission) -> None:
     hint = (
         "the target of `mlhood.compile` is a function (x, w, bias, stride, padding); which of these tells C1 from C2?"
     )
-    with expect.case(f"the chosen shapes {chosen}, and weights of the shapes {shapes}", hint):
+    with expect.case(f"the chosen {by} {chosen}, and weights of the shapes {shapes}", hint):
         report = submission.call(PROBES + "choices", submission.value("mixed"), chosen, cases, [1, 1])
         report = expect.mapping(report, ("results", "called"), "what `mixed` returns")
-        wanted = [int(shape in chosen) for shape in shapes]
+        wanted = [int(key in chosen) for key in keys]
         expect.equal(report["called"], wanted, "`mixed` makes the wrong choice of the given function")
         results = expect.sequence(report["results"], list, "the results of what `mixed` returns")
         for case, result, called in zip(cases, results, wanted, strict=True):
             want = convolution(*case, 1, 1) + 2 * MARK * called  # type: ignore[arg-type]
             expect.close(result, want, "what the function of `mixed` returns", atol=1e-3, dtype=np.float32)
+
+
+def _key(by: str, shape: list[int]) -> Any:
+    """What weights [F, C, KH, KW] are chosen by."""
+    filters, channels, *kernel = shape
+    return {
+        "shapes": shape,
+        "sizes": math.prod(shape),
+        "matrices": [filters, channels * math.prod(kernel)],
+        "layouts": [*kernel, channels, filters],
+    }[by]
 
 
 @points(2)
@@ -144,6 +196,7 @@ TASKS = (
         "P3.5",
         "The table",
         checks=(rates_are_told, rows_are_comparisons, operations_are_told, blas_is_faster_and_agrees),
+        varies=(TIME_UNIT, OPERATIONS, ROUNDS),
         seconds=600.0,  # a hundred convolutions by the definition, on a slow laptop
         timed=True,
         minutes=20,
@@ -153,6 +206,7 @@ TASKS = (
         "P3.6",
         "The table of the model",
         checks=(convolutions_are_chosen_by_their_weights, models_are_comparisons, blas_speeds_up_the_model),
+        varies=(CHOSEN_BY,),
         seconds=600.0,  # a model by the definition takes a second, a hundred times, on a slow laptop longer
         timed=True,
         minutes=20,
