@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
@@ -51,7 +53,7 @@ def _check(submission: Submission, schema: str) -> None:
         _check_choices(submission, schema, {argument: {"bits": bits, "headroom": headroom, "narrow": True}[argument]})
 
 
-def _check_choices(submission: Submission, schema: str, extra: dict[str, float]) -> None:
+def _check_choices(submission: Submission, schema: str, extra: dict[str, Any]) -> None:
     for low, high in [*_ranges(submission.rng), (0.0, 0.0)]:
         want_scale, want_offset = _choice(low, high, schema, **extra)
         given, hint = f"low {low:.4g}, high {high:.4g}, schema {schema!r}", _hint(schema, low, high)
@@ -222,7 +224,7 @@ CONV_HINTS = {
 }
 
 
-def _conv_argument(submission: Submission) -> dict[str, int]:
+def _conv_argument(submission: Submission) -> dict[str, Any]:
     """Draw the last argument of `integer_conv` in a variant."""
     argument = submission.parameters.conv_argument
     if argument == "none":
@@ -281,7 +283,7 @@ def sums_do_not_overflow(submission: Submission) -> None:
 
 HALVES_HINTS = {
     "up": "`>>` rounds down: what has to be added before it, so that half of the last place and more rounds up?",
-    "down": "`>>` rounds down: what has to be added before it, so that only more than half of the last place rounds up?",
+    "down": "`>>` rounds down: what has to be added before it, so that only more than half rounds up?",
     "away from zero": "`>>` rounds down: what has to be added before it, for numbers above 0 and for those below?",
 }
 
