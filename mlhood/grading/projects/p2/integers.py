@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
@@ -9,6 +11,15 @@ from mlhood.compiler.quantize.schema import choose_parameters
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.variants.parameter import Parameter
+
+# the last argument of `choose_parameters`, besides the schema
+CHOICE_ARGUMENT = Parameter("choice_argument", ("none", "bits", "headroom", "narrow"))
+# the last argument of `integer_conv`
+CONV_ARGUMENT = Parameter("conv_argument", ("none", "stride", "dilation", "w_offset"))
+# where `rescale` rounds a number half-way between two integers, and the smallest integer that it returns
+HALVES = Parameter("halves", ("up", "down", "away from zero"))
+LOWEST = Parameter("lowest", (-128, -127))
 
 HINTS = {
     "asymmetric": "255 steps lead from the integer of `low` to that of `high`; which integer must 0 have, then?",
@@ -35,11 +46,21 @@ def _ranges(rng: np.random.Generator) -> list[tuple[float, float]]:
 
 
 def _check(submission: Submission, schema: str) -> None:
+    _check_choices(submission, schema, {})
+    argument = submission.parameters.choice_argument
+    if argument != "none":
+        bits, headroom = int(submission.rng.integers(4, 7)), float(submission.rng.uniform(1.2, 1.9))
+        _check_choices(submission, schema, {argument: {"bits": bits, "headroom": headroom, "narrow": True}[argument]})
+
+
+def _check_choices(submission: Submission, schema: str, extra: dict[str, Any]) -> None:
     for low, high in [*_ranges(submission.rng), (0.0, 0.0)]:
-        want_scale, want_offset = choose_parameters(low, high, "int8", schema)
+        want_scale, want_offset = _choice(low, high, schema, **extra)
         given, hint = f"low {low:.4g}, high {high:.4g}, schema {schema!r}", _hint(schema, low, high)
+        for name, value in extra.items():
+            given, hint = f"{given}, {name} {value:.4g}", EXTRA_HINTS[name]
         with expect.case(given, hint):
-            result = submission.call("choose_parameters", low, high, schema)
+            result = submission.call("choose_parameters", low, high, schema, **extra)
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             what = "`choose_parameters` does not return two numbers"
             expect.fail(what, expected="(scale, offset)", got=result, given=given)
@@ -49,9 +70,33 @@ def _check(submission: Submission, schema: str) -> None:
         what, expected = "the scale that `choose_parameters` returns is wrong", f"{want_scale:.6g}"
         expect.true(right, what, expected=expected, got=f"{scale:.6g}", given=given, hint=hint)
         if low != high or schema not in WITH_OFFSET:  # in an empty range any integer can represent 0
-            near = abs(offset - _exact_offset(low, high, schema, want_scale, want_offset)) <= 0.5 + OFFSET_SLACK
+            exact = want_offset if extra else _exact_offset(low, high, schema, want_scale, int(want_offset))
+            near = abs(offset - exact) <= 0.5 + OFFSET_SLACK
             what = "the offset that `choose_parameters` returns is wrong"
             expect.true(near, what, expected=want_offset, got=offset, given=given, hint=hint)
+
+
+EXTRA_HINTS = {
+    "bits": "what are the smallest and the largest integer of so many bits? An empty range still gets 0.1",
+    "headroom": "both ends of the widened range are multiplied by it",
+    "narrow": "-127 is the smallest integer then: in how many steps does 127 follow?",
+}
+
+
+def _choice(
+    low: float, high: float, schema: str, bits: int = 8, headroom: float = 1.0, narrow: bool = False
+) -> tuple[float, float]:
+    """Return scale and offset; with an argument of a variant, the offset is not rounded."""
+    if (bits, headroom, narrow) == (8, 1.0, False):
+        return choose_parameters(low, high, "int8", schema)
+    low, high = headroom * min(low, 0.0), headroom * max(high, 0.0)
+    largest = 2 ** (bits - 1) - 1
+    smallest = -largest if narrow else -largest - 1
+    if schema == "asymmetric" or (schema == "symmetric_unsigned" and low == 0):
+        scale = (high - low) / (largest - smallest) or 0.1
+        return scale, smallest - low / scale
+    scale = max(low / smallest, high / largest) or 0.1
+    return (2.0 ** float(np.ceil(np.log2(scale))) if schema == "power_of_two" else scale), 0
 
 
 def _exact_offset(low: float, high: float, schema: str, scale: float, offset: int) -> float:
@@ -99,29 +144,51 @@ def choose_parameters(low, high, schema):
 """
 
 
-def accumulators(x: np.ndarray, w: np.ndarray, bias: np.ndarray, x_offset: int, padding: int) -> np.ndarray:
+def accumulators(
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray,
+    x_offset: int,
+    padding: int,
+    *,
+    stride: int = 1,
+    dilation: int = 1,
+    w_offset: int = 0,
+) -> np.ndarray:
     """Return the accumulators of an integer convolution.
 
     Args:
         x: int8 [N, C, H, W].
-        w: int8 [F, C, KH, KW], offset 0.
+        w: int8 [F, C, KH, KW].
         bias: int32 [F].
         x_offset: The integer that represents 0.
         padding: Number of zeros on each of the four sides.
+        stride: Pixels from one position of the kernel to the next.
+        dilation: Pixels between neighbouring elements of the kernel.
+        w_offset: The integer of w that represents 0.
 
     Returns:
         int64 [N, F, OH, OW].
     """
     centred = x.astype(np.int64) - x_offset
     padded = np.pad(centred, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
-    windows = sliding_window_view(padded, w.shape[2:], axis=(2, 3))
-    return np.einsum("nchwij,fcij->nfhw", windows, w.astype(np.int64)) + bias.astype(np.int64)[:, None, None]
+    tall, wide = (dilation * (size - 1) + 1 for size in w.shape[2:])
+    windows = sliding_window_view(padded, (tall, wide), axis=(2, 3))[:, :, ::stride, ::stride, ::dilation, ::dilation]
+    return np.einsum("nchwij,fcij->nfhw", windows, w.astype(np.int64) - w_offset) + bias.astype(np.int64)[:, None, None]
 
 
-def rescaled(acc: np.ndarray, multiplier: int, shift: int, offset: int) -> np.ndarray:
-    """Return (acc * multiplier) / 2^shift, rounded to nearest with ties up, plus offset, saturated to int8."""
+def rescaled(
+    acc: np.ndarray, multiplier: int, shift: int, offset: int, halves: str = "up", lowest: int = -128
+) -> np.ndarray:
+    """Return (acc * multiplier) / 2^shift, rounded to nearest with ties up, plus offset, saturated to int8.
+
+    Where halves are rounded to, and the smallest integer, may be others.
+    """
     half = (1 << shift) >> 1  # 0 if nothing is shifted out
-    return np.clip(((acc.astype(np.int64) * multiplier + half) >> shift) + offset, -128, 127)
+    product = acc.astype(np.int64) * multiplier
+    down = halves == "down" or (product < 0 if halves == "away from zero" else False)
+    rounded = np.where(down, -((-product + half) >> shift), (product + half) >> shift)
+    return np.clip(rounded + offset, lowest, 127)
 
 
 def _layer(submission: Submission, low: int = -128, high: int = 128) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -137,10 +204,32 @@ def _layer(submission: Submission, low: int = -128, high: int = 128) -> tuple[np
 def _check_sums(submission: Submission, layer: Layer, offset: int, padding: int, note: str, hint: str) -> None:
     x, w, bias = layer
     given = f"x {list(x.shape)}, w {list(w.shape)}, offset {offset}, padding {padding}{note}"
+    extra = _conv_argument(submission)
+    if "dilation" in extra:  # the kernel spans more: a larger image
+        x = np.tile(x, (1, 1, 2, 2))
+    for name, value in extra.items():
+        given, hint = f"{given}, {name} {value}", f"{hint}; {CONV_HINTS[name]}"
     with expect.case(given):
-        got = submission.call("integer_conv", x, w, bias, offset, padding)
+        got = submission.call("integer_conv", x, w, bias, offset, padding, **extra)
     what = "the accumulators of `integer_conv`"
-    _check_equal(got, accumulators(x, w, bias, offset, padding), what, given=given, hint=hint, dtypes=ACCUMULATORS)
+    _check_equal(
+        got, accumulators(x, w, bias, offset, padding, **extra), what, given=given, hint=hint, dtypes=ACCUMULATORS
+    )
+
+
+CONV_HINTS = {
+    "stride": "how many positions of the kernel are left with this stride?",
+    "dilation": "which pixels do the elements of the kernel meet, and how many of its positions are left?",
+    "w_offset": "w has an offset, too",
+}
+
+
+def _conv_argument(submission: Submission) -> dict[str, Any]:
+    """Draw the last argument of `integer_conv` in a variant."""
+    argument = submission.parameters.conv_argument
+    if argument == "none":
+        return {}
+    return {argument: int(submission.rng.integers(5, 60) if argument == "w_offset" else 2)}
 
 
 def _check_rescaled(submission: Submission, acc: np.ndarray, scaling: tuple[int, int, int], hint: str) -> None:
@@ -148,7 +237,7 @@ def _check_rescaled(submission: Submission, acc: np.ndarray, scaling: tuple[int,
     given = f"multiplier {multiplier}, shift {shift}, offset {offset}, accumulators {list(acc.shape)}"
     with expect.case(given):
         got = submission.call("rescale", acc, multiplier, shift, offset)
-    want = rescaled(acc, multiplier, shift, offset)
+    want = rescaled(acc, multiplier, shift, offset, submission.parameters.halves, submission.parameters.lowest)
     _check_equal(got, want, "the values of `rescale`", given=given, hint=hint, dtypes=(np.int8,))
 
 
@@ -192,6 +281,13 @@ def sums_do_not_overflow(submission: Submission) -> None:
     _check_sums(submission, _layer(submission, 110, 128), -128, 1, ", values near 127", hint)
 
 
+HALVES_HINTS = {
+    "up": "`>>` rounds down: what has to be added before it, so that half of the last place and more rounds up?",
+    "down": "`>>` rounds down: what has to be added before it, so that only more than half rounds up?",
+    "away from zero": "`>>` rounds down: what has to be added before it, for numbers above 0 and for those below?",
+}
+
+
 @points(2)
 def rescale_rounds(submission: Submission) -> None:
     """`rescale` multiplies, rounds to nearest and shifts, for both signs."""
@@ -200,7 +296,7 @@ def rescale_rounds(submission: Submission) -> None:
     multiplier = int(rng.integers(1 << 9, 1 << 10))
     limit = (100 << shift) // multiplier
     acc = rng.integers(-limit, limit, (2, 3, 5, 4)).astype(np.int32)
-    hint = "`>>` rounds down: what has to be added before it, so that half of the last place and more rounds up?"
+    hint = HALVES_HINTS[submission.parameters.halves]
     _check_rescaled(submission, acc, (multiplier, shift, 0), hint)
     _check_rescaled(submission, np.arange(-40, 40, dtype=np.int32).reshape(1, 2, 8, 5), (1, 2, 0), hint)
     _check_rescaled(submission, np.arange(-40, 40, dtype=np.int32), (3, 1, 0), hint)
@@ -210,7 +306,7 @@ def rescale_rounds(submission: Submission) -> None:
 
 @points(1)
 def rescale_saturates(submission: Submission) -> None:
-    """`rescale` adds the offset and saturates at -128 and 127, even if the product exceeds 32 bits."""
+    """`rescale` adds the offset and saturates at {{ lowest }} and 127, even if the product exceeds 32 bits."""
     rng = submission.rng
     results = rng.permutation(np.arange(-210, 210, 7)).reshape(2, 3, 5, 2)  # exact, so that rounding is not tested here
     acc = (results << 16).astype(np.int32)
@@ -226,6 +322,7 @@ TASKS = (
         "Four quantisation schemas",
         checks=(asymmetric_is_right, symmetric_is_right, symmetric_unsigned_is_right, power_of_two_is_right),
         stand_in=PARAMETERS_STAND_IN,
+        varies=(CHOICE_ARGUMENT,),
         forbidden=("mlhood.compiler.quantize",),
         minutes=10,
     ),
@@ -244,5 +341,6 @@ TASKS = (
         ),
         minutes=20,
         builds_on=("P2.6",),
+        varies=(CONV_ARGUMENT, HALVES, LOWEST),
     ),
 )

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.rpc.codec import Remote
+from mlhood.grading.variants.parameter import Parameter
+
+# the last argument of `linear_relu`, and what `traffic` counts
+RELU_ARGUMENT = Parameter("relu_argument", ("none", "ceiling", "slope", "threshold"))
+TRAFFIC_UNIT = Parameter("traffic_unit", ("elements", "bytes of float32", "bytes of float64"))
+UNIT_BYTES = {"elements": 1, "bytes of float32": 4, "bytes of float64": 8}
 
 PROBES = "mlhood.grading.projects.p2.probes:"
 
@@ -27,11 +35,24 @@ def _run(submission: Submission, sizes: tuple[int, ...] | None = None) -> tuple[
     rows, depth, outputs = sizes
     x, w, b = submission.normal(rows, depth), submission.normal(outputs, depth), submission.normal(outputs)
     with expect.case(f"x {[rows, depth]}, w {[outputs, depth]}"):
-        counts = submission.call(PROBES + "counted", function(submission, "linear_relu"), x, w, b)
+        extra = _relu_argument(submission)
+        counts = submission.call(PROBES + "counted", function(submission, "linear_relu"), x, w, b, extra)
     keys = ("y", "reads", "writes", "inputs", "broken")
     report = dict(expect.mapping(counts, keys, "the result of `linear_relu`"))
     check_rules(report["broken"], "`linear_relu`")
-    return report, np.maximum(x @ w.T + b, 0)
+    return report, _relu(x @ w.T + b, **extra)
+
+
+def _relu_argument(submission: Submission) -> dict[str, Any]:
+    """Draw the last argument of `linear_relu` in a variant."""
+    argument = submission.parameters.relu_argument
+    return {} if argument == "none" else {argument: float(submission.rng.uniform(0.2, 0.6))}
+
+
+def _relu(z: np.ndarray, ceiling: float = np.inf, slope: float = 0.0, threshold: float = 0.0) -> np.ndarray:
+    """Return relu(z), clipped at a ceiling, with a slope below 0, or 0 for all that do not exceed a threshold."""
+    positive = np.where(z > threshold, np.minimum(z, ceiling), 0)
+    return np.where(z < 0, slope * z, positive).astype(z.dtype)
 
 
 @points(1)
@@ -73,7 +94,7 @@ def _own_traffic(submission: Submission, sizes: tuple[int, ...]) -> int | None:
 
 @points(2)
 def traffic_is_predicted(submission: Submission) -> None:
-    """`traffic` returns how many elements the two loop nests, and your fused one, read and write."""
+    """`traffic` returns how many {{ traffic_unit }} the two loop nests, and your fused one, read and write."""
     for _ in range(3):
         rows, depth, outputs = sizes = tuple(int(n) for n in submission.rng.permutation(np.arange(5, 22))[:3])
         given = f"rows={rows}, depth={depth}, outputs={outputs}"
@@ -81,14 +102,15 @@ def traffic_is_predicted(submission: Submission) -> None:
             result = submission.call("traffic", rows, depth, outputs)
             report = expect.mapping(result, ("separate", "fused"), "what `traffic` returns")
             got = {key: expect.integer(report[key], f"`{key}` of `traffic`") for key in ("separate", "fused")}
+        unit = UNIT_BYTES[submission.parameters.traffic_unit]
         products = rows * outputs * (2 * depth + 1)
         own = _own_traffic(submission, sizes)
         fused = products + rows * outputs if own is None else own
         hint = "follow one (i, j) through your nest, line by line; what does it read of b, x and w, how often?"
-        expect.equal(got["fused"], fused, "`traffic` is wrong for `fused`", given=given, hint=hint)
+        expect.equal(got["fused"], unit * fused, "`traffic` is wrong for `fused`", given=given, hint=hint)
         hint = "follow one (i, j) through both nests, line by line; which accesses to z does the first make?"
         separate = products + 3 * rows * outputs
-        expect.equal(got["separate"], separate, "`traffic` is wrong for `separate`", given=given, hint=hint)
+        expect.equal(got["separate"], unit * separate, "`traffic` is wrong for `separate`", given=given, hint=hint)
 
 
 # what would compute the sums of products without a loop
@@ -101,5 +123,6 @@ TASKS = (
         checks=(one_nest_computes_the_layer, nothing_is_stored_in_between, traffic_is_predicted),
         forbidden=("torch.nn", "mlhood.kernels", "mlhood.compiler", *(f"numpy.{name}" for name in PRODUCTS)),
         minutes=10,
+        varies=(RELU_ARGUMENT, TRAFFIC_UNIT),
     ),
 )

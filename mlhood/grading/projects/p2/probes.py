@@ -90,11 +90,13 @@ class Looped(Counted):
         raise WholeArrayError
 
 
-def counted(function: Callable, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> dict[str, Any]:
+def counted(
+    function: Callable, x: np.ndarray, w: np.ndarray, b: np.ndarray, extra: Mapping[str, float] | None = None
+) -> dict[str, Any]:
     """Run `linear_relu` on arrays that count accesses; y is NaN at first, so that unwritten elements show."""
     result = np.full((len(x), len(w)), np.nan, np.float32)
     inputs, y = [Looped(each) for each in (x, w, b)], Looped(result)
-    function(*inputs, y)
+    function(*inputs, y, **(extra or {}))
     inputs_read, written = sum(each.reads for each in inputs), any(each.writes for each in inputs)
     broken = CHANGED if written else ""
     return {"y": result, "reads": y.reads, "writes": y.writes, "inputs": inputs_read, "broken": broken}
