@@ -13,7 +13,12 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.loops import PROBES, function
+from mlhood.grading.variants.parameter import Parameter
 
+PADS_ORDER = Parameter(
+    "pads_order",
+    ("top, left, bottom, right", "top, bottom, left, right", "left, right, top, bottom", "left, top, right, bottom"),
+)
 # errors of code that was not meant to raise them
 ACCIDENTS = ("NameError", "UnboundLocalError", "AttributeError", "KeyError", "IndexError", "ZeroDivisionError")
 
@@ -52,12 +57,19 @@ def _spelled(tensor: TensorType) -> str:
     return f"{tensor.element}{list(tensor.shape)}"
 
 
+def _arranged(submission: Submission, pads: Pair) -> Pair:
+    """Return pads of (top, left, bottom, right) in the order that this variant of the course hands them over in."""
+    by_side = dict(zip(PADS_ORDER.default.split(", "), pads, strict=True))
+    return tuple(by_side[side] for side in submission.parameters.pads_order.split(", "))
+
+
 def _check_conv(submission: Submission, case: Case, hint: str) -> None:
-    x, w, attributes = case
+    x, w, operator = case
+    attributes = operator | {"pads": _arranged(submission, operator["pads"])}
     given = f"x {_spelled(x)}, w {_spelled(w)}, " + ", ".join(f"{key} {value}" for key, value in attributes.items())
     with expect.case(given, hint):
         got = submission.call("infer_conv", x, w, **attributes)
-    _check_type(got, Conv(**attributes).infer(x, w), "infer_conv", given, hint)
+    _check_type(got, Conv(**operator).infer(x, w), "infer_conv", given, hint)
 
 
 @points(2)
@@ -68,7 +80,7 @@ def convolution_has_its_shape(submission: Submission) -> None:
     small, x_grouped, w_grouped = _tensor(3, 2, 4, 5), _tensor(3, 6, 32, 28), _tensor(9, 2, 5, 3)
     cases: list[tuple[Case, str]] = [
         ((x, w, plain), "where can a kernel of 5 start on 32 pixels? The output has as many channels as w has filters"),
-        ((x, w, plain | {"pads": (0, 1, 2, 3)}), "pads are (top, left, bottom, right)"),
+        ((x, w, plain | {"pads": (0, 1, 2, 3)}), f"pads are ({submission.parameters.pads_order})"),
         (
             (x, w, plain | {"strides": (2, 3)}),
             "the last window must end within the padded image",
@@ -146,7 +158,7 @@ def pooling_has_its_type(submission: Submission) -> None:
         x = _tensor(batch, int(rng.integers(2, 9)), *size, element=element)
         _check_pool(submission, x, kernel, strides, pads, hint)
     x = _tensor("batch", 3, 13, 16)
-    _check_pool(submission, x, (3, 3), (1, 1), (0, 1, 2, 0), "pads are (top, left, bottom, right)")
+    _check_pool(submission, x, (3, 3), (1, 1), (0, 1, 2, 0), f"pads are ({submission.parameters.pads_order})")
     _check_pool(submission, x, (2, 2), (3, 3), (0, 0, 0, 0), "the last window must end within the padded image")
     infer = function(submission, "infer_pool")
     for kernel in ((9, 2), (2, 9)):
@@ -167,17 +179,24 @@ def _check_raised(result: object, name: str, reason: str, hint: str) -> None:
 
 
 def _check_pool(submission: Submission, x: TensorType, kernel: Pair, strides: Pair, pads: Pair, hint: str) -> None:
-    given = f"x {_spelled(x)}, kernel {kernel}, strides {strides}, pads {pads}"
+    arranged = _arranged(submission, pads)
+    given = f"x {_spelled(x)}, kernel {kernel}, strides {strides}, pads {arranged}"
     with expect.case(given, hint):
-        got = submission.call("infer_pool", x, kernel=kernel, strides=strides, pads=pads)
+        got = submission.call("infer_pool", x, kernel=kernel, strides=strides, pads=arranged)
     _check_type(got, MaxPool(kernel, strides, pads, (1, 1)).infer(x), "infer_pool", given, hint)
 
 
 TYPES_STAND_IN = """
+{%- set pads = {
+    "top, left, bottom, right": "tuple(pads)",
+    "top, bottom, left, right": "tuple(pads[i] for i in (0, 2, 1, 3))",
+    "left, right, top, bottom": "tuple(pads[i] for i in (2, 0, 3, 1))",
+    "left, top, right, bottom": "tuple(pads[i] for i in (1, 0, 3, 2))",
+}[pads_order] %}
 def infer_conv(x, w, strides, pads, dilations, group):
-    return Conv(tuple(strides), tuple(pads), tuple(dilations), group).infer(x, w)
+    return Conv(tuple(strides), {{ pads }}, tuple(dilations), group).infer(x, w)
 def infer_pool(x, kernel, strides, pads):
-    return MaxPool(tuple(kernel), tuple(strides), tuple(pads), (1, 1)).infer(x)
+    return MaxPool(tuple(kernel), tuple(strides), {{ pads }}, (1, 1)).infer(x)
 """
 
 TASKS = (
@@ -185,6 +204,7 @@ TASKS = (
         "P2.3",
         "Type inference",
         checks=(convolution_has_its_shape, batch_and_element_are_kept, misfits_are_refused, pooling_has_its_type),
+        varies=(PADS_ORDER,),
         stand_in=TYPES_STAND_IN,
         forbidden=("mlhood.compiler.operators",),
         minutes=15,
