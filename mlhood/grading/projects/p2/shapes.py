@@ -65,7 +65,7 @@ def _arranged(submission: Submission, pads: Pair) -> Pair:
 
 def _check_conv(submission: Submission, case: Case, hint: str) -> None:
     x, w, operator = case
-    attributes = operator | {"pads": _arranged(submission, operator["pads"])}
+    attributes: dict[str, Any] = operator | {"pads": _arranged(submission, operator["pads"])}
     given = f"x {_spelled(x)}, w {_spelled(w)}, " + ", ".join(f"{key} {value}" for key, value in attributes.items())
     with expect.case(given, hint):
         got = submission.call("infer_conv", x, w, **attributes)

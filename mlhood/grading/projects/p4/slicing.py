@@ -188,10 +188,11 @@ def _draw_case(submission: Submission, order: str, exact: bool = False) -> tuple
     rng, sizes, target = submission.rng, _draw_sizes(submission), _draw_tiles(submission)
     rooms = []
     for level in range(3):
-        tiles = [*target[: level + 1], 1, 1][:3]
-        needed = reference.needs(order, *tiles, sizes, **_next(submission))[level]
+        k1, k2, k3 = tiles = [*target[: level + 1], 1, 1][:3]
+        needed = reference.needs(order, k1, k2, k3, sizes, **_next(submission))[level]
         tiles[level] *= 2
-        twice = reference.needs(order, *tiles, sizes, **_next(submission))[level]
+        k1, k2, k3 = tiles
+        twice = reference.needs(order, k1, k2, k3, sizes, **_next(submission))[level]
         rooms.append(float(needed if exact else rng.integers(needed, twice)))
     factors = (2 ** int(exponent) for exponent in rng.integers(1, 4, 3))
     most = [int(size) * factor + int(rng.integers(0, factor)) for size, factor in zip(target, factors, strict=True)]
