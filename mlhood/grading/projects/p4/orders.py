@@ -385,10 +385,14 @@ def slices_add_up(submission: Submission) -> None:
 
 
 STEPS_STAND_IN = """
+{%- if slice_loop == "outermost" %}
+from mlhood.grading.projects.p4.reference import sliced_product, steps
+{%- else %}
 from functools import partial as _partial
-from mlhood.grading.projects.p4 import reference as _reference
-steps = _partial(_reference.steps, step="{{ step }}", slice_loop="{{ slice_loop }}")
-sliced_product = _partial(_reference.sliced_product, layout={{ product_layout }}, slice_loop="{{ slice_loop }}")
+from mlhood.grading.projects.p4.reference import sliced_product as _sliced_product, steps as _steps
+steps = _partial(_steps, step="{{ step }}", slice_loop="{{ slice_loop }}")
+sliced_product = _partial(_sliced_product, layout={{ product_layout }}, slice_loop="{{ slice_loop }}")
+{%- endif %}
 """
 
 TASKS = (

@@ -245,10 +245,14 @@ def what_never_fits_is_an_error(submission: Submission) -> None:
 
 
 ANALYSIS_STAND_IN = """
+{%- if search == "halves" %}
+from mlhood.grading.projects.p4.reference import largest, needs
+{%- else %}
 from functools import partial as _partial
-from mlhood.grading.projects.p4 import reference as _reference
-largest = _partial(_reference.largest, next_tile="{{ next_tile }}", search="{{ search }}")
-needs = _partial(_reference.needs_by, keys={{ needs_keys }}, next_tile="{{ next_tile }}")
+from mlhood.grading.projects.p4.reference import largest as _largest, needs_by as _needs_by
+largest = _partial(_largest, next_tile="{{ next_tile }}", search="{{ search }}")
+needs = _partial(_needs_by, keys={{ needs_keys }}, next_tile="{{ next_tile }}")
+{%- endif %}
 """
 
 TASKS = (

@@ -160,10 +160,10 @@ from mlhood.grading.projects.p5.probes import reference_block as block, referenc
 from mlhood.grading.projects.p5.probes import reference_tree as to_tree
 {%- else %}
 from functools import partial
-from mlhood.grading.projects.p5 import probes
-block = partial(probes.reference_block, filters="{{ tree_filters }}")
-resnet = partial(probes.reference_resnet, filters="{{ tree_filters }}", returns="{{ resnet_returns }}")
-to_tree = partial(probes.reference_tree, filters="{{ tree_filters }}")
+from mlhood.grading.projects.p5.probes import reference_block, reference_resnet, reference_tree
+block = partial(reference_block, filters="{{ tree_filters }}")
+resnet = partial(reference_resnet, filters="{{ tree_filters }}", returns="{{ resnet_returns }}")
+to_tree = partial(reference_tree, filters="{{ tree_filters }}")
 {%- endif %}
 """
 
