@@ -82,7 +82,14 @@ PLAN: dict[str, set[str]] = {
     # the doctor tries the sandbox in the way in which the grader uses it
     "doctor": {"exchange", "grading.sandbox"},
     # the command line and the pytest plugin; a room of grading uses those before it
-    "grading": {"grading.checks", "grading.notebooks", "grading.execution", "grading.reports", "grading.student"},
+    "grading": {
+        "grading.projects",
+        "grading.checks",
+        "grading.notebooks",
+        "grading.execution",
+        "grading.reports",
+        "grading.student",
+    },
     # the command line of bubblewrap, in which parsers run
     "grading.rpc": {"compiler", "grading.sandbox"},
     "grading.variants": set(),
@@ -113,7 +120,13 @@ PLAN: dict[str, set[str]] = {
     | {"grading.execution", "grading.reports", "grading.gradebook"},
     "grading.intake": set(),
     "grading.gradebook": {"grading.variants", "grading.checks", "grading.notebooks", "grading.intake"},
-    "grading.exporters": {"grading.checks", "grading.notebooks", "grading.intake", "grading.gradebook"},
+    "grading.exporters": {
+        "grading.projects",
+        "grading.checks",
+        "grading.notebooks",
+        "grading.intake",
+        "grading.gradebook",
+    },
     "grading.similarity": {"grading.projects", "grading.notebooks", "grading.gradebook"},
     "grading.reports": {"grading.rpc", "grading.checks", "grading.notebooks", "grading.execution", "grading.gradebook"}
     | {"grading.similarity"},
@@ -125,7 +138,7 @@ PLAN: dict[str, set[str]] = {
     | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.batch", "grading.exporters"},
     # it calls the command as an instructor does, and reads the gradebook
     "grading.bench": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution", "grading.sandbox"}
-    | {"grading.gradebook", "grading.batch"},
+    | {"grading.gradebook", "grading.batch", "grading"},  # its commands find notebooks as the others do
     "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.marking"}
     | {"grading.reports"},
     # it reads notebooks, draws their formulas, and imports what it documents by name

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 from mlhood.errors import OutputError, SiteError
 from mlhood.files.paths import make_folder
@@ -111,7 +112,10 @@ def _run_sphinx(source: Path, html: Path, state: Path, alt_texts: dict[str, str]
     warnings = io.StringIO()
     settings = _settings(alt_texts)
     try:
-        with docutils_namespace():
+        # Sphinx's own extensions use parts of Sphinx that it deprecates
+        with catch_warnings(), docutils_namespace():
+            simplefilter("ignore", DeprecationWarning)
+            simplefilter("ignore", PendingDeprecationWarning)
             app = Sphinx(
                 source, None, html, state, "html", confoverrides=settings, status=None, warning=warnings, freshenv=True
             )
