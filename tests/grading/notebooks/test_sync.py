@@ -30,6 +30,7 @@ PATH = Path("T9.ipynb")
 CELLS = "mlhood/grading/projects/t9/cells.json"
 SOLUTIONS_FILE = "mlhood/grading/projects/t9/solutions.json"
 QUESTIONS = "mlhood/grading/projects/t9/questions.json"
+VARIANTS = "mlhood/grading/projects/t9/variants.json"
 
 
 def section(task: str, *after: str) -> list:
@@ -125,7 +126,7 @@ def test_the_command_writes_and_check_only_lists(book, tmp_path, monkeypatch):
     listed = CliRunner().invoke(app, ["sync", "--check"])
     assert listed.exit_code == 1
     assert listed.stdout.splitlines() == [
-        f"not in sync: {name}" for name in ("P1.ipynb", CELLS, SOLUTIONS_FILE, QUESTIONS)
+        f"not in sync: {name}" for name in ("P1.ipynb", CELLS, SOLUTIONS_FILE, QUESTIONS, VARIANTS)
     ]
     assert (tmp_path / "P1.ipynb").read_text() == before
     assert CliRunner().invoke(app, ["sync"]).exit_code == 0
