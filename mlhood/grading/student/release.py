@@ -119,9 +119,14 @@ def release(
 
 
 def autograder_path(out: Path) -> Path:
-    """Return the path of the autograder of a student edition: beside its folder."""
+    """Return the path of the autograder of a student edition."""
+    return beside(out, "gradescope.zip")
+
+
+def beside(out: Path, suffix: str) -> Path:
+    """Return the path of a file beside the folder of a student edition, which students do not get."""
     folder = out.resolve()
-    return folder.with_name(f"{folder.name}-gradescope.zip")
+    return folder.with_name(f"{folder.name}-{suffix}")
 
 
 def edition(root: Path, made_of: Variant | None = None) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from mlhood.errors import OutputError
 from mlhood.files.atomic import write_atomic
 from mlhood.grading.gradebook.groups import deal, roster_csv
 from mlhood.grading.gradebook.roster import Roster, read_roster
-from mlhood.grading.student.release import StudentEdition, release, require_outside
+from mlhood.grading.student.release import StudentEdition, beside, release, require_outside
 from mlhood.grading.student.variant_edition import Variant
 from mlhood.grading.variants.draw import edition_word, require_word
 from mlhood.grading.variants.seed import make_seed_file, read_seed
@@ -98,12 +98,6 @@ def release_variant(
         editions.append(release(root, out / group, made_of=Variant(word, seed, masters), **settings))
     path = write_atomic(beside(out, "roster.csv"), roster_csv(dealt).encode())
     return VariantEditions(options.word, seed_file, tuple(editions), path, dealt)
-
-
-def beside(out: Path, suffix: str) -> Path:
-    """Return the path of a file beside an edition, which students do not get."""
-    folder = out.resolve()
-    return folder.with_name(f"{folder.name}-{suffix}")
 
 
 def _new_seed(out: Path) -> Path:
