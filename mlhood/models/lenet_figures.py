@@ -128,7 +128,8 @@ def feature_map(features: Any, labels: Any) -> Figure:
     axes.set(
         xlabel="first principal axis",
         ylabel="second",
-        title=f"84 features in two dimensions: {share:.0%} have\none of their own kind as the nearest neighbour",
+        title=f"{centred.shape[1]} features in two dimensions: {share:.0%} have\n"
+        "one of their own kind as the nearest neighbour",
     )
     figure.tight_layout()
     return set_alt_text(
