@@ -30,7 +30,8 @@ class Variant:
         word: From which its values are drawn.
         seed: Of the course, with which the word is sealed in the notebooks.
         masters: Folder of the executed masters that `mlhood run --variant` writes: what the course's own cells show is
-            taken from them. Without it, cells that depend on a parameter have no outputs.
+            taken from them. Without it, or for a project that is not in it, cells that depend on a parameter have no
+            outputs.
     """
 
     word: str
@@ -49,15 +50,16 @@ def master_notebooks(root: Path, made_of: Variant | None) -> dict[str, NotebookN
     Raises:
         NotebookError: There are no notebooks here.
         GradingError: It cannot be the word of a variant, or a template cannot be rendered.
-        OutputError: The executed masters are missing, or of another variant.
+        OutputError: There are no executed masters where they should be, or they are of another variant.
     """
     masters = {}
+    executed = _executed_masters(made_of.masters) if made_of and made_of.masters else {}
     for path in course_notebooks(root):
         masters[path.name] = notebook = read(path)
         if made_of:
             masters[path.name] = varied = master_of_variant(notebook, _project(notebook, path, made_of))
-            if made_of.masters:
-                _take_outputs(varied, made_of.masters / path.stem / path.name)
+            if path.name in executed:
+                _take_outputs(varied, executed[path.name])
             seal_edition(varied, made_of.sealed)
     return masters
 
@@ -79,6 +81,18 @@ def edition_package(root: Path, masters: dict[str, NotebookNode], made_of: Varia
         values[project.id] = dict(project.parameters)
     files[f"{PROJECTS_PATH}/{VARIANT_FILE}"] = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
     return {name: text for name, text in files.items() if not name.endswith(f"/{VARIANTS_FILE}")}
+
+
+def _executed_masters(folder: Path) -> dict[str, Path]:
+    """Return the executed masters in a folder by name: some of the course, if only some projects were run."""
+    if found := {path.name: path for path in folder.glob("*/*.ipynb") if path.stem == path.parent.name}:
+        return found
+    raise OutputError(
+        "there are no executed masters",
+        where=folder,
+        expected="what `mlhood run --variant WORD --out DIR` writes, such as P1/P1.ipynb",
+        todo="name that folder, or leave out --masters: cells of tasks that vary then have no outputs",
+    )
 
 
 def _project(notebook: NotebookNode, path: Path, made_of: Variant):

@@ -109,6 +109,20 @@ def test_masters_of_another_variant_are_refused(varied, tmp_path):
     assert not varied.out.exists()
 
 
+def test_a_project_without_an_executed_master_has_no_outputs_of_cells_that_vary(varied, tmp_path):
+    (tmp_path / "solved" / "P2").mkdir(parents=True)
+    write(varied_course.notebook(), tmp_path / "solved" / "P2" / "P2.ipynb")
+    release(varied, masters=tmp_path / "solved")
+    outputs = {cell.id: cell.get("outputs") for cell in read(varied.out / "P1.ipynb").cells}
+    assert outputs["T9-1-solution"] == []
+    assert outputs["imports"][0].text == "from imports"
+
+
+def test_a_folder_without_executed_masters_is_refused(varied, tmp_path):
+    with pytest.raises(OutputError, match="no executed masters"):
+        release(varied, masters=tmp_path / "elsewhere")
+
+
 def test_groups_get_editions_of_their_own(varied, tmp_path):
     (tmp_path / "class.csv").write_text("student,name\n" + "".join(f"s{n},Student {n}\n" for n in range(7)))
     done = release(varied, roster=tmp_path / "class.csv", groups=3)
