@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,9 +14,13 @@ import venv
 import zipfile
 from pathlib import Path
 
+import nbformat
 import onnx
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 from onnx import TensorProto, helper
+
+from mlhood.grading.student.edition_files import COLAB_CELL
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -41,10 +46,19 @@ codes = {" ".join(path): runner.invoke(app, [*path, "--help"]).exit_code for pat
 print(json.dumps({"file": mlhood.__file__, "codes": codes}))
 """
 
+AUTHOR = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+USES_THE_COURSE = """
+import glob, importlib.metadata
+import mlhood
+print(mlhood.__file__, *glob.glob("P1.ipynb"), importlib.metadata.distribution("mlhood").locate_file("."), sep="\\n")
+"""
+OFFLINE = {"PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_IGNORE_INSTALLED": "1"}
 
-def run(*command: object, folder: Path, code: int = 0) -> str:
+
+def run(*command: object, folder: Path, code: int = 0, environment: dict[str, str] | None = None) -> str:
     """Run a program in a folder, expect this exit code, and return what it wrote."""
     outer = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    outer |= environment or {}
     done = subprocess.run(
         [str(part) for part in command], cwd=folder, env=outer, capture_output=True, text=True, check=False
     )
@@ -60,15 +74,17 @@ def built(tmp_path_factory) -> dict[str, Path]:
     return {"wheel": out / f"{STEM}-py3-none-any.whl", "sdist": out / f"{STEM}.tar.gz"}
 
 
-def install(distribution: Path, environment: Path) -> Path:
-    """Install a distribution into a new environment without a network, and return the folder of its programs.
-
-    Libraries are those of this environment: they are on the path after its own.
-    """
+def new_environment(environment: Path) -> Path:
+    """Make an environment with the libraries of this one, without mlhood; return the folder of its programs."""
     venv.create(environment, with_pip=False)
     paths = sysconfig.get_paths(scheme="venv", vars={"base": str(environment), "platbase": str(environment)})
     Path(paths["purelib"], "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-    programs = Path(paths["scripts"])
+    return Path(paths["scripts"])
+
+
+def install(distribution: Path, environment: Path) -> Path:
+    """Install a distribution into a new environment without a network, and return the folder of its programs."""
+    programs = new_environment(environment)
     python = programs / Path(sys.executable).name
     options = ["--no-deps", "--no-index", "--no-build-isolation", "--ignore-installed", "-q"]
     run(sys.executable, "-m", "pip", "--python", python, "install", *options, distribution, folder=environment)
@@ -124,3 +140,26 @@ def test_commands_act_in_any_folder(installed, tmp_path):
     assert "rectify" in run(program, "compile", "t.onnx", "--text", folder=tmp_path)
     assert "there is no notebook of the course here" in run(program, "run", folder=tmp_path, code=2)
     assert "there is no gradebook" in run(program, "export", "x", "--to", "x.csv", folder=tmp_path, code=2)
+
+
+def test_the_cell_for_colab_fetches_and_installs_the_course(built, tmp_path):
+    """A kernel in an empty folder runs it, as Colab does, and then a cell of the notebook."""
+    programs = new_environment(tmp_path / "environment")
+    course = tmp_path / "repository"
+    shutil.unpack_archive(built["sdist"], tmp_path, filter="data")
+    (tmp_path / STEM).rename(course)
+    for arguments in (["init", "-q"], ["add", "-A"], [*AUTHOR, "commit", "-q", "-m", "course"]):
+        run("git", *arguments, folder=course)
+    cell = COLAB_CELL.replace("https://github.com/OWNER/REPOSITORY", str(course))
+    assert cell != COLAB_CELL
+    content = tmp_path / "content"
+    content.mkdir()
+    cells = [new_code_cell(cell), new_code_cell(USES_THE_COURSE)]
+    nbformat.write(new_notebook(cells=cells), content / "P1.ipynb")
+    execute = ("-m", "nbconvert", "--to", "notebook", "--execute", "--output", "done.ipynb", "P1.ipynb")
+    run(programs / Path(sys.executable).name, *execute, folder=content, environment=OFFLINE)
+    outputs = nbformat.read(content / "done.ipynb", as_version=4).cells[1].outputs
+    shown = "".join(output.text for output in outputs if output.get("name") == "stdout")
+    package, notebook, installed_in = shown.splitlines()
+    assert (Path(package), notebook) == (content / "course/mlhood/__init__.py", "P1.ipynb")
+    assert Path(installed_in).is_relative_to(programs.parent)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlhood.files.csv_cells import round_points
+from mlhood.grading.checks.marks import TaskResult
 from mlhood.grading.gradebook.records import MISSING, Record
 from mlhood.grading.gradebook.roster import Roster
 from mlhood.grading.intake.collect import SubmittedFile
@@ -97,13 +98,21 @@ class ClassResult:
         return (f"{'next:' if i == 0 else '     '} {command}" for i, command in enumerate(commands))
 
     def _held(self) -> Iterator[str]:
-        """Yield the held tasks on which the instructor has to decide, each with its reason."""
+        """Yield the held tasks on which the instructor has to decide: a student's with the same reason in one line."""
         for record in self.records:
+            by_reason: dict[str, list[TaskResult]] = {}
             for task in record.held:
                 earlier = record.outdated.get(task.id)
-                points = f"{round_points(task.provisional)} of {round_points(task.points)} by its checks"
                 note = f"; the {earlier.points:g} points given for an earlier file do not count" if earlier else ""
-                yield f"{record.student} {task.id}: held ({points}): it {task.held}{note}"
+                by_reason.setdefault(f"{task.held}{note}", []).append(task)
+            for reason, tasks in by_reason.items():
+                ids = ", ".join(task.id for task in tasks)
+                earned, possible = (
+                    sum(points) for points in zip(*((t.provisional, t.points) for t in tasks), strict=True)
+                )
+                whose, each = ("its", "it") if len(tasks) == 1 else ("their", "each")
+                points = f"{round_points(earned)} of {round_points(possible)} by {whose} checks"
+                yield f"{record.student} {ids}: held ({points}): {each} {reason}"
 
     def _compared_with_roster(self) -> Iterator[str]:
         """Yield who has submitted nothing, by project, and who is not in the roster."""

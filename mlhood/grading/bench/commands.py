@@ -1,4 +1,4 @@
-"""The commands that measure grading: overhead, a class, nbgrader in comparison, a cluster that loses a worker."""
+"""The commands that measure grading: overhead, a class, nbgrader in comparison, a lossy cluster, a whole term."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ def register(bench: typer.Typer) -> None:
     app.command("class")(whole_class)
     app.command("nbgrader")(nbgrader)
     app.command("dask")(dask)
+    app.command("term")(term)
 
 
 def overhead(
@@ -167,6 +168,31 @@ def dask(
     comparison = ClusterComparison(submissions, Setting(project, workers, seed))
     with _folder(out) as folder:
         _measure("dask", comparison, lambda: compare_with_cluster(comparison, folder, _log), as_json)
+
+
+def term(
+    variant: Annotated[str, typer.Option(metavar="WORD", help="Of the variant that the class gets.")] = "autumn-4f9c2e",
+    pictures: Annotated[
+        bool, typer.Option("--pictures/--no-pictures", help="Draw each step, if there is a browser: DIR/pictures.")
+    ] = True,
+    out: Out = None,
+    as_json: AsJson = None,
+) -> None:
+    """Try a whole term of P1 by the real commands, from the release of a variant to grading again, with ten students.
+
+    Some have solved it, in three editors; others hand in half of it, a copy, an attack, or nothing. The exit code is 0
+    if everything came out as it should, 1 if not, 130 after Ctrl-C.
+
+    Example: mlhood bench grading term --out ../term --json term.json
+    """
+    from mlhood.grading.bench.whole_term import Term, try_term
+    from mlhood.grading.notebooks.notebook import course_folder
+    from mlhood.grading.sandbox.bubblewrap import require
+
+    require()
+    outcome, root = Term(variant), course_folder(Path.cwd())
+    with _folder(out) as folder:
+        _measure("term", outcome, lambda: try_term(outcome, root, folder.resolve(), _log, pictures), as_json)
 
 
 def _make_class(

@@ -98,8 +98,13 @@ def write_class_report(gradebook: Path, path: Path, given: Iterable[Path], notif
     groups = sum(len(result.groups) for result in similarity.values())
     copies = sum(len(result.copies) for result in similarity.values())
     count = sum(record.status != MISSING for record in results)
-    found = f"{groups} groups with the same code, {pairs} similar pairs, {copies} copies of the course's own source"
-    return f"{count} results, {found}: {path}"
+    found = f"{_counted(groups, 'group')} with the same code, {_counted(pairs, 'similar pair')}"
+    own = f"{copies} {'copy' if copies == 1 else 'copies'} of the course's own source"
+    return f"{_counted(count, 'result')}, {found}, {own}: {path}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def class_report(results: Sequence[Record], similarity: Mapping[str, Similarity]) -> str:

@@ -34,6 +34,14 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 AUTHORS_SECTIONS = ("tool.pytest", "tool.ruff", "tool.pyright", "project.optional-dependencies", "dependency-groups")
 
+# Colab opens a notebook alone: this cell fetches and installs the rest, for each new session
+COLAB_CELL = f"""\
+COURSE = "https://github.com/OWNER/REPOSITORY"  # the repository that your instructor has named
+![ -d course ] || git clone -q {{COURSE}} course
+%cd course
+%pip install -q --extra-index-url {CPU_INDEX} .
+"""
+
 README = """# Machine Learning under the hood
 
 Your copy of the course: {notebooks}. It needs Python 3.11 or newer and no GPU.
@@ -62,6 +70,15 @@ To see what your machine can do: `.venv/bin/mlhood doctor`.
 ```
 .venv/bin/jupyter lab {first}
 ```
+
+In VS Code: open this folder and the notebook, and choose `.venv` as its kernel. In Google Colab: open the notebook
+(*File*, *Upload notebook*), add a cell at the top, and run it at the beginning of every session; if Colab then asks to
+restart the session, do so and run it again:
+
+```
+{colab}```
+
+Colab forgets its files: download the notebook when you stop (*File*, *Download*). You may leave that cell in.
 
 ## Work
 
@@ -165,7 +182,7 @@ def classroom_workflow(notebooks: list[str]) -> str:
 def student_readme(notebooks: list[str]) -> str:
     """Return the README for a course of these notebooks."""
     names = ", ".join(f"`{name}`" for name in notebooks)
-    return README.format(notebooks=names, first=notebooks[0])
+    return README.format(notebooks=names, first=notebooks[0], colab=COLAB_CELL)
 
 
 def student_project(text: str) -> str:

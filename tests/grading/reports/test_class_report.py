@@ -234,7 +234,7 @@ def test_the_command_writes_the_page(fake_class, course, tmp_path):
         write(book, fake_class.out / "submissions" / f"{graded.submission.sha256}.ipynb")
     result = call("class-report", fake_class.out, "--to", tmp_path / "class.html")
     assert result.exit_code == 0, result.exception
-    assert result.stdout.startswith("2 results, 0 groups with the same code, 1 similar pairs, 0 copies")
+    assert result.stdout.startswith("2 results, 0 groups with the same code, 1 similar pair, 0 copies")
     text = text_of((tmp_path / "class.html").read_text())
     assert "ada bob 100%" in text
     assert "ada, T9.1" in text
