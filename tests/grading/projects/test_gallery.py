@@ -70,6 +70,9 @@ def notebook_index(entry: Mistake) -> int:
     return [other.name for other in WRONG if other.task == entry.task].index(entry.name)
 
 
+# In the first notebooks of each project all tasks are judged. In the others only those with a wrong solution are, and
+# the run ends with the last of them: that right solutions beside wrong ones keep their points has been shown by then.
+JUDGED_IN_FULL = 3
 WRONG_NOTEBOOKS = list(dict.fromkeys((project_of(entry), notebook_index(entry)) for entry in WRONG))
 
 
@@ -79,6 +82,10 @@ def project_for(name: str, notebook: object) -> Project:
         return PROJECTS[name]
     tasks = tuple(replace(task, forbidden=()) for task in PROJECTS[name].tasks)
     return replace(PROJECTS[name], tasks=tasks)
+
+
+class _AllJudged(Exception):
+    """Ends a run after the last task that is to be judged."""
 
 
 def failed_checks(result: TaskResult) -> list[CheckResult]:
@@ -98,14 +105,19 @@ class GalleryGrader:
         """Marks of a notebook of wrong solutions, by its index, or of right ones, by the name of its style."""
         if (project, notebook) not in self.marks:
             cells = RIGHT[project][notebook] if isinstance(notebook, str) else _wrong_cells(project, notebook)
+            judged = project_for(project, notebook)
+            if isinstance(notebook, int) and notebook >= JUDGED_IN_FULL:
+                wrong = {entry.task for entry in _wrong_entries(project, notebook)}
+                judged = replace(judged, tasks=tuple(task for task in judged.tasks if task.id in wrong))
             with pytest.MonkeyPatch.context() as monkeypatch:
                 if (project, notebook) == PLAIN_LOOPS:
                     monkeypatch.setattr(races, "RESNET18", SMALL_LAYERS)
                     monkeypatch.setattr(loops, "conv_naive", loops.conv_naive.py_func)
-                self.marks[project, notebook] = self._grade(project_for(project, notebook), cells)
+                self.marks[project, notebook] = self._grade(judged, cells)
         return self.marks[project, notebook]
 
     def _grade(self, project: Project, cells: dict[str, str]) -> Marks:
+        """Return the marks of the project's tasks; the run ends with the last of them."""
         folder = self.base / f"{project.id}-{len(self.marks)}"
         folder.mkdir()
         if project.id == "P2":  # a file of P1, so that its notebooks do not each train a network
@@ -114,15 +126,27 @@ class GalleryGrader:
         notebook, exported = quick_master(project.id, cells), self.base / f"{project.id}-resnet18.onnx"
         if exported.exists():
             use_exported(notebook, exported)
-        marks = grade(notebook, project, folder, self.settings)
+        results: list[TaskResult] = []
+
+        def keep(result: TaskResult) -> None:
+            results.append(result)
+            if len(results) == len(project.tasks):
+                raise _AllJudged
+
+        with contextlib.suppress(_AllJudged):
+            grade(notebook, project, folder, replace(self.settings, on_result=keep))
+        marks = Marks(project.id, project.title, tuple(results), 0.0, SECRET_SEED)
         if not exported.exists() and (folder / "resnet18.onnx").exists():
             shutil.copy(folder / "resnet18.onnx", exported)
         return marks
 
 
+def _wrong_entries(project: str, index: object) -> list[Mistake]:
+    return [entry for entry in WRONG if (project_of(entry), notebook_index(entry)) == (project, index)]
+
+
 def _wrong_cells(project: str, index: object) -> dict[str, str]:
-    entries = [entry for entry in WRONG if (project_of(entry), notebook_index(entry)) == (project, index)]
-    return {cell_id: source for entry in entries for cell_id, source in entry.cells.items()}
+    return {cell_id: source for entry in _wrong_entries(project, index) for cell_id, source in entry.cells.items()}
 
 
 @pytest.fixture(scope="module")
@@ -154,10 +178,12 @@ def test_a_wrong_solution_loses_exactly_its_points(entry, gallery):
     assert re.search(entry.message, messages), messages
 
 
-@pytest.mark.parametrize(("project", "index"), WRONG_NOTEBOOKS)
+@pytest.mark.parametrize(("project", "index"), [each for each in WRONG_NOTEBOOKS if each[1] < JUDGED_IN_FULL])
 def test_other_tasks_of_the_notebook_keep_their_points(project, index, gallery):
-    wrong = {entry.task for entry in WRONG if (project_of(entry), notebook_index(entry)) == (project, index)}
-    others = [task for task in gallery.marks_of(project, index).tasks if task.id not in wrong]
+    wrong = {entry.task for entry in _wrong_entries(project, index)}
+    judged = gallery.marks_of(project, index).tasks
+    assert len(judged) == len(PROJECTS[project].tasks)
+    others = [task for task in judged if task.id not in wrong]
     assert not [failed for task in others if (failed := failed_checks(task))]
 
 
