@@ -107,23 +107,23 @@ def imported(rules: Mapping[str, Callable], data: bytes) -> Graph:
     return import_model(data, rules=rules)
 
 
-def rewritten(function: Callable, graph: Graph) -> dict[str, Any]:
-    """Apply a rewrite until it reports no more changes; return the graph and what it reports.
+def rewritten(function: Callable, graph: Graph, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Apply a rewrite, with these arguments, until it reports no more changes; return the graph and what it reports.
 
     Returns:
         The graph, changed in place or new; the report of the first call (None: no report); and of the last.
     """
-    graph, first = _apply(function, graph)
+    graph, first = _apply(function, graph, arguments)
     last = first
     for _ in range(MAX_REWRITES):
         if not isinstance(last, bool | int | np.bool_) or not last:
             break
-        graph, last = _apply(function, graph)
+        graph, last = _apply(function, graph, arguments)
     return {"graph": graph, "changed": first, "last": last}
 
 
-def _apply(function: Callable, graph: Graph) -> tuple[Graph, Any]:
-    changed = function(graph)
+def _apply(function: Callable, graph: Graph, arguments: Mapping[str, Any]) -> tuple[Graph, Any]:
+    changed = function(graph, **arguments)
     if isinstance(changed, tuple) and len(changed) == 2:
         first, changed = changed
         graph = first if isinstance(first, Graph) else graph
