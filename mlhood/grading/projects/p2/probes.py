@@ -31,6 +31,18 @@ def attempt(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> dict[
         return {"raised": type(error).__name__, "message": str(error)[:300]}
 
 
+def refused(rules: Mapping[str, Callable], data: bytes) -> dict[str, Any]:
+    """Import a model that the student's rules should refuse; return the error that a rule raises."""
+    try:
+        import_model(data, rules=rules)
+    except NotImplementedError:
+        raise
+    except Exception as error:  # the importer's, from that of the student's code
+        cause = error.__cause__ or error
+        return {"raised": type(cause).__name__, "message": str(cause)[:300]}
+    return {"returned": "a graph"}
+
+
 MAX_REWRITES = 8  # more than the nodes of a graph that is to be rewritten
 
 

@@ -142,7 +142,7 @@ def misfits_are_refused(submission: Submission) -> None:
     )
     for x_type, w_type, arguments, reason in cases:
         result = submission.call(PROBES + "attempt", infer, (x_type, w_type), arguments)
-        _check_raised(result, "infer_conv", reason, "test the condition, and raise ValueError(...) if it does not hold")
+        check_raised(result, "infer_conv", reason, "test the condition, and raise ValueError(...) if it does not hold")
 
 
 @points(2)
@@ -165,10 +165,11 @@ def pooling_has_its_type(submission: Submission) -> None:
         large = {"kernel": kernel, "strides": (2, 2), "pads": (1, 1, 1, 1)}
         result = submission.call(PROBES + "attempt", infer, (_tensor(1, 3, 6, 6),), large)
         reason = f"a window of {kernel[0]} x {kernel[1]}, larger than the padded image of 8 x 8"
-        _check_raised(result, "infer_pool", reason, "raise ValueError(...), as in `infer_conv`")
+        check_raised(result, "infer_pool", reason, "raise ValueError(...), as in `infer_conv`")
 
 
-def _check_raised(result: object, name: str, reason: str, hint: str) -> None:
+def check_raised(result: object, name: str, reason: str, hint: str) -> None:
+    """Check the report of a call that should raise an error, and not by accident."""
     attempt = expect.mapping(result, (), f"the result of `{name}`")
     what = f"`{name}` accepts invalid arguments: {reason}"
     raised = attempt.get("raised")
