@@ -14,12 +14,22 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.loops import PROBES, function
+from mlhood.grading.projects.p2.shapes import PADS_ORDER, arranged
 from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
+from mlhood.grading.variants.parameter import Parameter
 
+# which of the two nodes has the strides `kernel`
+KERNEL_STRIDES = Parameter("kernel_strides", ("pool", "conv", "both", "neither"))
 RUNS = "mlhood.grading.checks.reference_runs:program_runs"
 CASES = 3
 REFUSED = "the verifier refuses the program of `by_hand`"
-RESULT = "y = reshape(maxpool(relu(conv(x, w, b)))): stride 1 and `pads`, then windows and strides of `kernel`"
+RESULT = "y = reshape(maxpool(relu(conv(x, w, b)))): "
+STRIDES = {
+    "pool": "stride 1 and `pads`, then windows and strides of `kernel`",
+    "conv": "strides of `kernel` and `pads`, then windows of `kernel` and stride 1",
+    "both": "strides of `kernel` and `pads`, then windows and strides of `kernel`",
+    "neither": "stride 1 and `pads`, then windows of `kernel` and stride 1",
+}
 RULES = {
     "never deallocated": "Dealloc(buffer) once, after the last instruction that names it, or a view of it",
     "before it is allocated": "Alloc(buffer) before the instruction that writes it; x, w, b and y are there already",
@@ -37,7 +47,7 @@ class Case:
 
     Args:
         arrays: The inputs by name.
-        pads: Of the convolution.
+        pads: Of the convolution, in the order in which the variant hands them over.
         kernel: Of the pooling.
         want: The right result.
         bytes: Size of the convolution's result.
@@ -67,9 +77,22 @@ def _draw(submission: Submission) -> Case:
     kernel = tall, wide
     shapes = {"x": (batch, channels, rows, columns), "w": (features, channels, 3, 2), "b": (features,)}
     arrays = {name: submission.normal(*shape) for name, shape in shapes.items()}
-    convolved = np.asarray(Conv((1, 1), pads, (1, 1), 1, ("Relu",)).evaluate(*arrays.values()))
-    pooled = np.asarray(MaxPool(kernel, kernel, (0, 0, 0, 0), (1, 1)).evaluate(convolved))
-    return Case(arrays, pads, kernel, pooled.reshape(batch, -1), convolved.nbytes)
+    conv_strides, pool_strides = _strides(submission, kernel)
+    convolved = np.asarray(Conv(conv_strides, pads, (1, 1), 1, ("Relu",)).evaluate(*arrays.values()))
+    pooled = np.asarray(MaxPool(kernel, pool_strides, (0, 0, 0, 0), (1, 1)).evaluate(convolved))
+    return Case(arrays, arranged(submission, pads), kernel, pooled.reshape(batch, -1), convolved.nbytes)
+
+
+def _strides(submission: Submission, kernel: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the strides of the convolution, and those of the pooling."""
+    which = submission.parameters.kernel_strides
+    return kernel if which in ("conv", "both") else (1, 1), kernel if which in ("pool", "both") else (1, 1)
+
+
+def _result_hint(submission: Submission) -> str:
+    order, usual = submission.parameters.pads_order, PADS_ORDER.default
+    note = "" if order == usual else f"; pads come as ({order}), and `Conv` takes ({usual})"
+    return RESULT + STRIDES[submission.parameters.kernel_strides] + note
 
 
 def _runs(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
@@ -109,7 +132,7 @@ def program_is_accepted(submission: Submission) -> None:
     """The verifier accepts the program of `by_hand`, for any sizes."""
     for case, report in _runs(submission):
         _check_accepted(case, report)
-        expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=RESULT)
+        expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=_result_hint(submission))
 
 
 @points(4)
@@ -117,7 +140,7 @@ def program_computes_both_nodes(submission: Submission) -> None:
     """The program computes what the interpreter computes for the two nodes, on unseen inputs and sizes."""
     for case, report in _runs(submission):
         _check_accepted(case, report)
-        expect.close(report["outputs"]["y"], case.want, "y", given=str(case), hint=RESULT)
+        expect.close(report["outputs"]["y"], case.want, "y", given=str(case), hint=_result_hint(submission))
 
 
 @points(2)
@@ -125,7 +148,7 @@ def nothing_is_held_too_long(submission: Submission) -> None:
     """No more than the convolution's result is live at once."""
     for case, report in _runs(submission):
         _check_accepted(case, report)
-        expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=RESULT)
+        expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=_result_hint(submission))
         what, most = "more memory is live at once than the two nodes need", case.bytes
         got = f"{report['peak']:,} bytes"
         expect.true(report["peak"] <= most, what, expected=f"{most:,} bytes", got=got, given=str(case), hint=HELD)
@@ -139,5 +162,6 @@ TASKS = (
         forbidden=("mlhood.compile", "mlhood.compiler.compile", "mlhood.compiler.lir.lowering"),
         minutes=25,
         builds_on=("P2.3",),
+        varies=(KERNEL_STRIDES,),
     ),
 )
