@@ -99,7 +99,8 @@ def rewritten(submission: Submission, name: str, builders: list[Builder]) -> lis
     pairs, reports, references = [], [], []
     for builder in builders:
         inputs = builder.inputs(submission)
-        references.append(run(builder.graph, **inputs))
+        results = run(builder.graph, **inputs)
+        references.append({name: results[name] for name in builder.arguments.get("outputs", results)})
         with expect.case(builder.name):
             result = submission.call(PROBES + "rewritten", rewrite, builder.graph, builder.arguments)
         result = expect.mapping(result, ("graph", "changed", "last"), f"the result of `{name}`")
