@@ -30,11 +30,12 @@ STRIDES = {
     "both": "strides of `kernel` and `pads`, then windows and strides of `kernel`",
     "neither": "stride 1 and `pads`, then windows of `kernel` and stride 1",
 }
+TYPES = "another type"
 RULES = {
     "never deallocated": "Dealloc(buffer) once, after the last instruction that names it, or a view of it",
     "before it is allocated": "Alloc(buffer) before the instruction that writes it; x, w, b and y are there already",
     "was deallocated": "Dealloc(buffer) comes after the last instruction that names it, or a view of it",
-    "another type": "infer_conv and infer_pool compute the types of results; y is flat: a TensorView gives it another",
+    TYPES: "infer_conv and infer_pool compute the types of results; y is flat: a TensorView gives it another",
     "never written": "the last result belongs into the memory of y",
 }
 """Hints by what the verifier's error says."""
@@ -90,9 +91,12 @@ def _strides(submission: Submission, kernel: tuple[int, int]) -> tuple[tuple[int
 
 
 def _result_hint(submission: Submission) -> str:
+    return RESULT + STRIDES[submission.parameters.kernel_strides] + _pads_note(submission)
+
+
+def _pads_note(submission: Submission) -> str:
     order, usual = submission.parameters.pads_order, PADS_ORDER.default
-    note = "" if order == usual else f"; pads come as ({order}), and `Conv` takes ({usual})"
-    return RESULT + STRIDES[submission.parameters.kernel_strides] + note
+    return "" if order == usual else f"; pads come as ({order}), and `Conv` takes ({usual})"
 
 
 def _runs(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
@@ -112,18 +116,19 @@ def _run(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
                 what, hint = "`by_hand` does not return instructions", "return [Alloc(...), Compute(...), ...]"
                 expect.fail(what, expected="a list of instructions", got=report["returned"], hint=hint)
     texts = [report["text"] for report in reports if isinstance(report.get("text"), str)]
-    if len(texts) < CASES:
-        return list(zip(cases, reports, strict=True))
+    if len(texts) < CASES:  # those that are refused first: the others have not been run
+        return sorted(zip(cases, reports, strict=True), key=lambda pair: "error" not in pair[1])
     try:
         return list(zip(cases, run_isolated(RUNS, texts, [case.arrays for case in cases]), strict=True))
     except IsolatedCallError as failure:
         raise expect.CheckFailed(REFUSED, got=str(failure)) from None
 
 
-def _check_accepted(case: Case, report: dict[str, Any]) -> None:
+def _check_accepted(submission: Submission, case: Case, report: dict[str, Any]) -> None:
     if "error" in report:
         what, parts = str(report["error"]), {name: report[name] for name in ("expected", "got") if name in report}
-        hint = next((hint for rule, hint in RULES.items() if rule in what), None)
+        rule = next((rule for rule in RULES if rule in what), None)
+        hint = RULES[rule] + (_pads_note(submission) if rule == TYPES else "") if rule else None
         expect.fail(f"{REFUSED}: {what}", **parts, given=report.get("where", str(case)), hint=hint)
 
 
@@ -131,7 +136,7 @@ def _check_accepted(case: Case, report: dict[str, Any]) -> None:
 def program_is_accepted(submission: Submission) -> None:
     """The verifier accepts the program of `by_hand`, for any sizes."""
     for case, report in _runs(submission):
-        _check_accepted(case, report)
+        _check_accepted(submission, case, report)
         expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=_result_hint(submission))
 
 
@@ -139,7 +144,7 @@ def program_is_accepted(submission: Submission) -> None:
 def program_computes_both_nodes(submission: Submission) -> None:
     """The program computes what the interpreter computes for the two nodes, on unseen inputs and sizes."""
     for case, report in _runs(submission):
-        _check_accepted(case, report)
+        _check_accepted(submission, case, report)
         expect.close(report["outputs"]["y"], case.want, "y", given=str(case), hint=_result_hint(submission))
 
 
@@ -147,7 +152,7 @@ def program_computes_both_nodes(submission: Submission) -> None:
 def nothing_is_held_too_long(submission: Submission) -> None:
     """No more than the convolution's result is live at once."""
     for case, report in _runs(submission):
-        _check_accepted(case, report)
+        _check_accepted(submission, case, report)
         expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=_result_hint(submission))
         what, most = "more memory is live at once than the two nodes need", case.bytes
         got = f"{report['peak']:,} bytes"
