@@ -13,7 +13,14 @@ from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.loops import PROBES, function
 from mlhood.grading.rpc.codec import Hir
 from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
+from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits
+
+# the last argument of `sqnr`
+SQNR_ARGUMENT = Parameter("sqnr_argument", ("none", "axis", "peak", "in_bits"))
+# the column of the table that compares with the float graph, and what `answers` finds besides the rows and the layer
+AGREEMENT = Parameter("agreement", ("agreement", "disagreement", "matches", "differences"))
+GAIN = Parameter("gain", ("gain", "spread", "median", "price"))
 
 COSTS = "mlhood.grading.checks.reference_runs:recipe_costs"
 CALIBRATION = 300
@@ -39,14 +46,51 @@ def sqnr_is_measured(submission: Submission) -> None:
         reference = (scale * (rng.standard_normal(shape) + 0.5)).astype(np.float32)
         noise = scale * float(rng.uniform(0.01, 0.2)) * (rng.standard_normal(shape) + 0.3)
         approximation = (reference + noise).astype(np.float32)
-        error = reference.astype(np.float64) - approximation
-        want = 10 * np.log10(np.sum(reference.astype(np.float64) ** 2) / np.sum(error**2))
         given = f"arrays {shape} around {scale:g}"
+        want = float(_sqnr(reference, approximation))
         with expect.case(given):
             got = expect.number(submission.call("sqnr", reference, approximation), "what `sqnr` returns")
         hint = _sqnr_hint(got, want, reference, approximation)
         what = "`sqnr` is wrong"
         expect.true(abs(got - want) < 0.01, what, expected=f"{want:.2f} dB", got=f"{got:.2f}", given=given, hint=hint)
+        if submission.parameters.sqnr_argument != "none":
+            _check_argument(submission, reference, approximation, given)
+
+
+def _sqnr(
+    reference: np.ndarray,
+    approximation: np.ndarray,
+    axis: int | None = None,
+    peak: bool = False,
+    in_bits: bool = False,
+) -> np.ndarray:
+    """Return the ratio in dB, or in bits: along an axis, or of the largest value instead of the mean energy."""
+    signal = reference.astype(np.float64)
+    energy = signal.size * np.max(signal**2) if peak else np.sum(signal**2, axis)
+    ratio = 10 * np.log10(energy / np.sum((signal - approximation) ** 2, axis))
+    return ratio / (20 * np.log10(2)) if in_bits else ratio
+
+
+def _check_argument(submission: Submission, reference: np.ndarray, approximation: np.ndarray, given: str) -> None:
+    """Check `sqnr` with the last argument that it has in a variant."""
+    name = submission.parameters.sqnr_argument
+    extra: dict[str, Any] = {name: int(submission.rng.integers(reference.ndim)) if name == "axis" else True}
+    want, given, hint = _sqnr(reference, approximation, **extra), f"{given}, {name}={extra[name]}", SQNR_HINTS[name]
+    with expect.case(given, hint):
+        got = submission.call("sqnr", reference, approximation, **extra)
+    if np.ndim(want):
+        expect.close(got, want, "what `sqnr` returns", atol=0.01, given=given, hint=hint)
+        return
+    got, ratio = expect.number(got, "what `sqnr` returns", given=given), float(want)
+    right = abs(got - ratio) < 0.01
+    expect.true(right, "`sqnr` is wrong", expected=f"{ratio:.2f}", got=f"{got:.2f}", given=given, hint=hint)
+
+
+SQNR_HINTS = {
+    "axis": "both sums run along this axis only, and there is one ratio for each position of the others",
+    "peak": "every element counts as if it were the largest, whatever its sign: in the numerator only",
+    "in_bits": "how many decibels is one bit, exactly? It doubles the ratio of amplitudes",
+}
 
 
 def _sqnr_hint(got: float, want: float, reference: np.ndarray, approximation: np.ndarray) -> str:
@@ -81,22 +125,33 @@ def _measure(submission: Submission) -> dict[str, dict[str, Any]]:
 
 @points(2)
 def rows_are_measured(submission: Submission) -> None:
-    """`measured` returns accuracy, agreement, SQNR, bytes and nodes for any recipe."""
-    wanted = _measured(submission)
+    """`measured` returns accuracy, {{ agreement }}, SQNR, bytes and nodes for any recipe."""
+    wanted, images = _measured(submission), len(digits().test_labels)
     for name in ("symmetric", "power_of_two, int16", *UNSEEN):
-        arguments = (ROWS | UNSEEN)[name]
+        arguments, right = (ROWS | UNSEEN)[name], _row(submission, wanted[name]["row"], images)
         recipe = submission.call("mlhood.compiler.quantize:Recipe", **arguments)
-        row = expect.mapping(submission.call("measured", recipe), tuple(wanted[name]["row"]), "what `measured` returns")
-        for key, want in wanted[name]["row"].items():
+        row = expect.mapping(submission.call("measured", recipe), tuple(right), "what `measured` returns")
+        for key, want in right.items():
             given = f"Recipe({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
             number = expect.integer if key in COUNTED else expect.number
             got = number(row[key], f"`{key}` of `measured`", given=given)
-            slack, what = {"sqnr": 0.1, "bytes": 0, "nodes": 0}.get(key, ONE_IMAGE), f"`{key}` of `measured` is wrong"
-            expect.true(abs(got - want) <= slack, what, expected=want, got=got, given=given, hint=COLUMNS[key])
+            slack = {"sqnr": 0.1, "bytes": 0, "nodes": 0}.get(key, ONE_IMAGE * (images if key in COUNTED else 1))
+            what = f"`{key}` of `measured` is wrong"
+            hint = COLUMNS.get(key, COLUMNS["agreement"])
+            expect.true(abs(got - want) <= slack, what, expected=want, got=got, given=given, hint=hint)
+
+
+def _row(submission: Submission, row: Mapping[str, Any], images: int) -> dict[str, Any]:
+    """Return a row with the column of a variant in the place of `agreement`."""
+    share = row["agreement"]
+    columns = {"agreement": share, "disagreement": 1 - share}
+    columns |= {"matches": round(images * share), "differences": round(images * (1 - share))}
+    key = submission.parameters.agreement
+    return {key if name == "agreement" else name: value for name, value in row.items()} | {key: columns[key]}
 
 
 # The columns of the table, and what to think of; some are counts.
-COUNTED = ("bytes", "nodes")
+COUNTED = ("bytes", "nodes", "matches", "differences")
 COLUMNS = {
     "accuracy": "of which graph are the logits, and with what are they compared? It is a fraction, from 0 to 1",
     "agreement": "with what are the logits of the quantised graph compared, whatever the label?",
@@ -124,8 +179,8 @@ def _draw_tables(rng: np.random.Generator) -> tuple[dict[str, list[Any]], dict[s
 
 @points(2)
 def answers_fit_the_table(submission: Submission) -> None:
-    """`answers` finds the best and the worst row, the gain of sixteen bits, and the most costly layer in any tables."""
-    find = function(submission, "answers")
+    """`answers` finds the best and the worst row, {{ "the gain of sixteen bits" if gain == "gain" else "the " ~ gain }}, and the most costly layer in any tables."""  # noqa: E501 a template
+    find, key = function(submission, "answers"), submission.parameters.gain
     for _ in range(4):
         results, layers = _draw_tables(submission.rng)
         ratios = dict(zip(results["recipe"], results["sqnr"], strict=True))
@@ -133,16 +188,32 @@ def answers_fit_the_table(submission: Submission) -> None:
         alone = dict(zip(layers["layer"], layers["alone"], strict=True))
         with expect.case(given):
             answer = submission.call(PROBES + "answered", find, results, layers)
-            found = expect.mapping(answer, ("best", "worst", "gain", "layer"), "what `answers` returns")
+            found = expect.mapping(answer, ("best", "worst", key, "layer"), "what `answers` returns")
             eight = {name: ratio for name, ratio in ratios.items() if "int16" not in name}
             _check_name(found, "best", max(eight, key=eight.__getitem__))
             _check_name(found, "worst", min(eight, key=eight.__getitem__))
-            gain = expect.number(found["gain"], "`gain` of `answers`")
-            want = ratios["power_of_two, int16"] - ratios["power_of_two"]
-            hint = "two rows of the table, and which of them minus which?"
-            expect.true(abs(gain - want) < 0.06, "`gain` of `answers` is wrong", expected=want, got=gain, hint=hint)
+            got = expect.number(found[key], f"`{key}` of `answers`")
+            want, hint = _gain(key, ratios, list(eight.values())), GAIN_HINTS[key]
+            expect.true(abs(got - want) < 0.06, f"`{key}` of `answers` is wrong", expected=want, got=got, hint=hint)
         with expect.case("layers with the SQNR alone " + ", ".join(f"{n} {v:.1f}" for n, v in alone.items())):
             _check_name(found, "layer", min(alone, key=alone.__getitem__))
+
+
+def _gain(key: str, ratios: Mapping[str, float], eight: list[float]) -> float:
+    """Return what a variant asks for in the place of `gain`, in dB."""
+    if key == "spread":
+        return max(eight) - min(eight)
+    if key == "median":
+        return float(np.median(eight))
+    return ratios["power_of_two, int16" if key == "gain" else "asymmetric"] - ratios["power_of_two"]
+
+
+GAIN_HINTS = {
+    "gain": "two rows of the table, and which of them minus which?",
+    "spread": "which rows have eight bits? Of these, the best and the worst",
+    "median": "which rows have eight bits? Of these, the one in the middle",
+    "price": "two rows of the table, and which of them minus which?",
+}
 
 
 def _check_name(found: Mapping[str, object], key: str, right: str) -> None:
@@ -163,5 +234,6 @@ TASKS = (
         forbidden=("mlhood.compiler.quantize.sqnr", "mlhood.compiler.quantize.report"),
         minutes=20,
         builds_on=("P2.6",),
+        varies=(SQNR_ARGUMENT, AGREEMENT, GAIN),
     ),
 )

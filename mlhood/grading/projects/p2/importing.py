@@ -14,7 +14,18 @@ from mlhood.grading.checks.oracle import GraphFacts, graph_facts
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.loops import PROBES, function
+from mlhood.grading.projects.p2.shapes import check_raised
 from mlhood.grading.rpc.codec import Hir
+from mlhood.grading.variants.parameter import Parameter
+
+# what the rules of MaxPool and Conv refuse
+REFUSED = Parameter("refused", ("nothing", "auto_pad", "dilations", "uneven pads"))
+# attributes of nodes that are to be refused
+REFUSALS: dict[str, tuple[dict[str, Any], ...]] = {
+    "auto_pad": ({"auto_pad": "SAME_UPPER"}, {"auto_pad": "VALID"}),
+    "dilations": ({"dilations": [2, 1]}, {"dilations": [1, 3]}),
+    "uneven pads": ({"pads": [1, 0, 0, 0]}, {"pads": [0, 1, 0, 2]}, {"pads": [0, 1, 1, 0]}),
+}
 
 Weights = dict[str, np.ndarray]
 Case = tuple[Weights, dict[str, Any], str]  # weights, attributes of the node, and the hint on failure
@@ -32,7 +43,8 @@ def _model(op: str, shape: tuple[int, ...], weights: Weights, attributes: dict[s
 
 def _check(submission: Submission, op: str, rule: str, cases: list[Case]) -> None:
     """Import one-node models by the student's rule and compare their results with those of the package's rule."""
-    rules = {op: function(submission, rule)}
+    rules, refused = {op: function(submission, rule)}, submission.parameters.refused
+    cases = [(weights, _accepted(attributes, refused), hint) for weights, attributes, hint in cases]
     pairs, references = [], []
     for case in cases:
         x = submission.normal(2, 4, 9, 11)
@@ -46,6 +58,32 @@ def _check(submission: Submission, op: str, rule: str, cases: list[Case]) -> Non
     graphs = graph_facts(pairs, what=f"the graph that `{rule}` produces")
     for facts, want, case in zip(graphs, references, cases, strict=True):
         _check_graph(facts, want, op, rule, case)
+
+
+def _accepted(attributes: dict[str, Any], refused: str) -> dict[str, Any]:
+    """Return attributes of which a variant's rules refuse none: some that are there, but have harmless values."""
+    if refused == "auto_pad" and attributes:
+        return attributes | {"auto_pad": "NOTSET"}
+    if refused == "dilations" and "dilations" in attributes:
+        return attributes | {"dilations": [1, 1]}
+    if refused == "uneven pads" and "pads" in attributes:
+        return attributes | {"pads": attributes["pads"][:2] * 2}
+    return attributes
+
+
+def _check_refusals(submission: Submission, op: str, rule: str, weights: Weights, attributes: dict[str, Any]) -> None:
+    """Check that a rule refuses what it has to refuse in a variant."""
+    rules = {op: function(submission, rule)}
+    for each in REFUSALS.get(submission.parameters.refused, ()):
+        case = (
+            weights,
+            attributes | each,
+            "read the attribute, and raise ValueError(...) if it is not as it should be",
+        )
+        given = _given(op, case)
+        with expect.case(given):
+            result = submission.call(PROBES + "refused", rules, _model(op, (2, 4, 9, 11), *case[:2]))
+        check_raised(result, rule, given, case[2])
 
 
 def _given(op: str, case: Case) -> str:
@@ -94,6 +132,7 @@ def max_pool_is_imported(submission: Submission) -> None:
         ({}, {"kernel_shape": [2, 2], "pads": [1, 0, 1, 1]}, "the specification gives the strides if they are omitted"),
     ]
     _check(submission, "MaxPool", "max_pool", cases)
+    _check_refusals(submission, "MaxPool", "max_pool", {}, {"kernel_shape": [2, 3]})
 
 
 @points(4)
@@ -115,6 +154,7 @@ def conv_is_imported(submission: Submission) -> None:
         ({"w": depthwise}, {"group": 4, "strides": [2, 3]}, "the number of groups is an attribute; one by default"),
     ]
     _check(submission, "Conv", "conv", cases)
+    _check_refusals(submission, "Conv", "conv", {"w": w, "b": b}, {"strides": strides})
 
 
 IMPORTING_STAND_IN = """
@@ -143,5 +183,6 @@ TASKS = (
         forbidden=RULES,
         minutes=15,
         builds_on=("P1.5",),
+        varies=(REFUSED,),
     ),
 )

@@ -31,6 +31,18 @@ def attempt(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> dict[
         return {"raised": type(error).__name__, "message": str(error)[:300]}
 
 
+def refused(rules: Mapping[str, Callable], data: bytes) -> dict[str, Any]:
+    """Import a model that the student's rules should refuse; return the error that a rule raises."""
+    try:
+        import_model(data, rules=rules)
+    except NotImplementedError:
+        raise
+    except Exception as error:  # the importer's, from that of the student's code
+        cause = error.__cause__ or error
+        return {"raised": type(cause).__name__, "message": str(cause)[:300]}
+    return {"returned": "a graph"}
+
+
 MAX_REWRITES = 8  # more than the nodes of a graph that is to be rewritten
 
 
@@ -107,23 +119,23 @@ def imported(rules: Mapping[str, Callable], data: bytes) -> Graph:
     return import_model(data, rules=rules)
 
 
-def rewritten(function: Callable, graph: Graph) -> dict[str, Any]:
-    """Apply a rewrite until it reports no more changes; return the graph and what it reports.
+def rewritten(function: Callable, graph: Graph, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Apply a rewrite, with these arguments, until it reports no more changes; return the graph and what it reports.
 
     Returns:
         The graph, changed in place or new; the report of the first call (None: no report); and of the last.
     """
-    graph, first = _apply(function, graph)
+    graph, first = _apply(function, graph, arguments)
     last = first
     for _ in range(MAX_REWRITES):
         if not isinstance(last, bool | int | np.bool_) or not last:
             break
-        graph, last = _apply(function, graph)
+        graph, last = _apply(function, graph, arguments)
     return {"graph": graph, "changed": first, "last": last}
 
 
-def _apply(function: Callable, graph: Graph) -> tuple[Graph, Any]:
-    changed = function(graph)
+def _apply(function: Callable, graph: Graph, arguments: Mapping[str, Any]) -> tuple[Graph, Any]:
+    changed = function(graph, **arguments)
     if isinstance(changed, tuple) and len(changed) == 2:
         first, changed = changed
         graph = first if isinstance(first, Graph) else graph

@@ -14,17 +14,28 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.loops import PROBES, function
+from mlhood.grading.projects.p2.shapes import PADS_ORDER, arranged
 from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
+from mlhood.grading.variants.parameter import Parameter
 
+# which of the two nodes has the strides `kernel`
+KERNEL_STRIDES = Parameter("kernel_strides", ("pool", "conv", "both", "neither"))
 RUNS = "mlhood.grading.checks.reference_runs:program_runs"
 CASES = 3
 REFUSED = "the verifier refuses the program of `by_hand`"
-RESULT = "y = reshape(maxpool(relu(conv(x, w, b)))): stride 1 and `pads`, then windows and strides of `kernel`"
+RESULT = "y = reshape(maxpool(relu(conv(x, w, b)))): "
+STRIDES = {
+    "pool": "stride 1 and `pads`, then windows and strides of `kernel`",
+    "conv": "strides of `kernel` and `pads`, then windows of `kernel` and stride 1",
+    "both": "strides of `kernel` and `pads`, then windows and strides of `kernel`",
+    "neither": "stride 1 and `pads`, then windows of `kernel` and stride 1",
+}
+TYPES = "another type"
 RULES = {
     "never deallocated": "Dealloc(buffer) once, after the last instruction that names it, or a view of it",
     "before it is allocated": "Alloc(buffer) before the instruction that writes it; x, w, b and y are there already",
     "was deallocated": "Dealloc(buffer) comes after the last instruction that names it, or a view of it",
-    "another type": "infer_conv and infer_pool compute the types of results; y is flat: a TensorView gives it another",
+    TYPES: "infer_conv and infer_pool compute the types of results; y is flat: a TensorView gives it another",
     "never written": "the last result belongs into the memory of y",
 }
 """Hints by what the verifier's error says."""
@@ -37,7 +48,7 @@ class Case:
 
     Args:
         arrays: The inputs by name.
-        pads: Of the convolution.
+        pads: Of the convolution, in the order in which the variant hands them over.
         kernel: Of the pooling.
         want: The right result.
         bytes: Size of the convolution's result.
@@ -67,9 +78,25 @@ def _draw(submission: Submission) -> Case:
     kernel = tall, wide
     shapes = {"x": (batch, channels, rows, columns), "w": (features, channels, 3, 2), "b": (features,)}
     arrays = {name: submission.normal(*shape) for name, shape in shapes.items()}
-    convolved = np.asarray(Conv((1, 1), pads, (1, 1), 1, ("Relu",)).evaluate(*arrays.values()))
-    pooled = np.asarray(MaxPool(kernel, kernel, (0, 0, 0, 0), (1, 1)).evaluate(convolved))
-    return Case(arrays, pads, kernel, pooled.reshape(batch, -1), convolved.nbytes)
+    conv_strides, pool_strides = _strides(submission, kernel)
+    convolved = np.asarray(Conv(conv_strides, pads, (1, 1), 1, ("Relu",)).evaluate(*arrays.values()))
+    pooled = np.asarray(MaxPool(kernel, pool_strides, (0, 0, 0, 0), (1, 1)).evaluate(convolved))
+    return Case(arrays, arranged(submission, pads), kernel, pooled.reshape(batch, -1), convolved.nbytes)
+
+
+def _strides(submission: Submission, kernel: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the strides of the convolution, and those of the pooling."""
+    which = submission.parameters.kernel_strides
+    return kernel if which in ("conv", "both") else (1, 1), kernel if which in ("pool", "both") else (1, 1)
+
+
+def _result_hint(submission: Submission) -> str:
+    return RESULT + STRIDES[submission.parameters.kernel_strides] + _pads_note(submission)
+
+
+def _pads_note(submission: Submission) -> str:
+    order, usual = submission.parameters.pads_order, PADS_ORDER.default
+    return "" if order == usual else f"; pads come as ({order}), and `Conv` takes ({usual})"
 
 
 def _runs(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
@@ -89,18 +116,19 @@ def _run(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
                 what, hint = "`by_hand` does not return instructions", "return [Alloc(...), Compute(...), ...]"
                 expect.fail(what, expected="a list of instructions", got=report["returned"], hint=hint)
     texts = [report["text"] for report in reports if isinstance(report.get("text"), str)]
-    if len(texts) < CASES:
-        return list(zip(cases, reports, strict=True))
+    if len(texts) < CASES:  # those that are refused first: the others have not been run
+        return sorted(zip(cases, reports, strict=True), key=lambda pair: "error" not in pair[1])
     try:
         return list(zip(cases, run_isolated(RUNS, texts, [case.arrays for case in cases]), strict=True))
     except IsolatedCallError as failure:
         raise expect.CheckFailed(REFUSED, got=str(failure)) from None
 
 
-def _check_accepted(case: Case, report: dict[str, Any]) -> None:
+def _check_accepted(submission: Submission, case: Case, report: dict[str, Any]) -> None:
     if "error" in report:
         what, parts = str(report["error"]), {name: report[name] for name in ("expected", "got") if name in report}
-        hint = next((hint for rule, hint in RULES.items() if rule in what), None)
+        rule = next((rule for rule in RULES if rule in what), None)
+        hint = RULES[rule] + (_pads_note(submission) if rule == TYPES else "") if rule else None
         expect.fail(f"{REFUSED}: {what}", **parts, given=report.get("where", str(case)), hint=hint)
 
 
@@ -108,24 +136,24 @@ def _check_accepted(case: Case, report: dict[str, Any]) -> None:
 def program_is_accepted(submission: Submission) -> None:
     """The verifier accepts the program of `by_hand`, for any sizes."""
     for case, report in _runs(submission):
-        _check_accepted(case, report)
-        expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=RESULT)
+        _check_accepted(submission, case, report)
+        expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=_result_hint(submission))
 
 
 @points(4)
 def program_computes_both_nodes(submission: Submission) -> None:
     """The program computes what the interpreter computes for the two nodes, on unseen inputs and sizes."""
     for case, report in _runs(submission):
-        _check_accepted(case, report)
-        expect.close(report["outputs"]["y"], case.want, "y", given=str(case), hint=RESULT)
+        _check_accepted(submission, case, report)
+        expect.close(report["outputs"]["y"], case.want, "y", given=str(case), hint=_result_hint(submission))
 
 
 @points(2)
 def nothing_is_held_too_long(submission: Submission) -> None:
     """No more than the convolution's result is live at once."""
     for case, report in _runs(submission):
-        _check_accepted(case, report)
-        expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=RESULT)
+        _check_accepted(submission, case, report)
+        expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=_result_hint(submission))
         what, most = "more memory is live at once than the two nodes need", case.bytes
         got = f"{report['peak']:,} bytes"
         expect.true(report["peak"] <= most, what, expected=f"{most:,} bytes", got=got, given=str(case), hint=HELD)
@@ -139,5 +167,6 @@ TASKS = (
         forbidden=("mlhood.compile", "mlhood.compiler.compile", "mlhood.compiler.lir.lowering"),
         minutes=25,
         builds_on=("P2.3",),
+        varies=(KERNEL_STRIDES,),
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,10 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.loops import PROBES, function
 from mlhood.grading.rpc.codec import Hir
+from mlhood.grading.variants.parameter import Parameter
+
+# the last argument of the two rewrites
+REWRITE_ARGUMENT = Parameter("rewrite_argument", ("none", "keep", "only", "dry_run"))
 
 PLAIN = Conv((1, 1), (1, 0, 1, 1), (1, 1))
 GROUPED = Conv((2, 1), (2, 0, 1, 1), (1, 2), 3)  # no attribute has its default: a rewrite must preserve them all
@@ -39,11 +44,13 @@ class Builder:
     Args:
         rng: Generator of the weights.
         name: Description of the graph in messages.
+        arguments: Of the rewrite, besides the graph.
     """
 
-    def __init__(self, rng: np.random.Generator, name: str) -> None:
+    def __init__(self, rng: np.random.Generator, name: str, arguments: dict[str, Any] | None = None) -> None:
         self.rng = rng
-        self.name = name
+        self.arguments = arguments or {}
+        self.name = ", ".join([name, *(f"{argument}={value!r}" for argument, value in self.arguments.items())])
         self.graph = Graph("checked")
         self.x = self.graph.placeholder("x", TensorType("float32", ("batch", 3, 9, 8)))
 
@@ -92,9 +99,10 @@ def rewritten(submission: Submission, name: str, builders: list[Builder]) -> lis
     pairs, reports, references = [], [], []
     for builder in builders:
         inputs = builder.inputs(submission)
-        references.append(run(builder.graph, **inputs))
+        results = run(builder.graph, **inputs)
+        references.append({name: results[name] for name in builder.arguments.get("outputs", results)})
         with expect.case(builder.name):
-            result = submission.call(PROBES + "rewritten", rewrite, builder.graph)
+            result = submission.call(PROBES + "rewritten", rewrite, builder.graph, builder.arguments)
         result = expect.mapping(result, ("graph", "changed", "last"), f"the result of `{name}`")
         if not isinstance(result["graph"], Hir):
             expect.fail(f"`{name}` does not produce a graph", got=result["graph"], given=builder.name)
@@ -131,8 +139,13 @@ def _activated_later(b: Builder) -> Value:
     return b.relu(conv)
 
 
-def _build(submission: Submission, name: str, make: Callable[[Builder], Value | list[Value]]) -> Builder:
-    builder = Builder(submission.rng, name)
+def _build(
+    submission: Submission,
+    name: str,
+    make: Callable[[Builder], Value | list[Value]],
+    arguments: dict[str, Any] | None = None,
+) -> Builder:
+    builder = Builder(submission.rng, name, arguments)
     outputs = make(builder)
     for value in outputs if isinstance(outputs, list) else [outputs]:
         builder.graph.output(value)
@@ -160,6 +173,41 @@ def _check_counts(
         expect.equal(facts.count(operator), want, what, given=builder.name, hint=hint)
 
 
+ARGUMENT_HINTS = {
+    "keep": "a normalisation or a ReLU whose name is in `keep` is no match, whatever is before it",
+    "only": "a convolution whose name is not in `only` is no match; an empty collection is not None",
+    "dry_run": "what is a copy of the graph good for?",
+}
+# what each rewrite removes, and the name of such a node
+REMOVED = {"fold_batchnorm": ("BatchNormalization", "bn"), "fuse_relu": ("Relu", "relu")}
+
+
+def _two_matches(b: Builder, *, name: str) -> Value:
+    """Make two convolutions, each before a node that the rewrite removes."""
+    add = b.batchnorm if name == "fold_batchnorm" else b.relu
+    first = REMOVED[name][1]
+    return add(b.conv(add(b.conv(b.x, 5), name=first), 4, bias=False, name="conv2"), name=f"{first}2")
+
+
+def _check_argument(submission: Submission, name: str, *, partly: bool) -> None:
+    """Check a rewrite with the argument that it has in a variant: one of two matches is to stay, or both."""
+    argument = submission.parameters.rewrite_argument
+    if argument == "none":
+        return
+    operator, first = REMOVED[name]
+    both, stays = (first, f"{first}2"), int(submission.rng.integers(2))
+    values = {"keep": both[stays : stays + 1], "only": (("conv2", "conv")[stays],), "dry_run": False}
+    values = values if partly else {"keep": both, "only": (), "dry_run": True}
+    left = both if not partly else () if argument == "dry_run" else both[stays : stays + 1]
+    description = " -> ".join(["conv", first, "conv2", f"{first}2"])
+    built = _build(submission, description, partial(_two_matches, name=name), {argument: values[argument]})
+    ((builder, facts, _),) = rewritten(submission, name, [built])
+    given, hint = builder.name, ARGUMENT_HINTS[argument]
+    got = sorted(node.name for node in facts.nodes if node.operator == operator)
+    expect.equal(got, sorted(left), f"`{name}` leaves the wrong nodes", given=given, hint=hint)
+    expect.equal(facts.count("Conv"), 2, f"`{name}` leaves the wrong number of convolutions", given=given, hint=hint)
+
+
 @points(3)
 def batchnorm_is_folded(submission: Submission) -> None:
     """`fold_batchnorm` folds each BatchNormalization after a convolution into its weights and bias."""
@@ -179,6 +227,7 @@ def batchnorm_is_folded(submission: Submission) -> None:
     _check_counts(results, "BatchNormalization", [0] * 4, "`fold_batchnorm` leaves a BatchNormalization", hint)
     hint = "the old convolution has to go, too: what does `fuse` replace?"
     _check_counts(results, "Conv", [1, 1, 2, 1], "`fold_batchnorm` leaves the wrong number of convolutions", hint)
+    _check_argument(submission, "fold_batchnorm", partly=True)
 
 
 @points(2)
@@ -200,6 +249,7 @@ def folding_leaves_others_alone(submission: Submission) -> None:
     hint = "who else uses the convolution's result, and what is known of its weights before the graph runs?"
     what = "`fold_batchnorm` removes a BatchNormalization that must stay"
     _check_counts(results, "BatchNormalization", [1] * len(cases), what, hint)
+    _check_argument(submission, "fold_batchnorm", partly=False)
 
 
 @points(2)
@@ -220,6 +270,7 @@ def relu_is_fused(submission: Submission) -> None:
     _check_counts(results, "Relu", [0] * 4, "`fuse_relu` leaves a Relu", hint)
     hint = "the old convolution has to go, too: what does `fuse` replace?"
     _check_counts(results, "Conv", [1, 2, 1, 1], "`fuse_relu` leaves the wrong number of convolutions", hint)
+    _check_argument(submission, "fuse_relu", partly=True)
 
 
 @points(2)
@@ -234,6 +285,7 @@ def fusing_leaves_others_alone(submission: Submission) -> None:
     results = rewritten(submission, "fuse_relu", cases)
     hint = "who else uses the convolution's result, and is there a convolution right before the relu?"
     _check_counts(results, "Relu", [1] * 4, "`fuse_relu` removes a Relu that must stay", hint)
+    _check_argument(submission, "fuse_relu", partly=False)
 
 
 @points(1)
@@ -251,6 +303,20 @@ def rewrites_say_what_they_did(submission: Submission) -> None:
             expect.equal(bool(changed), want, f"`{name}` returns the wrong value", given=builder.name, hint=hint)
             given = f"{builder.name}, once no match is left"
             expect.equal(bool(last), False, f"`{name}` returns the wrong value", given=given, hint=hint)
+        _check_report(submission, name, matching)
+
+
+def _check_report(submission: Submission, name: str, matching: Callable[[Builder], Value]) -> None:
+    """Check what a rewrite returns if the argument that it has in a variant keeps it from changing anything."""
+    argument = submission.parameters.rewrite_argument
+    if argument == "none":
+        return
+    value = {"keep": (REMOVED[name][1],), "only": (), "dry_run": True}[argument]
+    built = _build(submission, "a graph to change", matching, {argument: value})
+    ((builder, _, (changed, _)),) = rewritten(submission, name, [built])
+    what, expected, hint = f"`{name}` returns the wrong value", argument == "dry_run", ARGUMENT_HINTS[argument]
+    right = isinstance(changed, (bool, int)) and bool(changed) == expected
+    expect.true(right, what, expected=expected, got=changed, given=builder.name, hint=hint)
 
 
 # the package's own rewrites, under all of their names, and the functions that run them
@@ -288,5 +354,6 @@ TASKS = (
         forbidden=PASSES,
         minutes=30,
         builds_on=("P2.1", "P2.3"),
+        varies=(REWRITE_ARGUMENT,),
     ),
 )

@@ -19,6 +19,8 @@ PADS_ORDER = Parameter(
     "pads_order",
     ("top, left, bottom, right", "top, bottom, left, right", "left, right, top, bottom", "left, top, right, bottom"),
 )
+# an element type, and that of the result of a convolution of it
+WIDENED = Parameter("widened", (("float32", "float32"), ("float16", "float32"), ("int8", "int32"), ("int16", "int64")))
 # errors of code that was not meant to raise them
 ACCIDENTS = ("NameError", "UnboundLocalError", "AttributeError", "KeyError", "IndexError", "ZeroDivisionError")
 
@@ -57,7 +59,7 @@ def _spelled(tensor: TensorType) -> str:
     return f"{tensor.element}{list(tensor.shape)}"
 
 
-def _arranged(submission: Submission, pads: Pair) -> Pair:
+def arranged(submission: Submission, pads: Pair) -> Pair:
     """Return pads of (top, left, bottom, right) in the order that this variant of the course hands them over in."""
     by_side = dict(zip(PADS_ORDER.default.split(", "), pads, strict=True))
     return tuple(by_side[side] for side in submission.parameters.pads_order.split(", "))
@@ -65,7 +67,7 @@ def _arranged(submission: Submission, pads: Pair) -> Pair:
 
 def _check_conv(submission: Submission, case: Case, hint: str) -> None:
     x, w, operator = case
-    attributes: dict[str, Any] = operator | {"pads": _arranged(submission, operator["pads"])}
+    attributes: dict[str, Any] = operator | {"pads": arranged(submission, operator["pads"])}
     given = f"x {_spelled(x)}, w {_spelled(w)}, " + ", ".join(f"{key} {value}" for key, value in attributes.items())
     with expect.case(given, hint):
         got = submission.call("infer_conv", x, w, **attributes)
@@ -107,9 +109,13 @@ def convolution_has_its_shape(submission: Submission) -> None:
 
 @points(1)
 def batch_and_element_are_kept(submission: Submission) -> None:
-    """`infer_conv` keeps a symbolic batch dimension and the element type."""
+    """`infer_conv` keeps a symbolic batch dimension and the element type{{ "" if widened[0] == widened[1] else ", but for " ~ widened[0] }}."""  # noqa: E501 a template
     x, w, attributes = _conv_case(submission.rng)
-    for batch, element in (("batch", "float32"), ("N", "float16"), (1, "float64")):
+    narrow, wide = submission.parameters.widened
+    types = [("batch", "float32"), ("N", "float16"), (1, "float64")]
+    if narrow != wide:
+        types += [("n", narrow), ("n", wide)]
+    for batch, element in types:
         x_type, w_type = _tensor(batch, *x.shape[1:], element=element), _tensor(*w.shape, element=element)
         given = f"x {_spelled(x_type)}, w {_spelled(w_type)}"
         with expect.case(given):
@@ -119,7 +125,10 @@ def batch_and_element_are_kept(submission: Submission) -> None:
             expect.fail("`infer_conv` does not return a TensorType with axes", got=got, given=given, hint=hint)
         hint = "the first dimension may be a name: use x.shape[0] unchanged"
         expect.equal(got.shape[0], batch, "`infer_conv` loses the batch dimension", given=given, hint=hint)
-        expect.equal(got.element, element, "`infer_conv` infers the wrong element type", given=given, hint="x.element")
+        want, hint = (
+            (wide, f"{narrow} becomes {wide}, here only") if element == narrow != wide else (element, "x.element")
+        )
+        expect.equal(got.element, want, "`infer_conv` infers the wrong element type", given=given, hint=hint)
 
 
 @points(1)
@@ -142,7 +151,7 @@ def misfits_are_refused(submission: Submission) -> None:
     )
     for x_type, w_type, arguments, reason in cases:
         result = submission.call(PROBES + "attempt", infer, (x_type, w_type), arguments)
-        _check_raised(result, "infer_conv", reason, "test the condition, and raise ValueError(...) if it does not hold")
+        check_raised(result, "infer_conv", reason, "test the condition, and raise ValueError(...) if it does not hold")
 
 
 @points(2)
@@ -165,10 +174,11 @@ def pooling_has_its_type(submission: Submission) -> None:
         large = {"kernel": kernel, "strides": (2, 2), "pads": (1, 1, 1, 1)}
         result = submission.call(PROBES + "attempt", infer, (_tensor(1, 3, 6, 6),), large)
         reason = f"a window of {kernel[0]} x {kernel[1]}, larger than the padded image of 8 x 8"
-        _check_raised(result, "infer_pool", reason, "raise ValueError(...), as in `infer_conv`")
+        check_raised(result, "infer_pool", reason, "raise ValueError(...), as in `infer_conv`")
 
 
-def _check_raised(result: object, name: str, reason: str, hint: str) -> None:
+def check_raised(result: object, name: str, reason: str, hint: str) -> None:
+    """Check the report of a call that should raise an error, and not by accident."""
     attempt = expect.mapping(result, (), f"the result of `{name}`")
     what = f"`{name}` accepts invalid arguments: {reason}"
     raised = attempt.get("raised")
@@ -179,10 +189,10 @@ def _check_raised(result: object, name: str, reason: str, hint: str) -> None:
 
 
 def _check_pool(submission: Submission, x: TensorType, kernel: Pair, strides: Pair, pads: Pair, hint: str) -> None:
-    arranged = _arranged(submission, pads)
-    given = f"x {_spelled(x)}, kernel {kernel}, strides {strides}, pads {arranged}"
+    given_pads = arranged(submission, pads)
+    given = f"x {_spelled(x)}, kernel {kernel}, strides {strides}, pads {given_pads}"
     with expect.case(given, hint):
-        got = submission.call("infer_pool", x, kernel=kernel, strides=strides, pads=arranged)
+        got = submission.call("infer_pool", x, kernel=kernel, strides=strides, pads=given_pads)
     _check_type(got, MaxPool(kernel, strides, pads, (1, 1)).infer(x), "infer_pool", given, hint)
 
 
@@ -204,7 +214,7 @@ TASKS = (
         "P2.3",
         "Type inference",
         checks=(convolution_has_its_shape, batch_and_element_are_kept, misfits_are_refused, pooling_has_its_type),
-        varies=(PADS_ORDER,),
+        varies=(PADS_ORDER, WIDENED),
         stand_in=TYPES_STAND_IN,
         forbidden=("mlhood.compiler.operators",),
         minutes=15,

@@ -13,6 +13,10 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.rewrites import GROUPED, PASSES, Builder, rewritten
+from mlhood.grading.variants.parameter import Parameter
+
+# the last argument of `shrink`
+SHRINK_ARGUMENT = Parameter("shrink_argument", ("none", "outputs", "level", "dry_run"))
 
 GRAPHS = 6
 POOL = MaxPool((2, 2), (1, 1), (0, 0, 0, 0), (1, 1))
@@ -100,10 +104,53 @@ def _shrunk(submission: Submission) -> tuple[int, int, int]:
 
 
 def _shrink(submission: Submission) -> tuple[int, int, int]:
+    check_argument = ARGUMENT_CHECKS.get(submission.parameters.shrink_argument)
+    if check_argument is not None:
+        check_argument(submission)
     drawn = [draw_draft(submission.rng, number) for number in range(GRAPHS)]
+    if submission.parameters.shrink_argument == "outputs":
+        drawn = [(builder, least - _drop_outputs(builder)) for builder, least in drawn]
     before = [len(builder.graph.nodes) for builder, _ in drawn]
     results = rewritten(submission, "shrink", [builder for builder, _ in drawn])
     return sum(before), sum(len(facts.nodes) for _, facts, _ in results), sum(least for _, least in drawn)
+
+
+def _drop_outputs(builder: Builder) -> int:
+    """Ask for all outputs but one of each pair of a node and its ReLU; return how many nodes fewer must stay."""
+    chain, *others = builder.graph.outputs
+    pairs = [others[i : i + 2] for i in range(0, len(others) - 1, 2)]
+    dropped = [pair[int(builder.rng.integers(2))] for pair in pairs]
+    builder.arguments["outputs"] = [name for name in (chain, *others) if name not in dropped]
+    return len(dropped)
+
+
+def _check_levels(submission: Submission) -> None:
+    """Check that level 0 removes nothing, and level 1 what nobody uses."""
+    for level in (0, 1):
+        # of the first four graphs, each has an unused normalisation with an unused ReLU
+        builder, _ = draw_draft(submission.rng, int(submission.rng.integers(4)))
+        builder.arguments["level"] = level
+        want = len(builder.graph.nodes) - 2 * level
+        ((_, facts, _),) = rewritten(submission, "shrink", [builder])
+        what, given = "`shrink` leaves the wrong number of nodes", f"{builder.name}, level={level}"
+        hint = "a node goes if nobody uses its result, or only nodes that go; two equal nodes stay"
+        expect.equal(len(facts.nodes), want, what, given=given, hint=hint)
+
+
+def _check_dry_run(submission: Submission) -> None:
+    """Check that a dry run leaves the graph as it is, and returns how many nodes are left without it."""
+    seed, number = int(submission.rng.integers(2**32)), int(submission.rng.integers(GRAPHS))
+    dry, wet = (draw_draft(np.random.default_rng(seed), number)[0] for _ in range(2))
+    dry.arguments["dry_run"] = True
+    (_, unchanged, (left, _)), (_, changed, _) = rewritten(submission, "shrink", [dry, wet])
+    given, hint = f"{dry.name}, dry_run=True", "what is a copy of the graph good for?"
+    what, nodes = "`shrink` changes the graph", len(dry.graph.nodes)
+    expect.equal(len(unchanged.nodes), nodes, what, given=given, hint=hint)
+    what = "`shrink` returns another number of nodes than it leaves without `dry_run`"
+    expect.equal(expect.integer(left, "what `shrink` returns", given=given), len(changed.nodes), what, given=given)
+
+
+ARGUMENT_CHECKS = {"level": _check_levels, "dry_run": _check_dry_run}
 
 
 def _check_nodes(submission: Submission, step: int, hint: str) -> None:
@@ -141,6 +188,7 @@ TASKS = (
         forbidden=("mlhood.compiler.passes.dead_code", "mlhood.compiler.passes.common_subexpressions", *PASSES),
         minutes=30,
         builds_on=("P2.4",),
+        varies=(SHRINK_ARGUMENT,),
         leaderboard="nodes left of the drawn graphs",
     ),
 )
