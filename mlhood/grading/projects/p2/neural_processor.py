@@ -13,12 +13,24 @@ from mlhood.compiler.backends.nmp.codegen.convolution import convolution, convol
 from mlhood.compiler.backends.nmp.codegen.search import Choice, cycles_of, greedy, lower_bound, search
 from mlhood.compiler.backends.nmp.codegen.slicing import ORDERS, Slicing, check_fits, operand_bytes, slice_bytes
 from mlhood.compiler.backends.nmp.cycles import time_program
+from mlhood.compiler.backends.nmp.isa.transfers import Load, Transfer
 from mlhood.compiler.backends.nmp.machine import Dram, Machine, default_machine
+from mlhood.compiler.backends.nmp.program import Program
 from mlhood.compiler.backends.nmp.stages import Stage
 from mlhood.errors import CompilerError
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.variants.parameter import Parameter
+
+# bytes of an element in the programs that `predict` is asked about; what it says of the bytes that they move; and which
+# cycles the machine takes besides transfers, waits and products
+MOVED_ELEMENT = Parameter("moved_element", (1, 2))
+MOVED = Parameter("moved", ("bytes", "loaded and stored", "by operand"))
+MORE_CYCLES = Parameter("more_cycles", ("none", "issue", "barrier"))
+# tiles of the machine that `fastest` is for, and tilelets of each; and the KiB of its blobs
+NMP_TILES = Parameter("nmp_tiles", ((4, 8), (3, 6), (5, 4), (6, 3)))
+NMP_BLOB = Parameter("nmp_blob", (8, 6, 12))
 
 Layer = dict[str, int]
 AXES = ("rows", "columns", "filters", "channels")
@@ -254,32 +266,59 @@ def draw_serial(rng: np.random.Generator, number: int) -> tuple[Layer, dict[str,
     return layer, cut, replace(machine, macs_per_cycle=int(rng.choice([4, 8, 16])))
 
 
-def _measured(submission: Submission) -> list[tuple[str, str, Mapping[str, object], int, int]]:
+def _measured(submission: Submission) -> list[tuple[str, str, Mapping[str, object], dict[str, int], int]]:
     return submission.once("serial", lambda: _simulate(submission))
 
 
-def _simulate(submission: Submission) -> list[tuple[str, str, Mapping[str, object], int, int]]:
+def _simulate(submission: Submission) -> list[tuple[str, str, Mapping[str, object], dict[str, int], int]]:
     """Return for drawn layers and all orders what was given, the prediction, and the program's bytes and cycles."""
-    found = []
+    found, element = [], submission.parameters.moved_element
+    names = MOVED_NAMES[submission.parameters.moved]
     for case in range(3):
         layer, cut, machine = draw_serial(submission.rng, case)
-        numbers = {"lanes": machine.macs_per_cycle, "byte_cycles": machine.dram.burst_cycles}
-        numbers |= {"latency": machine.dram.latency_cycles}
+        machine, more = _with_more_cycles(submission, machine)
+        numbers = {"lanes": machine.lanes(element), "byte_cycles": machine.dram.burst_cycles}
+        numbers |= {"latency": machine.dram.latency_cycles} | more
         for order in ORDERS:
             given = f"{_given(layer)}; {_given(cut)}; {order} stationary; {_given(numbers)}"
             with expect.case(given):
                 answer = submission.call("predict", layer, cut, order, numbers)
-                got = expect.mapping(answer, ("bytes", "cycles"), "what `predict` returns")
-            timing = time_program(convolution_program(stage_of(layer), _slicing(cut, order), machine))
-            found.append((order, given, got, timing.bytes, timing.cycles))
+                got = expect.mapping(answer, (*names, "cycles"), "what `predict` returns")
+            timing = time_program(convolution_program(stage_of(layer, element), _slicing(cut, order), machine))
+            found.append((order, given, got, _moved(timing.program, names), timing.cycles))
     return found
 
 
+MOVED_NAMES = {"bytes": ("bytes",), "loaded and stored": ("loaded", "stored"), "by operand": OPERANDS}
+
+
+def _with_more_cycles(submission: Submission, machine: Machine) -> tuple[Machine, dict[str, int]]:
+    """Return the machine of a variant, and what `predict` is told of it besides."""
+    more = submission.parameters.more_cycles
+    if more == "none":
+        return machine, {}
+    cycles = int(submission.rng.integers(2, 6) if more == "issue" else submission.rng.integers(41, 90))
+    return replace(machine, **{f"{more}_cycles": cycles}), {more: cycles}
+
+
+def _moved(program: Program, names: tuple[str, ...]) -> dict[str, int]:
+    """Return the bytes that a program moves, all of them or by name; each operand has blobs of its own."""
+    moved = dict.fromkeys(names, 0)
+    for each in program.instructions:
+        if isinstance(each, Transfer):
+            blob = min(each.memory // program.machine.blob_bytes, 2)
+            by_way = "loaded" if isinstance(each, Load) else "stored"
+            name = {1: names[0], 2: by_way, 3: OPERANDS[blob]}[len(names)]
+            moved[name] += each.bytes
+    return moved
+
+
 def _check_prediction(submission: Submission, order: str, hint: str) -> None:
-    for name, given, got, size, _ in _measured(submission):
-        if name == order:
-            moved = expect.integer(got["bytes"], "`bytes` of `predict`", given=given)
-            expect.equal(moved, size, "the bytes of `predict` are not the program's", given=given, hint=hint)
+    for name, given, got, sizes, _ in _measured(submission):
+        for part, size in sizes.items() if name == order else ():
+            moved = expect.integer(got[part], f"`{part}` of `predict`", given=given)
+            what = "the bytes of `predict` are not the program's" + ("" if part == "bytes" else f": {part}")
+            expect.equal(moved, size, what, given=given, hint=hint)
 
 
 @points(1)
@@ -316,19 +355,25 @@ def cycles_are_predicted(submission: Submission) -> None:
 
 
 @cache
-def rivals(stage: Stage) -> tuple[int, int, int]:
+def rivals(stage: Stage, machine: Machine) -> tuple[int, int, int]:
     """Return the cycles of the greedy slices, of the compiler's search, and the lower bound."""
-    machine = default_machine()
     return greedy((stage,), machine).cycles, search((stage,), machine).cycles, lower_bound((stage,), machine)
 
 
-def draw_open(rng: np.random.Generator) -> Layer:
+def _open_machine(submission: Submission) -> Machine:
+    """Return the machine of `fastest`: that of the course, with other tiles and blobs in a variant."""
+    tiles, tilelets = submission.parameters.nmp_tiles
+    blob = 1024 * submission.parameters.nmp_blob
+    return replace(default_machine(), tiles=tiles, tilelets=tilelets, blob_bytes=blob)
+
+
+def draw_open(rng: np.random.Generator, machine: Machine) -> Layer:
     """Draw a layer in which greedy slices waste at least a quarter of the cycles."""
     while True:
         size, kernel = int(rng.integers(10, 29)), int(rng.choice([1, 3]))
         layer = {"channels": 8 * int(rng.integers(2, 9)), "height": size, "width": size}
         layer |= {"filters": 8 * int(rng.integers(2, 9)), "kernel": kernel, "stride": 1, "pad": kernel // 2}
-        slow, fast, _ = rivals(stage_of(layer))
+        slow, fast, _ = rivals(stage_of(layer), machine)
         if fast < 0.75 * slow:
             return layer
 
@@ -339,9 +384,9 @@ def _submitted(submission: Submission) -> list[tuple[Layer, Choice]]:
 
 def _run_fastest(submission: Submission) -> list[tuple[Layer, Choice]]:
     """Return drawn layers, the student's slicing of each, and its cycles by the judge's own model."""
-    found, machine = [], default_machine()
+    found, machine = [], _open_machine(submission)
     for _ in range(2):
-        layer = draw_open(submission.rng)
+        layer = draw_open(submission.rng, machine)
         with expect.case(_given(layer), "return a dictionary with the fields of a Slicing"):
             answer = expect.mapping(submission.call("fastest", layer), (*AXES, "order"), "what `fastest` returns")
             tiles, tilelets = (_natural(answer.get(name, 1), name) for name in ("tiles", "tilelets"))
@@ -368,7 +413,7 @@ def _saved(submission: Submission) -> tuple[float, str]:
     """Return which share of the cycles that the compiler's search saves `fastest` saves, on average; and all cycles."""
     shares, texts = [], []
     for layer, choice in _submitted(submission):
-        slow, fast, bound = rivals(stage_of(layer))
+        slow, fast, bound = rivals(stage_of(layer), _open_machine(submission))
         shares.append((slow - choice.cycles) / (slow - fast))
         texts.append(f"{choice.cycles:,} cycles (greedy {slow:,}, search {fast:,}, lower bound {bound:,})")
     return float(np.mean(shares)), "; ".join(texts)
@@ -387,7 +432,9 @@ def _check_cycles(submission: Submission, share: float, hint: str) -> None:
 @points(1)
 def not_slower_than_greedy(submission: Submission) -> None:
     """The slicing of `fastest` fits, and takes no more cycles than the greedy one."""
-    _check_cycles(submission, 0.0, "how many of the 32 tilelets have work, and who shares it out: rows or filters?")
+    units = _open_machine(submission).units
+    hint = f"how many of the {units} tilelets have work, and who shares it out: rows or filters?"
+    _check_cycles(submission, 0.0, hint)
 
 
 @points(1)
@@ -429,6 +476,7 @@ TASKS = (
         forbidden=_ANSWERS,
         minutes=20,
         builds_on=("P2.12",),
+        varies=(MOVED_ELEMENT, MOVED, MORE_CYCLES),
     ),
     Task(
         "P2.14",
@@ -438,5 +486,6 @@ TASKS = (
         minutes=20,
         builds_on=("P2.12", "P2.13"),
         leaderboard="share of the cycles that the compiler's search saves, in %",
+        varies=(NMP_TILES, NMP_BLOB),
     ),
 )
