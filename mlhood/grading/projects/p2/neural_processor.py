@@ -44,7 +44,7 @@ MOVED_ELEMENT = Parameter("moved_element", (1, 2))
 MOVED = Parameter("moved", ("bytes", "loaded and stored", "by operand"))
 MORE_CYCLES = Parameter("more_cycles", ("none", "issue", "barrier"))
 # tiles of the machine that `fastest` is for, and tilelets of each; and the KiB of its blobs
-NMP_TILES = Parameter("nmp_tiles", ((4, 8), (8, 4), (16, 2)))
+NMP_TILES = Parameter("nmp_tiles", ((4, 8), (8, 4), (16, 2), (32, 1)))
 NMP_BLOB = Parameter("nmp_blob", (8, 6, 12))
 
 Layer = dict[str, int]
