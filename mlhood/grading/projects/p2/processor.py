@@ -77,7 +77,7 @@ def memory_is_counted(submission: Submission) -> None:
             got = expect.integer(submission.call("memory", graph), "what `memory` returns")
         hint = _memory_hint(got, constants, want - constants)
         if (line, activations) != (1, "the arena"):
-            hint = f"every constant takes a multiple of {line} bytes; of the program, {activations} count"
+            hint = f"every constant takes a multiple of {line} bytes; what counts of the program is: {activations}"
         expected = f"{constants:,} of constants and {want - constants:,} of {activations}"
         what = "`memory` is wrong"
         expect.true(got == want, what, expected=f"{want:,} bytes: {expected}", got=f"{got:,g}", given=name, hint=hint)
