@@ -67,7 +67,11 @@ def _program_run(text: str, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
 
 
 def stage_costs(
-    graphs: dict[str, Graph], digits: tuple[np.ndarray, np.ndarray], images: np.ndarray
+    graphs: dict[str, Graph],
+    digits: tuple[np.ndarray, np.ndarray],
+    images: np.ndarray,
+    line: int = 1,
+    activations: str = "the arena",
 ) -> dict[str, dict[str, Any]]:
     """Return what each stage of LeNet costs, and what it computes.
 
@@ -75,6 +79,8 @@ def stage_costs(
         graphs: From `image` to `logits`, by name.
         digits: Test images, float32 [N, 1, 32, 32], and their labels, int64 [N].
         images: Other images, float32 [M, 1, 32, 32].
+        line: See `image_bytes`.
+        activations: Likewise.
 
     Returns:
         By name: `bytes` for one image (`image_bytes`), `digits` read right, and `logits` of the images, [M, 10].
@@ -85,17 +91,28 @@ def stage_costs(
     for name, graph in graphs.items():
         right = run(graph, image=digits[0])["logits"].argmax(1) == digits[1]
         logits = run(graph, image=images)["logits"]
-        costs[name] = {"bytes": image_bytes(graph), "digits": int(right.sum()), "logits": logits}
+        costs[name] = {"bytes": image_bytes(graph, line, activations), "digits": int(right.sum()), "logits": logits}
     return costs
 
 
-def image_bytes(graph: Graph) -> int:
-    """Return the bytes of a graph's constants, and of the arena of its program for one image by the compiler's plan."""
+def image_bytes(graph: Graph, line: int = 1, activations: str = "the arena") -> int:
+    """Return the bytes of a graph's constants, and of the arena of its program for one image by the compiler's plan.
+
+    Args:
+        graph: The graph.
+        line: Each constant takes a multiple of these bytes.
+        activations: What is counted of the program: "the arena", "the live maximum", or "all buffers", as if none of
+            them shared memory.
+    """
     from mlhood.compiler.lir.lowering import lower
     from mlhood.compiler.memory.plan import plan
 
-    constants = sum(value.data.nbytes for value in graph.constants.values())
-    return constants + plan(lower(graph, {"batch": 1}).lifetimes()).bytes
+    constants = sum(-(-value.data.nbytes // line) * line for value in graph.constants.values())
+    lifetimes = lower(graph, {"batch": 1}).lifetimes()
+    if activations == "all buffers":
+        return constants + sum(buffer.bytes for buffer in lifetimes)
+    planned = plan(lifetimes)
+    return constants + (planned.live_maximum if activations == "the live maximum" else planned.bytes)
 
 
 def step_gradient(seed: int) -> dict[str, np.ndarray]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from mlhood.compiler.backends.nmp.codegen.slicing import Slicing, operand_bytes
 from mlhood.compiler.lir.instructions import Alloc, Dealloc
 from mlhood.compiler.lir.verify import verify
 from mlhood.compiler.memory.plan import live_bytes, plan
 from mlhood.grading.checks.marks import judge
 from mlhood.grading.checks.submission import Session
-from mlhood.grading.projects.p2 import P2, memory, networks
+from mlhood.grading.projects.p2 import P2, memory, networks, neural_processor
 from mlhood.grading.rpc.transport import LocalTransport
+from mlhood.grading.variants.parameter import defaults
 
 TWO_NESTS = """
 def linear_relu(x, w, b, y):
@@ -79,3 +83,30 @@ def test_a_residual_network_of_224_pixels_has_the_live_maximum_of_resnet_18():
 
     buffers = networks.residual_network(Fixed())
     assert live_bytes(buffers).max() == 4 * 64 * (112 * 112 + 56 * 56)
+
+
+def test_the_course_counts_the_bytes_of_a_slice_as_the_verifier_of_machines_does():
+    parameters = (neural_processor.INPUT_SLICE, neural_processor.FILTER_CONSTANTS, neural_processor.PARTIAL_BYTES)
+    rules, rng = SimpleNamespace(**defaults(parameters)), np.random.default_rng(3)
+    for number in range(40):
+        layer = neural_processor.draw_layer(rng, deep=number % 2 == 1)
+        stage = neural_processor.stage_of(layer, number % 3 % 2 + 1)
+        lengths = stage.out_height, stage.out_width, stage.filters, stage.channels
+        sizes = (int(rng.integers(1, length + 1)) if rng.random() < 0.7 else length for length in lengths)
+        rows, columns, filters, channels = sizes
+        needed = neural_processor.needed_bytes(rules, stage, rows, columns, filters, channels)
+        assert needed == operand_bytes((stage,), Slicing(rows, columns, filters, channels))
+
+
+def test_variants_count_padding_rows_lines_constants_and_accumulators():
+    layer = {"channels": 4, "height": 6, "width": 7, "filters": 5, "kernel": 3, "stride": 1, "pad": 1}
+    stage, cut = neural_processor.stage_of(layer), (6, 2, 3, 2)
+    rules = {"filter_constants": "a bias and a multiplier of four bytes each", "partial_bytes": "three"}
+    inputs = {
+        "its padding": 2 * 8 * 4,
+        "no padding, in whole rows": 2 * 6 * 7,
+        "no padding, in lines of 8 bytes": 2 * 6 * 8,
+    }
+    for kind, size in inputs.items():
+        needed = neural_processor.needed_bytes(SimpleNamespace(input_slice=kind, **rules), stage, *cut)
+        assert needed == {"input": size, "weights": 3 * (8 + 2 * 9), "output": 3 * 6 * 2 * 3}

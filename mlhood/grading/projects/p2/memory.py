@@ -23,6 +23,11 @@ from mlhood.grading.projects.p2.networks import (
     random_buffers,
     residual_network,
 )
+from mlhood.grading.variants.parameter import Parameter
+
+# what `live_ranges` says of a buffer, and the last argument of `allocate`
+RANGE_FORM = Parameter("range_form", ("first, last", "first, end", "first, length", "first, last, uses"))
+ALLOCATE_ARGUMENT = Parameter("allocate_argument", ("none", "reserved", "gap", "pinned"))
 
 IMAGE, FLAT = TensorType("float32", (2, 3, 4, 4)), TensorType("float32", (2, 48))
 RANDOM_SETS, EQUAL_SETS, NETWORKS = 24, 10, 2
@@ -65,42 +70,63 @@ def draw_program(rng: np.random.Generator, views: bool) -> Program:
 
 def live_ranges(instructions: list[Instruction]) -> dict[str, tuple[int, int]]:
     """Return by name the first and the last instruction that read or write each activation, or a view of it."""
+    return {name: (numbers[0], numbers[-1]) for name, numbers in _uses(instructions).items()}
+
+
+def _uses(instructions: list[Instruction]) -> dict[str, list[int]]:
+    """Return by name all instructions that read or write each activation, or a view of it."""
     owners: dict[Buffer, Buffer] = {}
-    ends: dict[str, tuple[int, int]] = {}
+    uses: dict[str, list[int]] = {}
     for number, instruction in enumerate(instructions):
         if isinstance(instruction, TensorView):
             owners[instruction.buffer] = owners.get(instruction.source, instruction.source)
-        for buffer in (*instruction.reads, *instruction.writes):
-            owner = owners.get(buffer, buffer)
+        for owner in dict.fromkeys(owners.get(each, each) for each in (*instruction.reads, *instruction.writes)):
             if not isinstance(owner, Weight):
-                ends[owner.name] = ends.get(owner.name, (number, number))[0], number
-    return ends
+                uses.setdefault(owner.name, []).append(number)
+    return uses
+
+
+def _formed(form: str, numbers: list[int]) -> tuple[int, ...]:
+    """Return what `live_ranges` says of a buffer that these instructions use."""
+    first, last = numbers[0], numbers[-1]
+    parts = {"first": first, "last": last, "end": last + 1, "length": last - first + 1, "uses": len(numbers)}
+    return tuple(parts[name] for name in form.split(", "))
+
+
+FORM_HINTS = {
+    "first, last": "",
+    "first, end": "; the end is the number after that of the last instruction",
+    "first, length": "; both ends count for the length",
+    "first, last, uses": "; an instruction is one use, however often it names the buffer",
+}
 
 
 def _check_ranges(submission: Submission, views: bool, hint: str) -> None:
-    ranges = function(submission, "live_ranges")
+    ranges, form = function(submission, "live_ranges"), submission.parameters.range_form
+    hint += FORM_HINTS[form]
     for _ in range(3):
         program = draw_program(submission.rng, views)
         steps = [each for each in program.instructions if not isinstance(each, (Alloc, Dealloc))]
-        want, given = live_ranges(steps), f"{len(steps)} instructions"
+        want, given = _uses(steps), f"{len(steps)} instructions"
         with expect.case(given, hint):
             answer = submission.call(PROBES + "ranges", ranges, to_text(program))
             got = expect.mapping(answer, tuple(want), "what `live_ranges` returns")
         extra = ", ".join(str(name) for name in got if name not in want)
         what = "`live_ranges` has a range for what is not allocated"
         expect.true(not extra, what, got=extra, hint="weights are declared, and a view has no memory of its own")
-        for name, (first, last) in want.items():
-            lines = "; ".join(f"{i}: {instruction_text(steps[i])}" for i in (first, last))
-            right = _pair(got[name]) == (first, last)
-            what, shown = f"the range of {name} in `live_ranges` is wrong", f"{(first, last)}: {lines}"
+        for name, numbers in want.items():
+            lines = "; ".join(f"{i}: {instruction_text(steps[i])}" for i in (numbers[0], numbers[-1]))
+            formed = _formed(form, numbers)
+            right = _integers(got[name], len(formed)) == formed
+            what, shown = f"the range of {name} in `live_ranges` is wrong", f"{formed}: {lines}"
             expect.true(right, what, expected=shown, got=got[name], given=given, hint=hint)
 
 
-def _pair(value: Any) -> tuple[int, ...] | None:
-    """Return a pair of integers, however it is stored; None for anything else."""
+def _integers(value: Any, count: int) -> tuple[int, ...] | None:
+    """Return so many integers, however they are stored; None for anything else."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
         value = value.tolist()
-    if not isinstance(value, (tuple, list)) or len(value) != 2:
+    if not isinstance(value, (tuple, list)) or len(value) != count:
         return None
     return tuple(value) if all(type(n) is int for n in value) else None
 
@@ -127,11 +153,24 @@ def draw_sets(rng: np.random.Generator) -> list[tuple[str, list[Lifetime]]]:
     return sets + [("a network of inverted residuals", inverted_residuals(rng)) for _ in range(NETWORKS)]
 
 
-def _offsets(submission: Submission, buffers: list[Lifetime], alignment: int, given: str) -> dict[str, int]:
+def _argument(submission: Submission, buffers: list[Lifetime], unit: int) -> dict[str, Any]:
+    """Draw the last argument of `allocate` in a variant; a gap is a multiple of a unit."""
+    rng, name = submission.rng, submission.parameters.allocate_argument
+    if name == "none":
+        return {}
+    if name == "pinned":
+        return {name: buffers[int(rng.integers(len(buffers)))].name}
+    return {name: int(rng.integers(100, 5000)) if name == "reserved" else unit * int(rng.integers(1, 6))}
+
+
+def _offsets(
+    submission: Submission, buffers: list[Lifetime], alignment: int, given: str, extra: dict[str, Any]
+) -> dict[str, int]:
     """Return the student's offsets by name, of which each is a whole number of bytes."""
     allocate = function(submission, "allocate")
+    arguments = [tuple(buffer) for buffer in buffers], alignment, *((extra,) if extra else ())
     with expect.case(given):
-        answer = submission.call(PROBES + "allocated", allocate, [tuple(buffer) for buffer in buffers], alignment)
+        answer = submission.call(PROBES + "allocated", allocate, *arguments)
         got = expect.mapping(answer, tuple(buffer.name for buffer in buffers), "what `allocate` returns")
         offsets = {buffer.name: expect.integer(got[buffer.name], "the offsets of `allocate`") for buffer in buffers}
     wrong = {name: offset for name, offset in offsets.items() if offset < 0}
@@ -140,26 +179,43 @@ def _offsets(submission: Submission, buffers: list[Lifetime], alignment: int, gi
     return offsets
 
 
-def _check_overlap(buffers: list[Lifetime], offsets: dict[str, int], given: str) -> None:
+def _given(text: str, extra: dict[str, Any]) -> str:
+    return text + "".join(f", {name} {value}" for name, value in extra.items())
+
+
+def _check_overlap(buffers: list[Lifetime], offsets: dict[str, int], given: str, extra: dict[str, Any]) -> None:
+    gap = extra.get("gap", 0)
     for i, one in enumerate(buffers):
         for other in buffers[:i]:
             alive = one.first <= other.last and other.first <= one.last
             start, end = offsets[one.name], offsets[other.name]
-            if alive and start < end + other.bytes and end < start + one.bytes:
+            if alive and start < end + other.bytes + gap and end < start + one.bytes + gap:
                 what = "`allocate` lets two buffers that are live at the same time share memory"
+                expected = "addresses apart"
+                if gap:
+                    what += ", or keeps no gap between them"
+                    expected += f", with {gap} bytes or more between them"
                 got = "; ".join(
                     f"{b.name} {offsets[b.name]} + {b.bytes}, live {b.first} to {b.last}" for b in (other, one)
                 )
                 hint = "both ends belong to a lifetime; is every later buffer compared with every one that is placed?"
-                expect.fail(what, expected="addresses apart", got=got, given=given, hint=hint)
+                expect.fail(what, expected=expected, got=got, given=given, hint=hint)
+    reserved, lowest = extra.get("reserved", 0), min(offsets, key=offsets.__getitem__)
+    what, hint = "`allocate` uses what is reserved", "which is the first address that is free and aligned?"
+    got = f"{lowest} at {offsets[lowest]}"
+    expect.true(offsets[lowest] >= reserved, what, expected=f"{reserved} or more", got=got, given=given, hint=hint)
+    if "pinned" in extra:
+        what, hint = "the pinned buffer is not at 0", "which buffer has to be placed before all others?"
+        expect.equal(offsets[extra["pinned"]], 0, what, given=given, hint=hint)
 
 
 @points(1)
 def buffers_do_not_overlap(submission: Submission) -> None:
-    """`allocate` gives no two buffers that are live at the same time a common byte."""
+    """`allocate` gives no two buffers that are live at the same time a common byte{{ {'reserved': ', nor any a reserved one', 'gap': ', and keeps gaps between them', 'pinned': '; the pinned one is at 0'}.get(allocate_argument, '') }}."""  # noqa: E501
     for name, buffers in draw_sets(submission.rng):
-        given = f"{len(buffers)} buffers, {name}"
-        _check_overlap(buffers, _offsets(submission, buffers, ALIGNMENT, given), given)
+        extra = _argument(submission, buffers, 1)
+        given = _given(f"{len(buffers)} buffers, {name}", extra)
+        _check_overlap(buffers, _offsets(submission, buffers, ALIGNMENT, given, extra), given, extra)
 
 
 @points(1)
@@ -167,8 +223,9 @@ def offsets_are_aligned(submission: Submission) -> None:
     """Every offset of `allocate` is a multiple of the alignment."""
     for alignment in (int(n) for n in submission.rng.permutation([16, 32, 64, 256])):
         buffers = random_buffers(submission.rng)
-        given = f"alignment {alignment}, {len(buffers)} buffers of random lifetimes"
-        offsets = _offsets(submission, buffers, alignment, given)
+        extra = _argument(submission, buffers, 1)
+        given = _given(f"alignment {alignment}, {len(buffers)} buffers of random lifetimes", extra)
+        offsets = _offsets(submission, buffers, alignment, given, extra)
         wrong = {name: offset for name, offset in offsets.items() if offset % alignment}
         expected, hint = f"multiples of {alignment}", "where does a buffer end, and where may the next one begin?"
         what = "an offset of `allocate` is not aligned"
@@ -185,12 +242,16 @@ def _efficiencies(submission: Submission) -> tuple[float, float]:
 def _measure(submission: Submission) -> tuple[float, float]:
     own, compiler = [], []
     for name, buffers in draw_sets(submission.rng):
-        given = f"{len(buffers)} buffers, {name}"
-        offsets = _offsets(submission, buffers, ALIGNMENT, given)
-        _check_overlap(buffers, offsets, given)
-        arena = max(offsets[buffer.name] + buffer.bytes for buffer in buffers)
-        own.append(int(live_bytes(buffers).max()) / arena)
-        compiler.append(plan(buffers, ALIGNMENT).efficiency)
+        extra = _argument(submission, buffers, ALIGNMENT)
+        given = _given(f"{len(buffers)} buffers, {name}", extra)
+        offsets = _offsets(submission, buffers, ALIGNMENT, given, extra)
+        _check_overlap(buffers, offsets, given, extra)
+        # a gap counts as part of the buffer below it, and what is reserved does not count
+        counted = [buffer._replace(bytes=buffer.bytes + extra.get("gap", 0)) for buffer in buffers]
+        reserved = -(-extra.get("reserved", 0) // ALIGNMENT) * ALIGNMENT
+        arena = max(offsets[buffer.name] + buffer.bytes for buffer in counted) - reserved
+        own.append(int(live_bytes(counted).max()) / arena)
+        compiler.append(plan(counted, ALIGNMENT).efficiency)
     return float(np.mean(own)), float(np.mean(compiler))
 
 
@@ -244,5 +305,6 @@ TASKS = (
         ),
         minutes=35,
         builds_on=("P2.9",),
+        varies=(RANGE_FORM, ALLOCATE_ARGUMENT),
     ),
 )

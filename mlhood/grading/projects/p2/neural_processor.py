@@ -5,20 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from mlhood.compiler.backends.nmp.codegen.convolution import convolution, convolution_program
 from mlhood.compiler.backends.nmp.codegen.search import Choice, cycles_of, greedy, lower_bound, search
-from mlhood.compiler.backends.nmp.codegen.slicing import ORDERS, Slicing, check_fits, operand_bytes, slice_bytes
+from mlhood.compiler.backends.nmp.codegen.slicing import ORDERS, Slicing, check_fits, slice_bytes
 from mlhood.compiler.backends.nmp.cycles import time_program
+from mlhood.compiler.backends.nmp.isa.transfers import Load, Transfer
 from mlhood.compiler.backends.nmp.machine import Dram, Machine, default_machine
+from mlhood.compiler.backends.nmp.program import Program
 from mlhood.compiler.backends.nmp.stages import Stage
 from mlhood.errors import CompilerError
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.variants.parameter import Parameter
+
+# what the input slice of `slice_bytes` holds besides what windows read; what each filter has besides its weights; and
+# the bytes of an accumulator for each byte of an element
+INPUT_SLICE = Parameter(
+    "input_slice", ("no padding", "its padding", "no padding, in whole rows", "no padding, in lines of 8 bytes")
+)
+FILTER_CONSTANTS = Parameter(
+    "filter_constants",
+    (
+        "a bias of four bytes",
+        "a bias and a multiplier of four bytes each",
+        "a bias, a multiplier and a shift of four bytes each",
+    ),
+)
+PARTIAL_BYTES = Parameter("partial_bytes", ("four", "three", "five"))
+# bytes of an element in the programs that `predict` is asked about; what it says of the bytes that they move; and which
+# cycles the machine takes besides transfers, waits and products
+MOVED_ELEMENT = Parameter("moved_element", (1, 2))
+MOVED = Parameter("moved", ("bytes", "loaded and stored", "by operand"))
+MORE_CYCLES = Parameter("more_cycles", ("none", "issue", "barrier"))
+# tiles of the machine that `fastest` is for, and tilelets of each; and the KiB of its blobs
+NMP_TILES = Parameter("nmp_tiles", ((4, 8), (8, 4), (16, 2), (32, 1)))
+NMP_BLOB = Parameter("nmp_blob", (8, 6, 12))
 
 Layer = dict[str, int]
 AXES = ("rows", "columns", "filters", "channels")
@@ -75,6 +102,37 @@ def _slicing(cut: dict[str, int], order: str = "output") -> Slicing:
 
 # -- P2.12
 
+INPUT_HINTS = {
+    "no padding": "from the first row of the first window to the last row of the last; how many has the image at most?",
+    "its padding": "from the first row of the first window to the last row of the last, in the image or not",
+    "no padding, in whole rows": "how many rows do the windows read, how many has the image, and how wide is it?",
+    "no padding, in lines of 8 bytes": "how many rows do the windows read, and in how many bytes is one stored?",
+}
+CONSTANT_BYTES = {name: 4 * number for number, name in enumerate(FILTER_CONSTANTS.values, 1)}
+ACCUMULATOR_BYTES = {"three": 3, "four": 4, "five": 5}
+LINE = 8  # bytes
+
+
+def needed_bytes(
+    rules: SimpleNamespace, stage: Stage, rows: Any, columns: Any, filters: Any, channels: Any
+) -> dict[str, Any]:
+    """Return the bytes of a slice's operands by the rules of the course or a variant; of many, for arrays of sizes."""
+    found = slice_bytes((stage,), rows, columns, filters, channels)
+    window, kind = stage.window, rules.input_slice
+    tall, wide = (rows - 1) * window.strides[0] + window.kernel[0], (columns - 1) * window.strides[1] + window.kernel[1]
+    if kind != "its padding":
+        tall, wide = np.minimum(tall, stage.height), np.minimum(wide, stage.width)
+    line = (stage.width if kind.endswith("whole rows") else wide) * stage.element
+    line = -(-line // LINE) * LINE if kind.endswith("8 bytes") else line
+    found |= {"input": channels * tall * line}
+    found["weights"] = found["weights"] + filters * (CONSTANT_BYTES[rules.filter_constants] - 4)
+    width = np.where(channels < stage.channels, ACCUMULATOR_BYTES[rules.partial_bytes], 1)
+    return found | {"output": filters * rows * columns * stage.element * width}
+
+
+def _needed(rules: SimpleNamespace, stage: Stage, cut: Mapping[str, int]) -> dict[str, int]:
+    return {name: int(size) for name, size in needed_bytes(rules, stage, *(cut[name] for name in AXES)).items()}
+
 
 def _draw_cut(rng: np.random.Generator, layer: Layer, split: bool) -> dict[str, int]:
     """Draw a cut of which rows, columns, filters and channels differ, if the layer has as many of them."""
@@ -98,7 +156,7 @@ def _sliced(rng: np.random.Generator, split: bool) -> Iterator[tuple[Layer, dict
 def _check_bytes(submission: Submission, operand: str, split: bool, hint: str) -> None:
     for number, (layer, cut) in enumerate(_sliced(submission.rng, split)):
         element = number % 2 + 1
-        want = operand_bytes((stage_of(layer, element),), _slicing(cut))[operand]
+        want = _needed(submission.parameters, stage_of(layer, element), cut)[operand]
         given = _given(layer, element=element) + f"; {_given(cut)}"
         with expect.case(given, hint):
             answer = expect.mapping(submission.call("slice_bytes", layer, cut, element), OPERANDS, "the result")
@@ -108,21 +166,20 @@ def _check_bytes(submission: Submission, operand: str, split: bool, hint: str) -
 
 @points(2)
 def input_slices_have_a_halo(submission: Submission) -> None:
-    """`slice_bytes` counts what the windows of a slice read of the image, and no padding."""
-    hint = "from the first row of the first window to the last row of the last; how many has the image at most?"
-    _check_bytes(submission, "input", False, hint)
+    """`slice_bytes` counts what the windows of a slice read of the image, and {{ input_slice }}."""
+    _check_bytes(submission, "input", False, INPUT_HINTS[submission.parameters.input_slice])
 
 
 @points(1)
 def weights_come_with_their_bias(submission: Submission) -> None:
-    """`slice_bytes` counts the weights of a slice and a bias of four bytes for each of its filters."""
+    """`slice_bytes` counts the weights of a slice and {{ filter_constants }} for each of its filters."""
     hint = "what belongs to one filter? The bias is always int32"
     _check_bytes(submission, "weights", False, hint)
 
 
 @points(1)
 def partial_sums_are_wide(submission: Submission) -> None:
-    """`slice_bytes` counts accumulators of four bytes for each byte of an element where input channels are cut."""
+    """`slice_bytes` counts accumulators of {{ partial_bytes }} bytes for each byte of an element where input channels are cut."""  # noqa: E501
     hint = "while sums are incomplete, the output slice holds accumulators, not elements"
     _check_bytes(submission, "output", False, "no channels are cut, so the output slice holds elements")
     _check_bytes(submission, "output", True, hint)
@@ -135,7 +192,7 @@ def _fitting(submission: Submission) -> list[tuple[Layer, int, int, dict[str, in
 
 def _ask(submission: Submission) -> list[tuple[Layer, int, int, dict[str, int]]]:
     found = []
-    for layer, blob, element in _draw_blobs(submission.rng):
+    for layer, blob, element in _draw_blobs(submission):
         given = _given(layer, blob=blob, element=element)
         with expect.case(given, "a cut has `rows`, `columns`, `filters` and `channels`; an axis of 1 has one size: 1"):
             cut = _cut(submission.call("fitting", layer, blob, element))
@@ -148,8 +205,9 @@ def _ask(submission: Submission) -> list[tuple[Layer, int, int, dict[str, int]]]
     return found
 
 
-def _draw_blobs(rng: np.random.Generator) -> Iterator[tuple[Layer, int, int]]:
+def _draw_blobs(submission: Submission) -> Iterator[tuple[Layer, int, int]]:
     """Draw layers, each with the bytes of a blob and of an element; in the last ones, one size fits exactly."""
+    rng = submission.rng
     for number in range(10):
         layer = draw_layer(rng, deep=number % 2 == 1)
         yield layer, int(rng.choice([512, 1024, 2048, 8192])), number // 5 + 1
@@ -157,12 +215,12 @@ def _draw_blobs(rng: np.random.Generator) -> Iterator[tuple[Layer, int, int]]:
     for kernel, stride, pad, steps in ((4, 2, 1, 2), (3, 1, 1, 2), (3, 3, 0, 2), (3, 2, 0, 0)):
         layer = {"channels": 4, "height": steps * stride + kernel - 2 * pad, "width": 3 * stride + kernel - 2 * pad}
         layer |= {"filters": 16, "kernel": kernel, "stride": stride, "pad": pad}
-        yield layer, max(operand_bytes((stage_of(layer),), _slicing(_whole(layer))).values()), 1
+        yield layer, max(_needed(submission.parameters, stage_of(layer), _whole(layer)).values()), 1
 
 
 def _check_fits(submission: Submission) -> None:
     for layer, blob, element, cut in _fitting(submission):
-        sizes = operand_bytes((stage_of(layer, element),), _slicing(cut))
+        sizes = _needed(submission.parameters, stage_of(layer, element), cut)
         operand = max(sizes, key=sizes.__getitem__)
         hint = "by your own `slice_bytes`, what is the largest of the three?"
         given = _given(layer, blob=blob, element=element)
@@ -173,25 +231,25 @@ def _check_fits(submission: Submission) -> None:
 
 @points(2)
 def slices_fit_their_blobs(submission: Submission) -> None:
-    """The slices of `fitting` fit the blobs of machines, by their verifier, also where one filter does not fit."""
+    """The slices of `fitting` fit the blobs of machines, {{ 'by their verifier, ' if input_slice == 'no padding' else '' }}also where one filter does not fit."""  # noqa: E501
     _check_fits(submission)
 
 
-def traffic(stage: Stage, cut: dict[str, int]) -> int:
+def traffic(rules: SimpleNamespace, stage: Stage, cut: dict[str, int]) -> int:
     """Return the bytes that output-stationary slices move: input and weights of each slice, and each output once."""
-    sizes = operand_bytes((stage,), _slicing(cut))
+    sizes = _needed(rules, stage, cut)
     lengths = _lengths(stage)
     counts = [-(-length // min(size, length)) for size, length in zip(cut.values(), lengths, strict=True)]
     outputs = stage.out_height * stage.out_width * stage.filters * stage.element
     return int(np.prod(counts)) * (sizes["input"] + sizes["weights"]) + outputs
 
 
-def least_traffic(stage: Stage, blob: int) -> int:
+def least_traffic(rules: SimpleNamespace, stage: Stage, blob: int) -> int:
     """Return the least traffic of slices that fit, over sizes that cut each axis evenly."""
     lengths = np.array(_lengths(stage))
     axes = [np.unique(-(-length // np.arange(1, length + 1))) for length in lengths]
     cuts = np.stack(np.meshgrid(*axes, indexing="ij")).reshape(4, -1)
-    sizes = slice_bytes((stage,), *cuts)
+    sizes = needed_bytes(rules, stage, *cuts)
     fits = np.maximum.reduce([np.broadcast_to(sizes[name], cuts.shape[1:]) for name in OPERANDS]) <= blob
     moved = np.prod(-(-lengths[:, None] // cuts), axis=0) * (sizes["input"] + sizes["weights"])
     outputs = stage.out_height * stage.out_width * stage.filters * stage.element
@@ -201,10 +259,10 @@ def least_traffic(stage: Stage, blob: int) -> int:
 def _traffic_ratio(submission: Submission) -> float:
     """Return how many times the least traffic the student's slices cause, as a geometric mean."""
     _check_fits(submission)
-    ratios = [
-        traffic(stage_of(layer, element), cut) / least_traffic(stage_of(layer, element), blob)
-        for layer, blob, element, cut in _fitting(submission)
-    ]
+    rules, ratios = submission.parameters, []
+    for layer, blob, element, cut in _fitting(submission):
+        stage = stage_of(layer, element)
+        ratios.append(traffic(rules, stage, cut) / least_traffic(rules, stage, blob))
     return float(np.exp(np.mean(np.log(ratios))))
 
 
@@ -254,32 +312,59 @@ def draw_serial(rng: np.random.Generator, number: int) -> tuple[Layer, dict[str,
     return layer, cut, replace(machine, macs_per_cycle=int(rng.choice([4, 8, 16])))
 
 
-def _measured(submission: Submission) -> list[tuple[str, str, Mapping[str, object], int, int]]:
+def _measured(submission: Submission) -> list[tuple[str, str, Mapping[str, object], dict[str, int], int]]:
     return submission.once("serial", lambda: _simulate(submission))
 
 
-def _simulate(submission: Submission) -> list[tuple[str, str, Mapping[str, object], int, int]]:
+def _simulate(submission: Submission) -> list[tuple[str, str, Mapping[str, object], dict[str, int], int]]:
     """Return for drawn layers and all orders what was given, the prediction, and the program's bytes and cycles."""
-    found = []
+    found, element = [], submission.parameters.moved_element
+    names = MOVED_NAMES[submission.parameters.moved]
     for case in range(3):
         layer, cut, machine = draw_serial(submission.rng, case)
-        numbers = {"lanes": machine.macs_per_cycle, "byte_cycles": machine.dram.burst_cycles}
-        numbers |= {"latency": machine.dram.latency_cycles}
+        machine, more = _with_more_cycles(submission, machine)
+        numbers = {"lanes": machine.lanes(element), "byte_cycles": machine.dram.burst_cycles}
+        numbers |= {"latency": machine.dram.latency_cycles} | more
         for order in ORDERS:
             given = f"{_given(layer)}; {_given(cut)}; {order} stationary; {_given(numbers)}"
             with expect.case(given):
                 answer = submission.call("predict", layer, cut, order, numbers)
-                got = expect.mapping(answer, ("bytes", "cycles"), "what `predict` returns")
-            timing = time_program(convolution_program(stage_of(layer), _slicing(cut, order), machine))
-            found.append((order, given, got, timing.bytes, timing.cycles))
+                got = expect.mapping(answer, (*names, "cycles"), "what `predict` returns")
+            timing = time_program(convolution_program(stage_of(layer, element), _slicing(cut, order), machine))
+            found.append((order, given, got, _moved(timing.program, names), timing.cycles))
     return found
 
 
+MOVED_NAMES = {"bytes": ("bytes",), "loaded and stored": ("loaded", "stored"), "by operand": OPERANDS}
+
+
+def _with_more_cycles(submission: Submission, machine: Machine) -> tuple[Machine, dict[str, int]]:
+    """Return the machine of a variant, and what `predict` is told of it besides."""
+    more = submission.parameters.more_cycles
+    if more == "none":
+        return machine, {}
+    cycles = int(submission.rng.integers(2, 6) if more == "issue" else submission.rng.integers(41, 90))
+    return replace(machine, **{f"{more}_cycles": cycles}), {more: cycles}
+
+
+def _moved(program: Program, names: tuple[str, ...]) -> dict[str, int]:
+    """Return the bytes that a program moves, all of them or by name; each operand has blobs of its own."""
+    moved = dict.fromkeys(names, 0)
+    for each in program.instructions:
+        if isinstance(each, Transfer):
+            blob = min(each.memory // program.machine.blob_bytes, 2)
+            by_way = "loaded" if isinstance(each, Load) else "stored"
+            name = {1: names[0], 2: by_way, 3: OPERANDS[blob]}[len(names)]
+            moved[name] += each.bytes
+    return moved
+
+
 def _check_prediction(submission: Submission, order: str, hint: str) -> None:
-    for name, given, got, size, _ in _measured(submission):
-        if name == order:
-            moved = expect.integer(got["bytes"], "`bytes` of `predict`", given=given)
-            expect.equal(moved, size, "the bytes of `predict` are not the program's", given=given, hint=hint)
+    for name, given, got, sizes, _ in _measured(submission):
+        for part, size in sizes.items() if name == order else ():
+            moved = expect.integer(got[part], f"`{part}` of `predict`", given=given)
+            what = "the bytes of `predict` are not the program's" + ("" if part == "bytes" else f": {part}")
+            expect.equal(moved, size, what, given=given, hint=hint)
 
 
 @points(1)
@@ -316,19 +401,25 @@ def cycles_are_predicted(submission: Submission) -> None:
 
 
 @cache
-def rivals(stage: Stage) -> tuple[int, int, int]:
+def rivals(stage: Stage, machine: Machine) -> tuple[int, int, int]:
     """Return the cycles of the greedy slices, of the compiler's search, and the lower bound."""
-    machine = default_machine()
     return greedy((stage,), machine).cycles, search((stage,), machine).cycles, lower_bound((stage,), machine)
 
 
-def draw_open(rng: np.random.Generator) -> Layer:
+def _open_machine(submission: Submission) -> Machine:
+    """Return the machine of `fastest`: that of the course, with other tiles and blobs in a variant."""
+    tiles, tilelets = submission.parameters.nmp_tiles
+    blob = 1024 * submission.parameters.nmp_blob
+    return replace(default_machine(), tiles=tiles, tilelets=tilelets, blob_bytes=blob)
+
+
+def draw_open(rng: np.random.Generator, machine: Machine) -> Layer:
     """Draw a layer in which greedy slices waste at least a quarter of the cycles."""
     while True:
         size, kernel = int(rng.integers(10, 29)), int(rng.choice([1, 3]))
         layer = {"channels": 8 * int(rng.integers(2, 9)), "height": size, "width": size}
         layer |= {"filters": 8 * int(rng.integers(2, 9)), "kernel": kernel, "stride": 1, "pad": kernel // 2}
-        slow, fast, _ = rivals(stage_of(layer))
+        slow, fast, _ = rivals(stage_of(layer), machine)
         if fast < 0.75 * slow:
             return layer
 
@@ -339,9 +430,9 @@ def _submitted(submission: Submission) -> list[tuple[Layer, Choice]]:
 
 def _run_fastest(submission: Submission) -> list[tuple[Layer, Choice]]:
     """Return drawn layers, the student's slicing of each, and its cycles by the judge's own model."""
-    found, machine = [], default_machine()
+    found, machine = [], _open_machine(submission)
     for _ in range(2):
-        layer = draw_open(submission.rng)
+        layer = draw_open(submission.rng, machine)
         with expect.case(_given(layer), "return a dictionary with the fields of a Slicing"):
             answer = expect.mapping(submission.call("fastest", layer), (*AXES, "order"), "what `fastest` returns")
             tiles, tilelets = (_natural(answer.get(name, 1), name) for name in ("tiles", "tilelets"))
@@ -368,7 +459,7 @@ def _saved(submission: Submission) -> tuple[float, str]:
     """Return which share of the cycles that the compiler's search saves `fastest` saves, on average; and all cycles."""
     shares, texts = [], []
     for layer, choice in _submitted(submission):
-        slow, fast, bound = rivals(stage_of(layer))
+        slow, fast, bound = rivals(stage_of(layer), _open_machine(submission))
         shares.append((slow - choice.cycles) / (slow - fast))
         texts.append(f"{choice.cycles:,} cycles (greedy {slow:,}, search {fast:,}, lower bound {bound:,})")
     return float(np.mean(shares)), "; ".join(texts)
@@ -387,7 +478,9 @@ def _check_cycles(submission: Submission, share: float, hint: str) -> None:
 @points(1)
 def not_slower_than_greedy(submission: Submission) -> None:
     """The slicing of `fastest` fits, and takes no more cycles than the greedy one."""
-    _check_cycles(submission, 0.0, "how many of the 32 tilelets have work, and who shares it out: rows or filters?")
+    units = _open_machine(submission).units
+    hint = f"how many of the {units} tilelets have work, and who shares it out: rows or filters?"
+    _check_cycles(submission, 0.0, hint)
 
 
 @points(1)
@@ -421,6 +514,7 @@ TASKS = (
         forbidden=_ANSWERS,
         minutes=25,
         builds_on=("P2.3",),
+        varies=(INPUT_SLICE, FILTER_CONSTANTS, PARTIAL_BYTES),
     ),
     Task(
         "P2.13",
@@ -429,6 +523,7 @@ TASKS = (
         forbidden=_ANSWERS,
         minutes=20,
         builds_on=("P2.12",),
+        varies=(MOVED_ELEMENT, MOVED, MORE_CYCLES),
     ),
     Task(
         "P2.14",
@@ -438,5 +533,6 @@ TASKS = (
         minutes=20,
         builds_on=("P2.12", "P2.13"),
         leaderboard="share of the cycles that the compiler's search saves, in %",
+        varies=(NMP_TILES, NMP_BLOB),
     ),
 )

@@ -177,9 +177,11 @@ def ranges(function: Callable, text: str) -> Any:
     return function([each for each in instructions if not isinstance(each, (Alloc, Dealloc))])
 
 
-def allocated(function: Callable, buffers: Sequence[Sequence[Any]], alignment: int) -> Any:
-    """Call `allocate` with lifetimes, each as (name, bytes, first, last)."""
-    return function([Lifetime(*buffer) for buffer in buffers], alignment)
+def allocated(
+    function: Callable, buffers: Sequence[Sequence[Any]], alignment: int, extra: Mapping[str, Any] | None = None
+) -> Any:
+    """Call `allocate` with lifetimes, each as (name, bytes, first, last), and what a variant gives it besides."""
+    return function([Lifetime(*buffer) for buffer in buffers], alignment, **(extra or {}))
 
 
 def logits_of(side: Callable, kept: Kept, starts: Sequence[int], count: int) -> np.ndarray:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from mlhood.compiler.hir import Graph
 from mlhood.compiler.tables import IMAGES, STAGES, costs_table, latency_table
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.reference_runs import image_bytes
@@ -24,10 +26,15 @@ from mlhood.grading.projects.p2.loops import PROBES
 from mlhood.grading.projects.p2.rewrites import GROUPED, Builder
 from mlhood.grading.rpc.codec import Hir, Remote
 from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
+from mlhood.grading.variants.parameter import Parameter
 from mlhood.measure.claims import ratio
 from mlhood.measure.measurement import Count, Measurement
 from mlhood.measure.table import Table
 from mlhood.models import digits
+
+# of how many bytes the memory of a constant is a multiple, and what `memory` counts of a graph's program
+CONSTANT_LINE = Parameter("constant_line", (1, 32, 64))
+ACTIVATIONS = Parameter("activations", ("the arena", "the live maximum", "all buffers"))
 
 COSTS = "mlhood.grading.checks.reference_runs:stage_costs"
 POOL = 2048  # images that nobody has seen
@@ -41,23 +48,44 @@ GROWTH = 1.5  # sixteen images take about ten times as long as one
 FEW = 2  # digits: the last bit may decide between two nearly equal logits
 
 
-@points(2)
-def memory_is_counted(submission: Submission) -> None:
-    """`memory` adds up the bytes of a graph's constants, and of the arena of its program for one image."""
+def _graphs(rng: np.random.Generator, chain: bool) -> Iterator[tuple[str, Graph]]:
+    """Draw graphs, each with a description; in a chain, the arena is larger than what is live at once."""
     for name in ("conv -> bn -> relu", "conv without bias -> relu", "grouped, strided conv"):
-        builder = Builder(submission.rng, name)
-        operator, features = (GROUPED, 6) if "grouped" in name else (None, int(submission.rng.integers(4, 9)))
+        builder = Builder(rng, name)
+        operator, features = (GROUPED, 6) if "grouped" in name else (None, int(rng.integers(4, 9)))
         value = builder.conv(builder.x, features, bias="without" not in name, operator=operator)
         value = builder.batchnorm(value) if "bn" in name else value
         builder.graph.output(builder.relu(value) if "relu" in name else value)
-        constants = sum(value.data.nbytes for value in builder.graph.constants.values())
-        want = image_bytes(builder.graph)
+        yield name, builder.graph
+    if chain:
+        builder = Builder(rng, "conv -> relu, four times")
+        value = builder.x
+        for _ in range(4):
+            value = builder.relu(builder.conv(value, int(rng.integers(4, 10))))
+        builder.graph.output(value)
+        yield builder.name, builder.graph
+
+
+@points(2)
+def memory_is_counted(submission: Submission) -> None:
+    """`memory` adds up the bytes of a graph's constants, and of {{ activations }} of its program for one image."""
+    line, activations = _counted(submission)
+    for name, graph in _graphs(submission.rng, chain=activations != ACTIVATIONS.default):
+        constants = sum(-(-value.data.nbytes // line) * line for value in graph.constants.values())
+        want = image_bytes(graph, line, activations)
         with expect.case(name):
-            got = expect.integer(submission.call("memory", builder.graph), "what `memory` returns")
+            got = expect.integer(submission.call("memory", graph), "what `memory` returns")
         hint = _memory_hint(got, constants, want - constants)
-        expected = f"{constants:,} of constants and {want - constants:,} of the arena"
+        if (line, activations) != (1, "the arena"):
+            hint = f"every constant takes a multiple of {line} bytes; what counts of the program is: {activations}"
+        expected = f"{constants:,} of constants and {want - constants:,} of {activations}"
         what = "`memory` is wrong"
         expect.true(got == want, what, expected=f"{want:,} bytes: {expected}", got=f"{got:,g}", given=name, hint=hint)
+
+
+def _counted(submission: Submission) -> tuple[int, str]:
+    """Return what `memory` has to count; see `image_bytes`."""
+    return submission.parameters.constant_line, submission.parameters.activations
 
 
 def _memory_hint(got: int, constants: int, arena: int) -> str:
@@ -102,7 +130,7 @@ def _measure(submission: Submission) -> tuple[np.ndarray, dict[str, dict[str, An
     noise = rng.normal(0, 0.1, (POOL, *train_images.shape[1:])).astype(np.float32)
     unseen = train_images[rng.integers(len(train_images), size=POOL)] + noise
     try:
-        return unseen, run_isolated(COSTS, graphs, (images, labels), unseen, seconds=90.0)
+        return unseen, run_isolated(COSTS, graphs, (images, labels), unseen, *_counted(submission), seconds=90.0)
     except IsolatedCallError as failure:
         raise expect.CheckFailed("a graph in `stages` cannot be run", got=str(failure)) from None
 
@@ -179,6 +207,7 @@ TASKS = (
         "Three stages on the CPU",
         checks=(memory_is_counted, rows_are_comparisons, costs_are_counted, fused_is_faster),
         timed=True,
+        varies=(CONSTANT_LINE, ACTIVATIONS),
         minutes=25,
         builds_on=("P2.7", "P2.10"),
     ),
