@@ -142,9 +142,9 @@ def triples_of(function: Callable, analysed: Any, problem: dict[str, Any], cache
     return function(analysed, Problem(**problem), Caches(**caches))
 
 
-def chosen(function: Callable, problem: dict[str, Any], caches: dict[str, Any]) -> Any:
-    """Call `choose` for a problem and caches given as plain data."""
-    return function(Problem(**problem), Caches(**caches))
+def chosen(function: Callable, problem: dict[str, Any], caches: dict[str, Any], *order: str) -> Any:
+    """Call `choose` for a problem and caches given as plain data, and the order if it takes one."""
+    return function(Problem(**problem), Caches(**caches), *order)
 
 
 def convolved(

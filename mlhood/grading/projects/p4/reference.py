@@ -192,14 +192,17 @@ def triples(analysed: Mapping[Order, Triple], problem: Problem, caches: Caches) 
     return rows
 
 
-def choose(problem: Problem, caches: Caches) -> tuple[Order, int, int, int]:
+def choose(problem: Problem, caches: Caches, order: Order | None = None) -> tuple[Order, int, int, int]:
     """Return the order, k1, k2 and k3 with the least simulated traffic, of those with the least predicted traffic.
+
+    If an order is given, there is no other.
 
     The prediction is for caches that are filled completely. Of group sizes that give as many groups, only the smallest
     is a candidate (see `slicing.analysis`).
     """
     full = replace(caches, fill=1.0)
-    slicings = [slicing for order in ORDERS for slicing in _promising(problem, order, full)]
+    orders = (order,) if order else ORDERS
+    slicings = [slicing for order in orders for slicing in _promising(problem, order, full)]
     best = min(slicings, key=lambda slicing: simulated_traffic(problem, slicing, caches))
     return best.order, *best.tiles
 
