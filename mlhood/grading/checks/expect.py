@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -226,11 +226,12 @@ def resembles(got: object, expected: np.ndarray, what: str, **parts) -> None:
     true(varies, what, expected=expected.ravel()[:4], got=values[:4], **parts)
 
 
-def mapping(value: object, keys: tuple[str, ...], what: str, **parts) -> Mapping[str, object]:
+def mapping(value: object, keys: tuple[Hashable, ...], what: str, **parts) -> Mapping[Any, object]:
     """Return the value; fail unless it is a dictionary with (at least) these keys."""
     if not isinstance(value, dict):
-        raise CheckFailed(f"no dictionary in {what}", expected=f"the keys {', '.join(keys)}", got=value, **parts)
-    missing = [key for key in keys if key not in value]
+        expected = f"the keys {', '.join(map(str, keys))}"
+        raise CheckFailed(f"no dictionary in {what}", expected=expected, got=value, **parts)
+    missing = [str(key) for key in keys if key not in value]
     if missing:
         raise CheckFailed(f"{', '.join(missing)} missing in {what}", expected=list(keys), got=list(value), **parts)
     return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import ORDERS, Problem
 from mlhood.grading.checks.marks import judge
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
+from mlhood.grading.projects.collect import parameters_of, with_values
 from mlhood.grading.projects.p4 import P4, reference, table, traffic, xla
+from mlhood.grading.projects.p4.network_kernel import sliced_kernel
 from mlhood.grading.rpc.transport import LocalTransport
 from tests.grading.projects import p4_snippets
 
@@ -261,6 +264,52 @@ def test_any_tiles_are_too_large_if_nothing_exceeds_a_cache(tmp_path):
     cell = p4_snippets.choosing(large="(problem.channels, k2, k3)")
     messages = judged(names_in(cell), tmp_path, "P4.5")
     assert messages["too_large_breaks_a_cache"] == ""
+
+
+def variant_of(index: int) -> dict:
+    """Return values of P4's parameters, none the default."""
+    return {part.name: part.values[1 + index % (len(part.values) - 1)] for part in parameters_of(P4)}
+
+
+def points_of(task, checks: slice, names: dict, tmp_path) -> list[bool]:
+    """Return which of some checks of a task pass."""
+    result = judge(replace(task, checks=task.checks[checks]), session(tmp_path, names), 5)
+    return [bool(check.earned) for check in result.checks]
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_the_rows_of_a_variant_are_judged_by_its_parameters(index, tmp_path):
+    task = with_values(P4, variant_of(index)).task("P4.5")
+    assert task is not None
+    names: dict = {}
+    exec(task.stand_in, names)
+    assert points_of(task, slice(4), names, tmp_path) == [True] * 4
+    assert points_of(task, slice(4), {"triples": reference.triples}, tmp_path) == [False] * 4
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_a_variant_says_which_convolutions_run_in_slices(index, tmp_path):
+    task = with_values(P4, variant_of(index)).task("P4.6")
+    assert task is not None
+
+    def every_3x3(order, tiles, asked):
+        return sliced_kernel(order, tiles)
+
+    assert points_of(task, slice(3), {"sliced_kernel": every_3x3}, tmp_path) == [True, False, True]
+    assert points_of(task, slice(3), {"sliced_kernel": sliced_kernel}, tmp_path) == [False] * 3
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_the_order_of_a_variant_is_given_or_fixed(index, tmp_path):
+    values = variant_of(index)
+    task = with_values(P4, values).task("P4.7")
+    assert task is not None
+
+    def choose(problem, caches, order=values["order_of"]):
+        return reference.choose(problem, caches, order)[1:]
+
+    assert points_of(task, slice(4), {"choose": choose}, tmp_path) == [True] * 4
+    assert not any(points_of(task, slice(4), {"choose": reference.choose}, tmp_path))
 
 
 def test_operations_in_the_wrong_order_get_a_message_of_their_own(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 
@@ -19,12 +20,20 @@ from mlhood.grading.rpc.file_channel import write_fresh
 from mlhood.grading.rpc.limited import run_isolated
 from mlhood.grading.variants.parameter import Parameter
 
+# where `print_graph` prints: to `pdf`; beside `path`, its ending replaced or with one more; or to a given name there
+PRINTED = Parameter("printed", ("pdf", "beside", "appended", "named"))
 # what the graph of P1.8 computes before its activation
 FORMULA = Parameter("formula", ("x @ weight + bias", "x @ weight.T + bias", "bias - x @ weight", "x @ weight - bias"))
 ACTIVATION = Parameter("activation", ("Relu", "Sigmoid", "Tanh"))
 # how many nodes `cut` removes
 CUT = Parameter("cut_nodes", (1, 2, 3))
 
+PRINTED_HINTS = {
+    "pdf": "to the file `pdf`",
+    "beside": "to the file beside it whose name ends in .pdf instead",
+    "appended": "to the file beside it whose name is longer by .pdf",
+    "named": "to the file beside it whose name is `name` and .pdf",
+}
 VERSIONS = "mlhood.grading.projects.p1.stored_numbers:versions"
 NO_BROWSER = "Netron needs a browser, and none was found: install Chrome, Chromium or Edge to print the graph"
 
@@ -47,31 +56,46 @@ def any_graph_is_printed(submission: Submission) -> None:
     if find_browser() is None:
         raise expect.CheckSkipped(NO_BROWSER)
     image, scores = random_name(submission.rng), random_name(submission.rng)
-    path, pdf = submission.scratch / "unseen-graph.onnx", submission.scratch / "unseen-graph.pdf"
+    path = submission.scratch / "unseen-graph.onnx"
+    arguments, pdf = _print_arguments(submission, path)
     model = reference.random_network_onnx(submission.rng, image, scores)
     write_fresh(path, model)
     pdf.unlink(missing_ok=True)
-    submission.call("print_graph", str(path), str(pdf))
+    submission.call("print_graph", *arguments)
     written = submission.written(pdf)
-    hint = "print the file at `path`, whichever it is, to the file `pdf`"
+    hint = f"print the file at `path`, whichever it is, {PRINTED_HINTS[submission.parameters.printed]}"
     _check_text(pdf_facts(written, what="the PDF"), {image: 1, scores: 1}, "the PDF", hint)
     write_fresh(path, model)  # ours again, whatever was called
     check_drawing(written, path, what="the PDF", hint=hint)
 
 
+def _print_arguments(submission: Submission, path: Path) -> tuple[tuple[str, ...], Path]:
+    """Return what `print_graph` is called with, and the PDF that it is to write."""
+    printed, pdf = submission.parameters.printed, path.with_suffix(".pdf")
+    if printed == "beside":
+        return (str(path),), pdf
+    if printed == "appended":
+        return (str(path),), path.with_name(f"{path.name}.pdf")
+    if printed == "named":
+        name = random_name(submission.rng)
+        return (str(path), name), path.with_name(f"{name}.pdf")
+    return (str(path), str(pdf)), pdf
+
+
 @points(3)
 def lenet_is_printed(submission: Submission) -> None:
-    """`lenet.pdf` shows the graph of LeNet."""
+    """`{{ "lenet.onnx.pdf" if printed == "appended" else "lenet.pdf" }}` shows the graph of LeNet."""
     if find_browser() is None:
         raise expect.CheckSkipped(NO_BROWSER)
-    pdf, model = submission.file("lenet.pdf"), submission.file("lenet.onnx")
+    name = "lenet.onnx.pdf" if submission.parameters.printed == "appended" else "lenet.pdf"
+    pdf, model = submission.file(name), submission.file("lenet.onnx")
     hint = "print your lenet.onnx with your print_graph"
     layers = Counter(onnx_facts(model, what="`lenet.onnx`").operators)
     dense = layers["Gemm"] + layers["MatMul"]
     what = "`lenet.onnx` is not a LeNet"
     expected = "two convolutions and three dense layers"
     expect.true(layers["Conv"] >= 2 and dense >= 3, what, expected=expected, got=dict(layers), hint=hint)
-    check_drawing(pdf, model, what="`lenet.pdf`", hint=hint)
+    check_drawing(pdf, model, what=f"`{name}`", hint=hint)
 
 
 def _draw_layer(submission: Submission) -> tuple[np.ndarray, np.ndarray]:
@@ -232,6 +256,7 @@ TASKS = (
         "P1.7",
         "Print the graph from Netron",
         checks=(lenet_is_printed, any_graph_is_printed),
+        varies=(PRINTED,),
         minutes=10,
         builds_on=("P1.4",),
     ),

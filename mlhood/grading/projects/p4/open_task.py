@@ -18,6 +18,10 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4 import reference
 from mlhood.grading.projects.p4.orders import PROBES
+from mlhood.grading.variants.parameter import Parameter
+
+# whose choice the order is: that of `choose`, that of who calls it, or there is only one
+ORDER_OF = Parameter("order_of", ("choose", "the caller", "WS", "IS"))
 
 LAYERS = 6
 BEATEN = 0.99  # of the traffic of the analysis: what is above is no better
@@ -56,20 +60,29 @@ def draw_case(submission: Submission) -> tuple[Problem, Caches]:
     return Problem(filters, channels, (kernel, kernel), (size, size + 2), *tile), Caches((first, second, third))
 
 
-def _chosen(submission: Submission, problem: Problem, caches: Caches) -> Slicing:
-    """Return the slicing that the student's `choose` returns."""
-    given = f"{problem}, {caches}"
+def _orders(submission: Submission) -> list[Order | None]:
+    """Return the order of each layer, None where the student's `choose` chooses it."""
+    whose = submission.parameters.order_of
+    if whose == "the caller":
+        return [ORDERS[i % len(ORDERS)] for i in range(LAYERS)]
+    return [next((order for order in ORDERS if order == whose), None)] * LAYERS
+
+
+def _chosen(submission: Submission, problem: Problem, caches: Caches, order: Order | None) -> Slicing:
+    """Return the slicing that the student's `choose` returns, in an order that may be given."""
+    asked = [order] if submission.parameters.order_of == "the caller" else []
+    given = ", ".join(map(str, [problem, caches, *asked]))
     with expect.case(given, "check what you return against the counts of tiles in that order"):
-        answer = submission.call(PROBES + "chosen", submission.value("choose"), asdict(problem), asdict(caches))
-        answer = expect.sequence(answer, tuple, "what `choose` returns")
-        expect.equal(len(answer), 4, "the wrong number of items in what `choose` returns")
-        expect.true(answer[0] in ORDERS, "`choose` returns no order", expected="IS or WS", got=answer[0])
-        order: Order = answer[0]
-        tiles = tuple(expect.integer(size, "the tiles that `choose` returns") for size in answer[1:])
-        most = (problem.channels, *counts(problem, order))
+        arguments = submission.value("choose"), asdict(problem), asdict(caches), *asked
+        answer = expect.sequence(submission.call(PROBES + "chosen", *arguments), tuple, "what `choose` returns")
+        expect.equal(len(answer), 3 if order else 4, "the wrong number of items in what `choose` returns")
+        taken = order or answer[0]
+        expect.true(taken in ORDERS, "`choose` returns no order", expected="IS or WS", got=taken)
+        tiles = tuple(expect.integer(size, "the tiles that `choose` returns") for size in answer[-3:])
+        most = (problem.channels, *counts(problem, taken))
         exist = all(1 <= size <= limit for size, limit in zip(tiles, most, strict=True))
         expect.true(exist, "`choose` returns more tiles than there are", expected=f"from 1 to {most}", got=f"{tiles}")
-    return Slicing(order, *tiles)
+    return Slicing(taken, *tiles)
 
 
 def _figures(submission: Submission) -> Figures:
@@ -77,11 +90,15 @@ def _figures(submission: Submission) -> Figures:
 
     def simulate() -> Figures:
         cases = [draw_case(submission) for _ in range(LAYERS)]
-        chosen = [_chosen(submission, *case) for case in cases]  # before the long part: a wrong answer is told at once
+        orders = _orders(submission)
+        # before the long part: a wrong answer is told at once
+        chosen = [_chosen(submission, *case, order) for case, order in zip(cases, orders, strict=True)]
         reached, course = [], []
-        for (problem, caches), slicing in zip(cases, chosen, strict=True):
-            own = Slicing(*reference.choose(problem, caches))
-            analysed = simulated_traffic(problem, analyse(problem, caches).slicing, caches)
+        for (problem, caches), order, slicing in zip(cases, orders, chosen, strict=True):
+            own = Slicing(*reference.choose(problem, caches, order))
+            analysis = analyse(problem, caches)
+            compared = analysis.candidates[order][0] if order else analysis.slicing
+            analysed = simulated_traffic(problem, compared, caches)
             reached.append(simulated_traffic(problem, slicing, caches) / analysed)
             course.append(simulated_traffic(problem, own, caches) / analysed)
         last = max(range(LAYERS), key=lambda i: reached[i] / course[i])
@@ -113,7 +130,7 @@ def _check_share(submission: Submission, share: float) -> None:
 
 @points(2)
 def slicings_are_possible(submission: Submission) -> None:
-    """`choose` returns an order and three numbers that the layer has."""
+    """`choose` returns {% if order_of == "choose" %}an order and {% endif %}three numbers that the layer has."""
     figures = _figures(submission)
     submission.reach(figures.reached, course=figures.course, smaller_is_better=True)
 
@@ -123,7 +140,8 @@ def traffic_is_less_than_the_analysis(submission: Submission) -> None:
     """The slicings of `choose` have less simulated traffic than those of the analysis, by at least one percent."""
     figures = _figures(submission)
     what = "the slicings of `choose` have no less traffic than those of the analysis"
-    hint = "predict all triples of both orders first, and simulate the few with the least predicted traffic"
+    both = " of both orders" if submission.parameters.order_of == "choose" else ""
+    hint = f"predict all triples{both} first, and simulate the few with the least predicted traffic"
     expected = f"at most {BEATEN} of it, as the geometric mean over {LAYERS} layers"
     beaten = figures.reached <= BEATEN
     expect.true(beaten, what, expected=expected, got=f"{figures.reached:.3f}", given=figures.worst, hint=hint)
@@ -156,5 +174,6 @@ TASKS = (
         minutes=60,
         builds_on=("P4.3", "P4.4"),
         leaderboard="traffic relative to the analysis",
+        varies=(ORDER_OF,),
     ),
 )

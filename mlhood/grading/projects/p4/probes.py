@@ -142,13 +142,13 @@ def triples_of(function: Callable, analysed: Any, problem: dict[str, Any], cache
     return function(analysed, Problem(**problem), Caches(**caches))
 
 
-def chosen(function: Callable, problem: dict[str, Any], caches: dict[str, Any]) -> Any:
-    """Call `choose` for a problem and caches given as plain data."""
-    return function(Problem(**problem), Caches(**caches))
+def chosen(function: Callable, problem: dict[str, Any], caches: dict[str, Any], *order: str) -> Any:
+    """Call `choose` for a problem and caches given as plain data, and the order if it takes one."""
+    return function(Problem(**problem), Caches(**caches), *order)
 
 
 def convolved(
-    function: Callable, order: Order, tiles: list[int], layers: list[dict[str, Any]], rounds: int
+    function: Callable, order: Order, tiles: list[int], layers: list[dict[str, Any]], rounds: int, *asked: Any
 ) -> dict[str, Any]:
     """Make a convolution by `sliced_kernel`, and run it on layers as a compiled network does, several times.
 
@@ -158,12 +158,13 @@ def convolved(
         tiles: Likewise.
         layers: `images`, one for each round, `w`, `bias`, `stride` and `padding` of each layer.
         rounds: How often the network is run.
+        asked: Its further arguments.
 
     Returns:
         `results`, a list for each round with an array for each layer; `slices`, likewise with the order and the tiles
         that ran, or an empty list; `packed`, how often weights were packed in each round; and `broken` of the guard.
     """
-    convolve, broken = function(order, tuple(tiles)), ""
+    convolve, broken = function(order, tuple(tiles), *asked), ""
     results: list[list[Any]] = []
     slices: list[list[list[Any]]] = []
     packed: list[int] = []
@@ -235,10 +236,16 @@ class PlacedNetwork:
 
 
 def place_network(
-    function: Callable, order: Order, tiles: list[int], x: np.ndarray, weights: list[np.ndarray], strides: list[int]
+    function: Callable,
+    order: Order,
+    tiles: list[int],
+    x: np.ndarray,
+    weights: list[np.ndarray],
+    strides: list[int],
+    *asked: Any,
 ) -> PlacedNetwork:
     """Make the student's convolution by `sliced_kernel`, and keep it in a network that has run once."""
-    network = PlacedNetwork(function(order, tuple(tiles)), x, weights, strides)
+    network = PlacedNetwork(function(order, tuple(tiles), *asked), x, weights, strides)
     network(1.0)
     return network
 

@@ -34,6 +34,8 @@ PLACE, SLICED = PROBES + "place", PROBES + "sliced"
 NETWORK = (Layer(64, 56, 64, 3), Layer(64, 56, 128, 3, 2), Layer(128, 28, 128, 3), Layer(128, 28, 256, 3, 2))
 """The judge's network: C1 and C2 of ResNet-18, and the convolutions of stride 2 after them."""
 NETWORK_CALLS = 4
+EVERY_LAYER: dict[str, list[Any]] = {"sizes": [(3,)], "strides": [(1, 2)], "windows": [1]}
+"""What `sliced_kernel` is also called with to run all of this network in slices, by the parameter `sliced_by`."""
 
 
 def slicings(
@@ -129,7 +131,8 @@ def _network_call(order: Order, tiles: Triple) -> TimedCall:
         if not sent:
             drawn = _draw_network(rng)
             function = submission.value("sliced_kernel")
-            placed = submission.call(PROBES + "place_network", function, order, list(tiles), *drawn)
+            asked = EVERY_LAYER.get(submission.parameters.sliced_by, [])
+            placed = submission.call(PROBES + "place_network", function, order, list(tiles), *drawn, *asked)
             sent.append((placed, probes.PlacedNetwork(_direct, *drawn)(1.0)))
         placed, output = sent[0]
         factors, channels = rng.uniform(0.1, 0.2, calls).tolist(), draw_channels(output.shape[1], rng)

@@ -192,14 +192,59 @@ def triples(analysed: Mapping[Order, Triple], problem: Problem, caches: Caches) 
     return rows
 
 
-def choose(problem: Problem, caches: Caches) -> tuple[Order, int, int, int]:
+def triples_by(
+    analysed: Mapping[Order, Triple],
+    problem: Problem,
+    caches: Caches,
+    *,
+    by: str,
+    small: tuple[str, ...],
+    large: str,
+    divisor: int,
+) -> dict[Any, Any]:
+    """Return what `triples` returns in a variant of the course.
+
+    Args:
+        analysed: The result of the analysis, by order.
+        problem: The sliced convolution.
+        caches: Unused.
+        by: The keys, see `table.TRIPLES_BY`.
+        small: Those of k1, k2 and k3 that are 1 in the row "too small".
+        large: The one of which the row "too large" has all there are, `any` for all three.
+        divisor: Of k1 in the row "my own", where 1 stands for any.
+    """
+    pairs: dict[tuple[str, Order], Triple] = {}
+    for order in ORDERS:
+        k1, k2, k3 = tiles = analysed[order]
+        streamed, stationary = counts(problem, order)
+        pairs["analysed", order] = tiles
+        pairs["too small", order] = 1, 1 if "k2" in small else k2, 1 if "k3" in small else k3
+        pairs["too large", order] = (
+            problem.channels if large in ("k1", "any") else k1,
+            streamed if large in ("k2", "any") else k2,
+            stationary if large in ("k3", "any") else k3,
+        )
+        pairs["my own", order] = divisor if divisor > 1 else k1, k2, k3 - 1 or 2
+    if by == "row and order":
+        return pairs
+    nested: dict[str, dict[str, Triple]] = {}
+    for (row, order), tiles in pairs.items():
+        outer, inner = (row, order) if by == "row" else (order, row)
+        nested.setdefault(outer, {})[inner] = tiles
+    return nested
+
+
+def choose(problem: Problem, caches: Caches, order: Order | None = None) -> tuple[Order, int, int, int]:
     """Return the order, k1, k2 and k3 with the least simulated traffic, of those with the least predicted traffic.
+
+    If an order is given, there is no other.
 
     The prediction is for caches that are filled completely. Of group sizes that give as many groups, only the smallest
     is a candidate (see `slicing.analysis`).
     """
     full = replace(caches, fill=1.0)
-    slicings = [slicing for order in ORDERS for slicing in _promising(problem, order, full)]
+    orders = (order,) if order else ORDERS
+    slicings = [slicing for order in orders for slicing in _promising(problem, order, full)]
     best = min(slicings, key=lambda slicing: simulated_traffic(problem, slicing, caches))
     return best.order, *best.tiles
 

@@ -30,13 +30,25 @@ from mlhood.grading.projects.p4 import races
 from mlhood.grading.projects.p4.orders import PROBES
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
 from mlhood.grading.projects.p4.slicing import integer_triple
+from mlhood.grading.variants.parameter import Parameter
 from mlhood.kernels.conv import CONV2D
-from mlhood.kernels.geometry import geometry
+from mlhood.kernels.geometry import Geometry, geometry
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18
 from mlhood.measure.claims import ratio
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.table import Table
+
+# the keys of what `triples` returns: a row, then an order; an order, then a row; or pairs of both
+TRIPLES_BY = Parameter("triples_by", ("row", "order", "row and order"))
+# what the rows hold: which numbers are 1 in "too small", which take all there are in "too large", a divisor in "my own"
+SMALL_TILES = Parameter("small_tiles", (("k1",), ("k1", "k2"), ("k1", "k3"), ("k1", "k2", "k3")))
+LARGE_TILES = Parameter("large_tiles", ("any", "k1", "k2", "k3"))
+OWN_DIVISOR = Parameter("own_divisor", (1, 7, 11, 13))
+# what tells `sliced_kernel` which convolutions run in slices: that they are 3x3, or a further argument
+SLICED_BY = Parameter("sliced_by", ("3x3", "sizes", "strides", "windows"))
+NAMES = ("k1", "k2", "k3")
+ALL_OF = {"k1": "channels", "k2": "streamed tiles", "k3": "stationary tiles"}
 
 ROUNDS = 2  # of the layers that `sliced_kernel` convolves
 FLOPS = RESNET18["C2"].geometry.flops  # the same for C1, C3 and C4
@@ -64,8 +76,23 @@ def _triples(
     with expect.case(given):
         function = submission.value("triples")
         answer = submission.call(PROBES + "triples_of", function, analysed, asdict(problem), asdict(caches))
-        rows = dict(expect.mapping(answer, (row,), "what `triples` returns"))
+        rows = _rows(submission, answer, row)
     return rows, _row(rows[row], row, given), given
+
+
+def _rows(submission: Submission, answer: object, row: str) -> dict[str, Any]:
+    """Return what `triples` returns by row, then by order; fail unless it has this row."""
+    what, form = "what `triples` returns", submission.parameters.triples_by
+    if form == "row":
+        return dict(expect.mapping(answer, (row,), what))
+    if form == "order":
+        orders = expect.mapping(answer, ORDERS, what)
+        by_order = {order: expect.mapping(orders[order], (row,), f"{what} for {order}") for order in ORDERS}
+    else:
+        pairs = expect.mapping(answer, tuple((row, order) for order in ORDERS), what)
+        by_order = {order: {name: pairs[name, order] for name in TRIPLES if (name, order) in pairs} for order in ORDERS}
+    complete = [name for name in TRIPLES if all(name in by_order[order] for order in ORDERS)]
+    return {name: {order: by_order[order][name] for order in ORDERS} for name in complete}
 
 
 def _row(value: object, row: str, given: str) -> dict[Order, Triple]:
@@ -99,16 +126,23 @@ def _check_analysed(problem: Problem, caches: Caches, tiles: dict[Order, Triple]
 
 @points(2)
 def too_small_is_legal(submission: Submission) -> None:
-    """`triples` has slices of one or two channels in the row "too small", and they fit."""
+    """`triples` has {% if small_tiles|length == 1 %}slices of one or two channels{% else %}{{ \
+    small_tiles|join(" = ") }} = 1{% endif %} in the row "too small", and they fit."""
     problem = _draw_problem(submission)
     _, row, given = _triples(submission, problem, SMALL, "too small")
-    _check_small(problem, SMALL, row, given)
+    _check_small(submission, problem, SMALL, row, given)
 
 
-def _check_small(problem: Problem, caches: Caches, row: dict[Order, Triple], given: str) -> None:
+def _check_small(
+    submission: Submission, problem: Problem, caches: Caches, row: dict[Order, Triple], given: str
+) -> None:
+    names = submission.parameters.small_tiles
     for order, tiles in row.items():
         what = f'"too small" of {order} has the wrong slices'
-        expect.true(tiles[0] in (1, 2), what, expected="k1 = 1 or 2", got=f"k1 = {tiles[0]}", given=given)
+        if names == ("k1",):
+            expect.true(tiles[0] in (1, 2), what, expected="k1 = 1 or 2", got=f"k1 = {tiles[0]}", given=given)
+        ones = all(tiles[NAMES.index(name)] == 1 for name in names[1:]) and tiles[0] <= 2
+        expect.true(ones, what, expected=f"{' = '.join(names)} = 1", got=f"{tiles}", given=given)
         _check_existing(problem, order, tiles, "too small", given)
         try:
             check(problem, Slicing(order, *tiles), caches)
@@ -124,13 +158,18 @@ def _check_small(problem: Problem, caches: Caches, row: dict[Order, Triple], giv
 
 @points(2)
 def too_large_breaks_a_cache(submission: Submission) -> None:
-    """`triples` has tiles that exceed at least one cache in the row "too large", or all tiles if all fit."""
+    """`triples` has {% if large_tiles == "any" %}tiles that exceed at least one cache in the row "too large", or all \
+    tiles if all fit{% else %}all {{ {"k1": "channels", "k2": "streamed tiles", "k3": "stationary tiles"}[large_tiles] \
+    }} in the row "too large", and the rest as analysed{% endif %}."""
     problem = _draw_problem(submission)
     for caches in (SMALL, HUGE):
         _, row, given = _triples(submission, problem, caches, "too large")
         for order, tiles in row.items():
             most = (problem.channels, *counts(problem, order))
             _check_existing(problem, order, tiles, "too large", given)
+            if submission.parameters.large_tiles != "any":
+                _check_all(submission, problem, caches, order, tiles, given)
+                continue
             levels = zip(LEVELS, needs(problem, order, *tiles), caches.rooms, strict=True)
             shown = ", ".join(f"{level} {used:,} of {int(capacity):,}" for level, used, capacity in levels)
             exceeds = _exceeds(problem, order, tiles, caches) or not _exceeds(problem, order, most, caches)
@@ -139,18 +178,34 @@ def too_large_breaks_a_cache(submission: Submission) -> None:
             expect.true(exceeds, what, got=f"{tiles}: {shown}", given=given, hint=hint)
 
 
+def _check_all(
+    submission: Submission, problem: Problem, caches: Caches, order: Order, tiles: Triple, given: str
+) -> None:
+    """Fail unless one of the three numbers is all there is, and the others are those of the analysis."""
+    name = submission.parameters.large_tiles
+    want, most = list(largest(problem, order, caches).tiles), (problem.channels, *counts(problem, order))
+    want[NAMES.index(name)] = most[NAMES.index(name)]
+    hint = f"{name} counts all {ALL_OF[name]}, the other two are those of the analysis in the same order"
+    what = f'"too large" of {order} has the wrong tiles'
+    expect.true(list(tiles) == want, what, expected=f"{tuple(want)}", got=f"{tiles}", given=given, hint=hint)
+
+
 def _exceeds(problem: Problem, order: Order, tiles: Triple, caches: Caches) -> bool:
     return any(used > capacity for used, capacity in zip(needs(problem, order, *tiles), caches.rooms, strict=True))
 
 
 @points(2)
 def my_own_is_another(submission: Submission) -> None:
-    """`triples` has a choice of your own in the row "my own", different from the other three rows."""
-    problem = _draw_problem(submission)
+    """`triples` has a choice of your own in the row "my own", different from the other three rows{{ \
+    "" if own_divisor == 1 else ", its k1 a multiple of %d"|format(own_divisor) }}."""
+    problem, divisor = _draw_problem(submission), submission.parameters.own_divisor
     for caches in (SMALL, TINY, NARROW, HUGE):
         rows, own, given = _triples(submission, problem, caches, "my own")
         for order in ORDERS:
             _check_existing(problem, order, own[order], "my own", given)
+            what = f'"my own" of {order} has the wrong k1'
+            right, expected = own[order][0] % divisor == 0, f"a multiple of {divisor}"
+            expect.true(right, what, expected=expected, got=own[order][0], given=given)
         others = [_row(rows[row], row, given) for row in TRIPLES if row != "my own" and row in rows]
         for order in ORDERS:
             repeated = any(other[order] == own[order] for other in others)
@@ -208,7 +263,7 @@ def _measured_rows(submission: Submission) -> tuple[Layer, dict[Order, Triple], 
     rows, analysed, given = _triples(submission, problem, caches, "analysed")
     _check_analysed(problem, caches, analysed, given)
     small = _row(expect.mapping(rows, ("too small",), "what `triples` returns")["too small"], "too small", given)
-    _check_small(problem, caches, small, given)
+    _check_small(submission, problem, caches, small, given)
     return layer, small, analysed
 
 
@@ -229,24 +284,63 @@ def _draw_layers(submission: Submission, rounds: int) -> list[dict[str, Any]]:
     return layers
 
 
-def _convolved(submission: Submission) -> tuple[list[dict[str, Any]], dict[Order, Any], Triple]:
-    """Return layers, what the student's `sliced_kernel` did with them twice, by order, and the tiles."""
+def _draw_asked(submission: Submission) -> dict[Order, list[Any]]:
+    """Draw the further argument of `sliced_kernel`, if there is one: another one for each order."""
+    choices = {
+        "sizes": [(5,), (1, 3), (1, 5), (3, 5)],
+        "strides": [(1,), (2,)],
+        "windows": [20, 80],  # fewer than a 3x3 layer of stride 2 has here, and more
+    }.get(submission.parameters.sliced_by)
+    if choices is None:
+        return {order: [] for order in ORDERS}
+    drawn = submission.rng.permutation(len(choices))[: len(ORDERS)]
+    return {order: [choices[int(i)]] for order, i in zip(ORDERS, drawn, strict=True)}
+
+
+def _is_sliced(submission: Submission, layer: dict[str, Any], asked: list[Any]) -> bool:
+    """Whether `sliced_kernel` is to run a layer in slices."""
+    rule, kernel = submission.parameters.sliced_by, layer["w"].shape[2:]
+    if rule == "sizes":
+        return kernel[0] in asked[0]
+    if rule == "strides":
+        return kernel == (3, 3) and layer["stride"] in asked[0]
+    if rule == "windows":
+        high, wide = _geometry(layer).out
+        return kernel == (3, 3) and high * wide >= asked[0]
+    return kernel == (3, 3)
+
+
+def _geometry(layer: dict[str, Any]) -> Geometry:
+    return geometry(layer["images"][0].shape, layer["w"].shape, layer["stride"], layer["padding"])
+
+
+Call = tuple[Triple, dict[Order, list[Any]]]  # the tiles of `sliced_kernel`, and its further argument by order
+
+
+def _convolved(submission: Submission) -> tuple[list[dict[str, Any]], dict[Order, Any], Call]:
+    """Return layers, what the student's `sliced_kernel` did with them twice, by order, and its other arguments."""
     k1, k2, k3 = (int(size) for size in submission.rng.permutation([2, 3, 5]))
     tiles = (k1, k2, k3)
     layers = _draw_layers(submission, ROUNDS)
+    call = tiles, _draw_asked(submission)
     reports = {}
     for order in ORDERS:
-        with expect.case(f"sliced_kernel({order!r}, {tiles}), whose result convolves {len(layers)} layers"):
+        with expect.case(f"{_call_text(order, call)}, whose result convolves {len(layers)} layers"):
             function = submission.value("sliced_kernel")
-            arguments = (function, order, list(tiles), layers, ROUNDS)
+            arguments = (function, order, list(tiles), layers, ROUNDS, *call[1][order])
             report = submission.call(PROBES + "convolved", *arguments)
             reports[order] = expect.mapping(report, ("results", "slices", "packed", "broken"), "what was recorded")
-    return layers, reports, tiles
+    return layers, reports, call
 
 
-def _layer_text(layer: dict[str, Any], order: Order, tiles: Triple) -> str:
+def _call_text(order: Order, call: Call) -> str:
+    tiles, asked = call
+    return f"sliced_kernel({', '.join(map(repr, [order, tiles, *asked[order]]))})"
+
+
+def _layer_text(layer: dict[str, Any], order: Order, call: Call) -> str:
     x, w = layer["images"][0].shape, layer["w"].shape
-    return f"sliced_kernel({order!r}, {tiles}); x {x}, w {w}, stride {layer['stride']}, padding {layer['padding']}"
+    return f"{_call_text(order, call)}; x {x}, w {w}, stride {layer['stride']}, padding {layer['padding']}"
 
 
 def _listed(report: Any, name: str, order: Order) -> list[list[Any]]:
@@ -260,7 +354,7 @@ def _listed(report: Any, name: str, order: Order) -> list[list[Any]]:
 @points(3)
 def convolutions_are_right(submission: Submission) -> None:
     """The function that `sliced_kernel` returns convolves layers of any kernel, stride and weights."""
-    layers, reports, tiles = _convolved(submission)
+    layers, reports, call = _convolved(submission)
     hint = "two layers of the same shapes have different weights, and a result must not be overwritten by the next call"
     for order, report in reports.items():
         check_rules(report["broken"], "the function that `sliced_kernel` returns")
@@ -269,23 +363,24 @@ def convolutions_are_right(submission: Submission) -> None:
                 want = CONV2D["direct"](
                     layer["images"][i], layer["w"], layer["bias"], layer["stride"], layer["padding"]
                 )
-                given = _layer_text(layer, order, tiles)
+                given = _layer_text(layer, order, call)
                 what = "what the function of `sliced_kernel` returns"
                 expect.close(got, want, what, rtol=1e-3, atol=1e-4, dtype=np.float32, given=given, hint=hint)
 
 
 @points(2)
 def three_by_three_layers_are_sliced(submission: Submission) -> None:
-    """The function that `sliced_kernel` returns runs every 3x3 convolution in these slices, and no other one."""
-    layers, reports, tiles = _convolved(submission)
+    """The function that `sliced_kernel` returns runs every {{ "3x3 convolution" if sliced_by == "3x3" else \
+    "convolution that %s asks for"|format("`" ~ sliced_by ~ "`") }} in these slices, and no other one.
+    """
+    layers, reports, call = _convolved(submission)
     for order, report in reports.items():
         for slices in _listed(report, "slices", order):
             for layer, ran in zip(layers, slices, strict=False):
-                given = _layer_text(layer, order, tiles)
+                given = _layer_text(layer, order, call)
                 want: list[Any] = []
-                if layer["w"].shape[2:] == (3, 3):
-                    g = geometry(layer["images"][0].shape, layer["w"].shape, layer["stride"], layer["padding"])
-                    want = [order, *possible(sliced_problem(g), order, tiles).tiles]
+                if _is_sliced(submission, layer, call[1][order]):
+                    want = [order, *possible(sliced_problem(_geometry(layer)), order, call[0]).tiles]
                 what = "the function of `sliced_kernel` runs other slices than it should"
                 shown = {"expected": want or "no slices: a direct convolution", "got": ran or "no slices"}
                 hint = "`possible` makes a slicing of tiles that may be too large; for which layers is it asked for?"
@@ -324,7 +419,14 @@ def network_is_faster_as_analysed(submission: Submission) -> None:
 
 
 TRIPLES_STAND_IN = """
+{%- if triples_by == "row" and small_tiles|length == 1 and large_tiles == "any" and own_divisor == 1 %}
 from mlhood.grading.projects.p4.reference import triples
+{%- else %}
+from functools import partial as _partial
+from mlhood.grading.projects.p4.reference import triples_by as _triples_by
+triples = _partial(_triples_by, by="{{ triples_by }}", small={{ small_tiles }}, large="{{ large_tiles }}",
+                   divisor={{ own_divisor }})
+{%- endif %}
 """
 
 TASKS = (
@@ -341,6 +443,7 @@ TASKS = (
             orders_agree_and_analysed_is_faster,
         ),
         stand_in=TRIPLES_STAND_IN,
+        varies=(TRIPLES_BY, SMALL_TILES, LARGE_TILES, OWN_DIVISOR),
         timed=True,
         minutes=30,
         builds_on=("P4.4",),
@@ -357,6 +460,7 @@ TASKS = (
         ),
         timed=True,
         minutes=40,
+        varies=(SLICED_BY,),
         builds_on=("P4.5",),
     ),
 )

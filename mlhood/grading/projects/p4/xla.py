@@ -16,7 +16,24 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.variants.parameter import Parameter
 
+# how `operations` writes the name of an addition
+OPERATION_KEY = Parameter("operation_key", ("add", "stablehlo.add", "ADD"))
+# what `fused` returns for each computation: the form of its opcodes, their order, and those that it leaves out
+CODES_FORM = Parameter("codes_form", ("a list", "a tuple", "a text"))
+LISTED = Parameter("listed", ("in order", "from the last to the first", "in alphabetical order"))
+LEFT_OUT = Parameter("left_out", (("parameter",), ("parameter", "constant"), ("parameter", "bitcast")))
+KEY_HINTS = {
+    "add": "the key is the name alone",
+    "stablehlo.add": "the key is the name with its prefix",
+    "ADD": "the key is the name alone, in capitals",
+}
+LISTED_HINTS = {
+    "in order": "line by line, as in the text",
+    "from the last to the first": "the operation of the last line, the one with ROOT, comes first",
+    "in alphabetical order": "sort the list of each computation",
+}
 LAYERS = ("conv", "mlp", "softmax", "pool", "embedding", "argmax")
 OPERATION = re.compile(r"(?<!#)\bstablehlo\.(\w+)")
 APPLIED = re.compile(r"applies stablehlo\.(\w+)")
@@ -44,6 +61,21 @@ def fused(program: str) -> dict[str, list[str]]:
     return {name: [code for code in opcodes[name] if code != "parameter"] for name in opcodes if name in called}
 
 
+def _plain(submission: Submission, key: str) -> str:
+    """Return the name of the operation that a key of `operations` stands for."""
+    form = submission.parameters.operation_key
+    right = {"add": True, "stablehlo.add": key.startswith("stablehlo."), "ADD": key == key.upper()}[form]
+    expect.true(right, "a key of `operations` is not written as asked", got=key, hint=KEY_HINTS[form])
+    return {"add": key, "stablehlo.add": key.removeprefix("stablehlo."), "ADD": key.lower()}[form]
+
+
+def _as_listed(submission: Submission, codes: list[str]) -> list[str]:
+    """Return the opcodes of a computation that `fused` is to list, in their order."""
+    kept = [code for code in codes if code not in submission.parameters.left_out]
+    listed = submission.parameters.listed
+    return kept if listed == "in order" else kept[::-1] if listed.startswith("from") else sorted(kept)
+
+
 def renamed(program: str, rng: np.random.Generator) -> str:
     """Return the same HLO with other names of values and other numbers of fused computations."""
     numbers = iter(rng.permutation(90))
@@ -61,7 +93,10 @@ def _operations(submission: Submission, layers: list[str]) -> tuple[dict[str, in
         result = expect.mapping(submission.call("operations", program), (), "what `operations` returns")
         names = all(isinstance(name, str) for name in result)
         expect.true(names, "the keys are not names of operations", got=str(result))
-        counts = {name: expect.integer(result[name], f"the count of `{name}` by `operations`") for name in result}
+        counts = {
+            _plain(submission, name): expect.integer(result[name], f"the count of `{name}` by `operations`")
+            for name in result
+        }
     return {name: count for name, count in counts.items() if name != "return" and count}, program, given
 
 
@@ -76,7 +111,7 @@ def _first_difference(got: dict[str, int], want: Counter[str]) -> dict[str, str]
 @points(2)
 def operations_are_counted(submission: Submission) -> None:
     """`operations` counts the operations of a StableHLO program."""
-    hint = "an operation is written `stablehlo.name`; the key is the name alone"
+    hint = f"an operation is written `stablehlo.name`; {KEY_HINTS[submission.parameters.operation_key]}"
     drawn = [str(layer) for layer in submission.rng.choice(["conv", "mlp", "softmax"], 4)]
     for layers in (["conv"], ["mlp"], drawn):
         got, program, given = _operations(submission, layers)
@@ -112,6 +147,16 @@ def attributes_are_no_operations(submission: Submission) -> None:
         expect.true(not surplus, "`operations` counts what is not an operation", given=given, hint=hint, **difference)
 
 
+def _codes(submission: Submission, name: object, value: object) -> list:
+    """Return the opcodes of a computation, of which `fused` returns a list, a tuple, or a text with commas."""
+    form, what = submission.parameters.codes_form, f"what `fused` returns for {name}"
+    if form != "a text":
+        return list(expect.sequence(value, tuple if form == "a tuple" else list, what))
+    if not isinstance(value, str):
+        expect.fail(f"{what} is no text", expected='such as "broadcast, add"', got=value)
+    return value.split(", ") if value else []
+
+
 def _fused(submission: Submission, layer: str) -> tuple[dict[str, list[str]], dict[str, list[str]], str]:
     """Return the student's `fused` of a layer's program with other names, the right result, and a description."""
     program, given = renamed(text(layer, "hlo"), submission.rng), f"{layer}, compiled"
@@ -119,11 +164,13 @@ def _fused(submission: Submission, layer: str) -> tuple[dict[str, list[str]], di
         result = expect.mapping(submission.call("fused", program), (), "what `fused` returns")
         lists = {}
         for name, value in result.items():
-            codes = expect.sequence(value, list, f"what `fused` returns for {name}")
+            codes = _codes(submission, name, value)
             texts = isinstance(name, str) and all(isinstance(code, str) for code in codes)
-            expect.true(texts, "`fused` does not return texts", expected="a list of opcodes for each name", got=value)
-            lists[name] = list(codes)
-    return lists, fused(program), given
+            expected = f"{submission.parameters.codes_form} of opcodes for each name"
+            expect.true(texts, "`fused` does not return texts", expected=expected, got=value)
+            lists[name] = codes
+    want = {name: _as_listed(submission, codes) for name, codes in fused(program).items()}
+    return lists, want, given
 
 
 @points(2)
@@ -149,26 +196,27 @@ def opcodes_are_listed(submission: Submission) -> None:
         got, want, given = _fused(submission, layer)
         for name in sorted(set(got) & set(want)):  # missing ones have lost the points of the check above
             compared = True
-            listed = [code for code in got[name] if code != "parameter"]
+            listed = [code for code in got[name] if code not in submission.parameters.left_out]
             parts = {"expected": f"{want[name]}", "got": f"{got[name]}", "given": given}
             expect.true(
                 sorted(listed) == sorted(want[name]), f"`fused` has the wrong operations of {name}", **parts, hint=hint
             )
             what = f"`fused` has the operations of {name} in the wrong order"
-            expect.true(listed == want[name], what, **parts, hint="line by line, as in the text")
+            expect.true(listed == want[name], what, **parts, hint=LISTED_HINTS[submission.parameters.listed])
     expect.true(compared, "`fused` finds no fused computation")
 
 
 @points(1)
 def parameters_are_left_out(submission: Submission) -> None:
-    """`fused` omits the parameters of a computation, which do no work."""
+    """`fused` omits the {{ "s and the ".join(left_out) }}s of a computation, which do no work."""
+    omitted = submission.parameters.left_out
     nonempty = False
     for layer in LAYERS:
         got, want, given = _fused(submission, layer)
         for name in set(got) & set(want):
-            hint = "omit `parameter`, and nothing else"
-            listed = "parameter" in got[name]
-            expect.true(not listed, "`fused` lists parameters", got=f"{got[name]}", given=given, hint=hint)
+            hint = f"omit {' and '.join(f'`{code}`' for code in omitted)}, and nothing else"
+            listed = next((code for code in omitted if code in got[name]), "")
+            expect.true(not listed, f"`fused` lists {listed}s", got=f"{got[name]}", given=given, hint=hint)
             nonempty = nonempty or bool(got[name])
     expect.true(nonempty, "`fused` finds no operation in any fused computation")
 
@@ -188,6 +236,7 @@ TASKS = (
         seconds=30,
         minutes=40,
         builds_on=("P1.6",),
+        varies=(OPERATION_KEY, CODES_FORM, LISTED, LEFT_OUT),
         forbidden=("mlhood.jaxlab.xla.hlo", "mlhood.jaxlab.xla.stablehlo"),
     ),
 )
