@@ -1,0 +1,112 @@
+"""The tasks of drawn variants are solved by the masters made for them, and hardly by the public solutions.
+
+Solutions run in this process, on what the notebook imports and on the solutions before them. Tasks that need more of
+their notebook, such as a trained network or a measured table, are proven by `mlhood bench variants`.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from nbformat import NotebookNode
+
+from mlhood.exchange import export
+from mlhood.grading.bench.variant_proof import MAX_PUBLIC, WORDS
+from mlhood.grading.checks.marks import TaskResult, judge
+from mlhood.grading.checks.submission import Session
+from mlhood.grading.checks.task import Project
+from mlhood.grading.notebooks.notebook import label, read
+from mlhood.grading.notebooks.variant import master_of_variant
+from mlhood.grading.projects import PROJECTS
+from mlhood.grading.projects.collect import variant
+from mlhood.grading.rpc.transport import LocalTransport
+from mlhood.models.networks import LeNet
+
+ROOT = Path(__file__).parents[3]
+SEED = 11
+# by project, the tasks that need nothing but imports and earlier solutions
+TASKS = {
+    "P1": ("P1.1", "P1.2", "P1.6", "P1.8"),
+    "P2": ("P2.1", "P2.2", "P2.3", "P2.4", "P2.6", "P2.7", "P2.9", "P2.10", "P2.12", "P2.13"),
+    "P3": ("P3.1", "P3.2", "P3.3", "P3.4", "P3.7", "P3.9", "P3.10", "P3.11"),
+    "P4": ("P4.1", "P4.2", "P4.3", "P4.4", "P4.7", "P4.8", "P4.9"),
+    "P5": ("P5.1", "P5.2", "P5.4", "P5.5", "P5.6", "P5.7"),
+}
+# the given cells that they need
+GIVEN = {"P1": ("P1-6-given-1",), "P3": ("given-2", "P3-2-given-1")}
+
+
+@cache
+def public_master(project: str) -> NotebookNode:
+    return read(ROOT / f"{project}.ipynb")
+
+
+@cache
+def untrained_lenet() -> bytes:
+    """What P1 exports, with the weights it begins with."""
+    with tempfile.TemporaryDirectory() as folder:
+        export(LeNet().eval(), np.zeros((2, 1, 32, 32), np.float32), path := Path(folder, "lenet.onnx"))
+        return path.read_bytes()
+
+
+@cache
+def drawn(project: str, word: str) -> tuple[Project, NotebookNode]:
+    """A project of a variant, and its solved master."""
+    varied = variant(PROJECTS[project], word)
+    return varied, master_of_variant(public_master(project), varied)
+
+
+def imports(book: NotebookNode) -> str:
+    """The imports of a notebook's own cells."""
+    found = []
+    for cell in book.cells:
+        if cell.cell_type == "code" and not cell.source.startswith("%%"):
+            found += [node for node in ast.parse(cell.source).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return "\n".join(dict.fromkeys(map(ast.unparse, found)))
+
+
+def solutions(book: NotebookNode, tasks: tuple[str, ...]) -> Iterator[str]:
+    """The sources of the cells that solve tasks, in the notebook's order."""
+    for cell in book.cells:
+        if (labelled := label(cell)) and labelled.role == "solution" and labelled.task in tasks:
+            yield cell.source
+
+
+def marks(project: str, word: str, task_id: str, book: NotebookNode, folder: Path) -> TaskResult:
+    """The marks of a notebook's solution of a task; the solutions before it are those of the variant."""
+    varied, master = drawn(project, word)
+    earlier = TASKS[project][: TASKS[project].index(task_id)]
+    names: dict[str, Any] = {"__name__": "__main__"}
+    (folder / "lenet.onnx").write_bytes(untrained_lenet())
+    given = (cell.source for cell in master.cells if cell.id in GIVEN.get(project, ()))
+    with contextlib.chdir(folder):
+        for source in (imports(master), *given, *solutions(master, earlier), *solutions(book, (task_id,))):
+            exec(source, names)
+    task = varied.task(task_id)
+    assert task
+    return judge(task, Session(LocalTransport(names), folder, folder), SEED)
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize(
+    ("project", "task_id"), [(project, task) for project, tasks in TASKS.items() for task in tasks]
+)
+def test_the_master_of_a_variant_solves_its_task(project, task_id, word, tmp_path):
+    result = marks(project, word, task_id, drawn(project, word)[1], tmp_path)
+    assert result.full, [(check.name, check.what, check.parts) for check in result.checks if check.status != "passed"]
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("project", TASKS)
+def test_the_public_solutions_get_at_most_thirty_percent(project, word, tmp_path):
+    results = [marks(project, word, task_id, public_master(project), tmp_path) for task_id in TASKS[project]]
+    earned, points = (sum(values) for values in zip(*((r.earned, r.points) for r in results), strict=True))
+    assert earned <= MAX_PUBLIC * points, {result.id: (result.earned, result.points) for result in results}
