@@ -27,7 +27,7 @@ from mlhood.grading.checks.marks import CheckResult, TaskResult, judge
 from mlhood.grading.checks.submission import Session, Submission
 from mlhood.grading.checks.tables import UNDECIDED
 from mlhood.grading.checks.task import Project, Task
-from mlhood.grading.execution.kernel import Kernel
+from mlhood.grading.execution.kernel import Kernel, KernelFactory
 from mlhood.grading.notebooks.master import solution_source
 from mlhood.grading.notebooks.notebook import cell_name
 from mlhood.grading.notebooks.restore import FEEDBACK_ROLES, RestoredCell, judging_points, restore
@@ -132,10 +132,17 @@ class NotebookRun:
         notebook: A master notebook, or one with other right solutions.
         project: Its project.
         files: Copied into the notebook's folder, such as P1's model for P2.
+        kernels: Starts its kernels; by default one without a sandbox.
     """
 
-    def __init__(self, notebook: NotebookNode, project: Project, files: tuple[Path, ...] = ()) -> None:
-        self.project, self.files = project, files
+    def __init__(
+        self,
+        notebook: NotebookNode,
+        project: Project,
+        files: tuple[Path, ...] = (),
+        kernels: KernelFactory | None = None,
+    ) -> None:
+        self.project, self.files, self._kernels = project, files, kernels
         self._cells = restore(notebook, project).cells
         self._points = judging_points(self._cells, project)
         self.ran: list[RestoredCell] = []
@@ -145,8 +152,12 @@ class NotebookRun:
         self._folder = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
         for file in self.files:
             (Path(self._folder.name) / file.name).write_bytes(file.read_bytes())
-        self.kernel = Kernel(Path(self._folder.name)).__enter__()
+        self.kernel = self._start()
         return self
+
+    def _start(self) -> Kernel:
+        folder = Path(self._folder.name)
+        return (self._kernels.kernel(folder) if self._kernels else Kernel(folder)).__enter__()
 
     def __exit__(self, *exception: object) -> None:
         self.kernel.__exit__()
@@ -155,7 +166,7 @@ class NotebookRun:
     def restart(self) -> None:
         """Replace the kernel, whose objects a mutant may have damaged, and run everything so far again."""
         self.kernel.__exit__()
-        self.kernel = Kernel(Path(self._folder.name)).__enter__()
+        self.kernel = self._start()
         for cell in self.ran:
             self._run(cell)
 
@@ -214,7 +225,7 @@ class TaskRun:
         """Run the task's cells with these sources, and judge them.
 
         Args:
-            sources: By the name of the solution cell.
+            sources: By the name of the solution cell; a cell's magic in front is kept, and may be left out.
             seconds: Limit for each cell and each call; the task's own by default.
         """
         task = self.task if seconds is None else replace(self.task, seconds=min(seconds, self.task.seconds))
@@ -238,7 +249,7 @@ class TaskRun:
 
     def _source(self, name: str, sources: dict[str, str]) -> str:
         """Return a cell's source with its magic, such as `%%writefile`, in front."""
-        return self._magics[name] + sources[name]
+        return self._magics[name] + _parted(sources[name])[1]
 
     def value(self, name: str) -> Any:
         """Return the value of a name of the notebook."""
