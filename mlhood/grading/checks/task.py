@@ -44,7 +44,8 @@ class Check:
     @property
     def title(self) -> str:
         """Return the first line of the function's docstring, without the full stop."""
-        return self.rendered_title or (self.function.__doc__ or self.name).strip().splitlines()[0].rstrip(".")
+        first = (self.function.__doc__ or self.name).strip().splitlines()[0]
+        return self.rendered_title or " ".join(first.split()).rstrip(".")  # a template may be continued by a backslash
 
 
 @dataclass(frozen=True)
