@@ -51,6 +51,7 @@ RIGHT: dict[str, dict[str, dict[str, str]]] = {
 STYLES = [(project, style) for project, styles in RIGHT.items() for style in styles]
 SECRET_SEED = 20_260_117
 WITH_THE_PACKAGE = "with the package"
+EMPTY = "pass"  # the source of a cell without a solution
 # A convolution of ResNet-18 by loops of Python takes two minutes, and the judge calls it four times. What is to be
 # shown, that such loops are accepted and timed, they show on a thousandth of its work.
 PLAIN_LOOPS = ("P3", "plain loops")
@@ -68,7 +69,10 @@ def notebook_index(entry: Mistake) -> int:
 
     This way a check that fails because of another task's fault is noticed, and the gallery needs few notebooks.
     """
-    return [other.name for other in WRONG if other.task == entry.task].index(entry.name)
+    same = [other for other in WRONG if other.task == entry.task]
+    # in a kernel that has run the solution, a table that a cell leaves empty would be filled
+    same.sort(key=lambda other: EMPTY not in other.cells.values())
+    return [other.name for other in same].index(entry.name)
 
 
 # So many notebooks of wrong solutions are graded of each project. The solutions that are left are judged one after the
