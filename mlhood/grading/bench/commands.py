@@ -185,14 +185,21 @@ def term(
 
     Example: mlhood bench grading term --out ../term --json term.json
     """
+    from mlhood.grading.bench.term_pictures import draw
     from mlhood.grading.bench.whole_term import Term, try_term
     from mlhood.grading.notebooks.notebook import course_folder
     from mlhood.grading.sandbox.bubblewrap import require
 
     require()
     outcome, root = Term(variant), course_folder(Path.cwd())
+
+    def work() -> None:
+        try_term(outcome, root, folder.resolve(), _log)
+        if pictures:
+            draw(outcome, folder.resolve(), _log)
+
     with _folder(out) as folder:
-        _measure("term", outcome, lambda: try_term(outcome, root, folder.resolve(), _log, pictures), as_json)
+        _measure("term", outcome, work, as_json)
 
 
 def _make_class(

@@ -1,7 +1,7 @@
 """Ten students of a project: what each hands in, as the download of GitHub Classroom or of Canvas.
 
-One has solved all of it, the others have done what people do: half of the tasks, a copy, an attack, nothing, or all of
-it in another editor.
+Some have solved all of it, in three editors; the others have done what people do: half of the tasks, a copy, an attack,
+the wrong file, or nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ for path in [*pathlib.Path("/").glob("*"), pathlib.Path.home(), pathlib.Path("..
         pass
 os.system("kill -9 -1")
 """
+PRINTED = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n<< /Type /Catalog >>\nendobj\n"
 TORN = "def half_a_line(:\n    return"
 
 
@@ -82,23 +83,23 @@ class TenStudents:
     def all(self) -> list[Handed]:
         """Return what each of the ten hands in."""
         half = dict(list(self.right.items())[: len(self.right) // 2])
-        torn = self.right | {next(iter(self.right)): TORN}
+        torn = half | {next(iter(half)): TORN}
         own = {style.name: style.sources for style in styles(self.right)}
         people = [
             ("Ada Ahrens", "solved all of it", self._filled(self.right)),
             ("Bob Brandt", "solved it in VS Code", in_vs_code(self._filled(own["helper functions"]))),
-            ("Cyd Castro", "solved it in Colab", in_colab(self._filled(own["assignments spelled out"]))),
-            ("Dan Duarte", "solved it, a day late", self._filled(own["inverted conditions"])),
+            ("Cyd Castro", "solved it in Colab, a day late", in_colab(self._filled(own["inverted conditions"]))),
+            ("Dan Duarte", "handed in the printed page", PRINTED),
             ("Eve Eklund", "did the first half", self._filled(half)),
             ("Fay Fuchs", "solved it by Ada's, with other names", self._filled(own["other names"])),
             ("Gus Garcia", "copied the public solutions", self._filled(self.public)),
             ("Hal Haines", "attacks the grader", self._attacking()),
             ("Ivy Iversen", "handed in the empty notebook", self._filled({})),
-            ("Joe Jansen", "left a line half written", self._filled(torn)),
+            ("Joe Jansen", "did the first half, a line half written", self._filled(torn)),
         ]
         return [
-            Handed(name.split()[0].lower(), name, 9001 + i, did, _content(book), did.startswith("solved"))
-            for i, (name, did, book) in enumerate(people)
+            Handed(name.split()[0].lower(), name, 9001 + i, did, _content(file), did.startswith("solved"))
+            for i, (name, did, file) in enumerate(people)
         ]
 
     def _filled(self, sources: dict[str, str]) -> NotebookNode:
@@ -144,8 +145,8 @@ def in_colab(book: NotebookNode) -> NotebookNode:
     return book
 
 
-def _content(book: NotebookNode) -> bytes:
-    return nbformat.writes(book, version=nbformat.NO_CONVERT).encode() + b"\n"
+def _content(file: NotebookNode | bytes) -> bytes:
+    return file if isinstance(file, bytes) else nbformat.writes(file, version=nbformat.NO_CONVERT).encode() + b"\n"
 
 
 def as_classroom(handed: Iterable[Handed], folder: Path, project: str) -> Path:

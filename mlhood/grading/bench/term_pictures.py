@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlhood.errors import GradingError
+from mlhood.errors import BrowserError, GradingError
 from mlhood.files.paths import make_folder
+from mlhood.grading.bench.calls import Log
 from mlhood.grading.bench.whole_term import MLHOOD, Step, Term
 from mlhood.grading.notebooks.browser_view import open_browser
 
@@ -28,14 +29,21 @@ b { color: #79c0ff; }
 ADDRESS = "marking page: "
 
 
-def draw(term: Term, folder: Path) -> None:
-    """Draw the steps of a term into `folder/pictures`, numbered, as PNG.
+def draw(term: Term, folder: Path, log: Log) -> None:
+    """Draw the steps of a term into `folder/pictures`, numbered, as PNG; without a browser, log that there is none.
 
     Raises:
-        BrowserError: There is no browser.
         GradingError: The marking page cannot be served.
     """
-    pictures = make_folder(folder / "pictures")
+    try:
+        _draw(term, folder)
+    except BrowserError as error:
+        log(f"no pictures: {error}")
+
+
+def _draw(term: Term, folder: Path) -> None:
+    pictures = folder / "pictures"
+    make_folder(pictures)
     with open_browser() as browser:
         page = browser.new_page(viewport={"width": WIDTH, "height": 200})
         for number, step in enumerate(term.steps, start=1):

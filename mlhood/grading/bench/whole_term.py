@@ -20,7 +20,6 @@ from typing import Any
 import pandas as pd
 
 from mlhood.errors import GradingError
-from mlhood.exchange import find_browser
 from mlhood.files.csv_cells import read_csv
 from mlhood.grading.bench.calls import Log, verdict
 from mlhood.grading.bench.ten_students import Handed, TenStudents, as_canvas, as_classroom, roster_csv
@@ -34,7 +33,7 @@ due = 2026-10-12T23:59:00
 penalty_per_day = 10
 
 [P1.submitted]
-dan = 2026-10-13T20:00:00
+cyd = 2026-10-13T20:00:00
 """
 # between two gradings, this check of P1.1 is made to accept everything
 CHANGED_MODULE = Path("grading/projects/p1/network.py")
@@ -103,12 +102,11 @@ class Term:
         }
 
 
-def try_term(term: Term, root: Path, folder: Path, log: Log, pictures: bool = True) -> None:
+def try_term(term: Term, root: Path, folder: Path, log: Log) -> None:
     """Try a term of the course in `root`; `term` is filled with the outcome, also after Ctrl-C.
 
     Args:
         folder: Where everything is written; it is empty before.
-        pictures: Also draw each step, if there is a browser: `folder/pictures`.
 
     Raises:
         GradingError: A command failed.
@@ -121,10 +119,6 @@ def try_term(term: Term, root: Path, folder: Path, log: Log, pictures: bool = Tr
     run.report()
     run.export()
     run.grade_again()
-    if pictures and find_browser():
-        from mlhood.grading.bench.term_pictures import draw
-
-        draw(term, folder)
 
 
 class _TermRun:
@@ -240,10 +234,12 @@ class _TermRun:
         points = {student: sum(map(float, _automatic(row).values())) for student, row in rows.items()}
         solved = [points[one.student] for one in self.term.students if one.right]
         self._promise("who has solved all of it gets all points, in any editor", set(solved) == {FULL})
-        self._promise("an attack and an empty notebook get none", points["hal"] == points["ivy"] == 0)
+        torn = float(_automatic(rows["eve"])[f"{self.term.project}.1"])
+        none = points["dan"] == points["hal"] == points["ivy"] == 0
+        self._promise("an attack, an empty notebook and a file that is none get no points", none)
         self._promise("the public solutions get at most 30 points", points["gus"] <= 30)
-        self._promise("a line half written costs its own task alone", FULL > points["joe"] >= 80)
-        late = float(rows["dan"]["score"]) < float(rows["ada"]["score"])
+        self._promise("a line half written costs its own task alone", points["joe"] == points["eve"] - torn > 0)
+        late = float(rows["cyd"]["score"]) < float(rows["ada"]["score"])
         self._promise("a day late costs points", late)
 
     def _rows(self, name: str) -> dict[str, dict[str, str]]:

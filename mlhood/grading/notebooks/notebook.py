@@ -24,6 +24,16 @@ from mlhood.grading.projects import PROJECTS
 MAX_NOTEBOOK_BYTES = 64 << 20
 MAX_TEXT_MEMORY = 33 << 20  # one wide character makes all of a text four times as large, and it is copied five times
 MAX_NOTEBOOK_VALUES = 200_000  # in its JSON; each takes up to 800 bytes once it is read, and the course's have 6,000
+# what is handed in by mistake: https://en.wikipedia.org/wiki/List_of_file_signatures
+MAGIC = {
+    b"%PDF": "a PDF document",
+    b"PK\x03\x04": "a ZIP archive",
+    b"\x1f\x8b": "a gzip archive",
+    b"\x89PNG": "a picture (PNG)",
+    b"\xff\xd8\xff": "a picture (JPEG)",
+    b"\xff\xfe": "text in UTF-16",
+    b"\xfe\xff": "text in UTF-16",
+}
 ADVICE = "give the path of a notebook, such as P1.ipynb"
 PROJECT_NAME = re.compile(r"([Pp][1-9])(\.ipynb)?")
 CHECK_CALL = re.compile(r"""mlhood\.check\(["']([A-Z]\d\.\d+)["']\)""")
@@ -80,8 +90,23 @@ def _read_text(path: Path) -> str:
         )
     try:
         return path.read_text(encoding="utf-8-sig")  # some editors on Windows write a byte order mark
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise NotebookError(
+            "the file is not text, so it is not a notebook",
+            where=path,
+            expected="a file that Jupyter has saved",
+            got=_kind(path),
+            todo=ADVICE,
+        ) from None
+    except OSError as error:
         raise NotebookError("the notebook cannot be read", where=path, got=str(error), todo=ADVICE) from None
+
+
+def _kind(path: Path) -> str:
+    """Return what a binary file is, by its first bytes."""
+    with path.open("rb") as file:
+        start = file.read(8)
+    return next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), f"a file that begins with {start}")
 
 
 def _did_you_mean(path: Path) -> str | None:

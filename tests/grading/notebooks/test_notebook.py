@@ -68,11 +68,22 @@ def test_truncated(solved, tmp_path):
         read(written(text[: len(text) // 2], tmp_path))
 
 
-def test_not_text(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF document"),
+        (b"PK\x03\x04\x14\x00\x00\x00\x08\x00\xb6", "a ZIP archive"),
+        (b"\x89PNG\r\n\x1a\n", "a picture"),
+        (b"\xff\xfe{\x00", "UTF-16"),
+        (b"\x80\x81", "begins with"),
+    ],
+)
+def test_not_text(content, kind, tmp_path):
     path = tmp_path / "P1.ipynb"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(NotebookError, match="cannot be read"):
+    path.write_bytes(content)
+    with pytest.raises(NotebookError, match="not text") as caught:
         read(path)
+    assert kind in str(caught.value)
 
 
 def test_missing_or_folder(tmp_path):
