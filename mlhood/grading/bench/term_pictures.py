@@ -27,6 +27,7 @@ pre { margin: 0; padding: 16px 20px; white-space: pre-wrap; overflow-wrap: anywh
 b { color: #79c0ff; }
 </style><pre><b>$ COMMAND</b>\nLINES</pre>"""
 ADDRESS = "marking page: "
+QUESTION = "{}.11"  # the first written question
 
 
 def draw(term: Term, folder: Path, log: Log) -> None:
@@ -44,7 +45,7 @@ def draw(term: Term, folder: Path, log: Log) -> None:
 def _draw(term: Term, folder: Path) -> None:
     pictures = folder / "pictures"
     make_folder(pictures)
-    with open_browser() as browser:
+    with open_browser(own_server=True) as browser:
         page = browser.new_page(viewport={"width": WIDTH, "height": 200})
         for number, step in enumerate(term.steps, start=1):
             page.set_content(_terminal(step))
@@ -58,8 +59,7 @@ def _draw(term: Term, folder: Path) -> None:
         _shoot(page, (folder / "class.html").as_uri(), pictures / "class-report.png")
         with marking_page(folder / "graded") as address:
             _shoot(page, address, pictures / "marks-overview.png")
-            page.keyboard.press("n")
-            page.wait_for_load_state()
+            page.get_by_role("link", name=QUESTION.format(term.project), exact=True).click()
             page.screenshot(path=pictures / "marks.png")
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from nbformat import NotebookNode
 
-from mlhood.grading.notebooks.master import LOCKED_ROLES, SOLUTION
+from mlhood.grading.notebooks.master import LOCKED_ROLES, SOLUTION, TEXT_STUB
 from mlhood.grading.notebooks.notebook import label
 
 QUESTION = "question"
 
 
 def written_answers(notebook: NotebookNode | None) -> dict[str, str]:
-    """Return what a student has written below each written question, by the id of the question."""
-    return _sources(notebook, "markdown", QUESTION)
+    """Return what a student has written below each written question, by the id of the question; may be nothing."""
+    texts = _sources(notebook, "markdown", QUESTION)
+    return {question: "" if text.strip() in TEXT_STUB else text for question, text in texts.items()}
 
 
 def task_code(notebook: NotebookNode | None) -> dict[str, str]:

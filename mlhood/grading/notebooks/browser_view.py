@@ -49,8 +49,11 @@ _PICTURES = """() => [...document.images].filter(image => image.naturalWidth).ma
 
 
 @contextmanager
-def open_browser() -> Iterator[Browser]:
-    """Start the browser that `mlhood view` uses, and close it at the end.
+def open_browser(*, own_server: bool = False) -> Iterator[Browser]:
+    """Start the browser that `mlhood view` uses, and close it at the end. It reaches no network.
+
+    Args:
+        own_server: Let it reach a server on this machine.
 
     Raises:
         BrowserError: There is none.
@@ -64,7 +67,8 @@ def open_browser() -> Iterator[Browser]:
     if executable is None:
         raise BrowserError("no browser found", todo=INSTALL_HINT)
     with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND"]
+        reached = "MAP * ~NOTFOUND" + (", EXCLUDE 127.0.0.1" if own_server else "")
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage", f"--host-resolver-rules={reached}"]
         browser = playwright.chromium.launch(executable_path=executable, args=arguments)
         try:
             yield browser

@@ -96,7 +96,7 @@ def _read_text(path: Path) -> str:
             where=path,
             expected="a file that Jupyter has saved",
             got=_kind(path),
-            todo=ADVICE,
+            todo="take the .ipynb file itself, not a page printed from it or an archive",
         ) from None
     except OSError as error:
         raise NotebookError("the notebook cannot be read", where=path, got=str(error), todo=ADVICE) from None

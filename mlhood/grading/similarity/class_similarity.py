@@ -49,7 +49,7 @@ def package_functions(root: Path | None = None) -> Iterator[Document]:
 def master_documents(project: str) -> Iterator[Document]:
     """Yield a document for each task's solution in the master notebook, which is public."""
     for task, source in synced_solutions(project).items():
-        yield Document(f"the master's solution of {task}", {task: source})
+        yield Document(f"the public solution of {task}", {task: source})
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,22 @@ def compare_class(
             base += cells
             originals += solutions
         groups, pairs = similar_groups(submitted, base)
-        copies = package_copies(submitted, originals, base)
+        copies = closest(package_copies(submitted, originals, base))
         results[project] = Similarity(pairs, copies, unparsable(submitted), truncated(submitted), groups)
     reduced.cache_clear()
     return results
+
+
+def closest(copies: Iterable[SimilarPair]) -> list[SimilarPair]:
+    """Return one copy for each student and task: of the public solution, or of that of a variant.
+
+    Args:
+        copies: The most similar ones first.
+    """
+    first: dict[tuple[str, str], SimilarPair] = {}
+    for pair in copies:
+        first.setdefault((pair.names[0], pair.passages[0].places[1]), pair)
+    return list(first.values())
 
 
 def _variant_texts(project: str, word: str) -> tuple[list[str], list[Document]]:
@@ -122,7 +134,7 @@ def _variant_texts(project: str, word: str) -> tuple[list[str], list[Document]]:
     from mlhood.grading.projects import PROJECTS  # the checks, which nothing else here needs
 
     cells, solutions = variant_texts(PROJECTS[project], word)
-    name = f"the master's solution of {{}} in the variant {word}"
+    name = f"the solution of {{}} in the variant {word}"
     return cells, [Document(name.format(task), {task: source}) for task, source in solutions.items()]
 
 

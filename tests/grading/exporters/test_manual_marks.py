@@ -25,6 +25,16 @@ def test_what_a_student_has_written_is_found(course):
     assert (written_answers(None), task_code(None), open_code(None)) == ({}, {}, "")
 
 
+@pytest.mark.parametrize("text", ["YOUR ANSWER HERE", "\nYOUR ANSWER HERE\n", "", " "])
+def test_a_question_without_an_answer_has_none_in_the_table(text, course):
+    notebook = course.notebook()
+    cell = next(cell for cell in notebook.cells if cell.source == "Because.")
+    cell.source = text
+    assert written_answers(notebook)["T9.4"].strip() == ""
+    cell.source = f"{text}\nBecause."
+    assert "Because." in written_answers(notebook)["T9.4"]
+
+
 @pytest.fixture
 def held(fake_class, monkeypatch):
     """A class with a held task, whose table is written."""

@@ -182,7 +182,6 @@ def build_graph(weight, bias):
 }
 
 RIGHT: dict[str, dict[str, str]] = {
-    "the master": {},
     "nn.Sequential and DataLoader": SEQUENTIAL,
     "plain parameters and functions": FUNCTIONAL,
     "other names and the older exporter": LEGACY,

@@ -194,7 +194,6 @@ def answers(results, layers):
 }
 
 RIGHT: dict[str, dict[str, str]] = {
-    "the master": {},
     "array operations": ARRAY_OPERATIONS | p2_right_programs.ARRAY_OPERATIONS | p2_nmp.ARRAY_OPERATIONS,
     "plain loops": LOOPS | p2_right_programs.LOOPS | p2_nmp.LOOPS,
     "lambdas, new nodes and other exceptions": ONE_LINERS | p2_right_programs.ONE_LINERS | p2_nmp.ONE_LINERS,

@@ -77,7 +77,7 @@ def notebook_index(entry: Mistake) -> int:
 
 # So many notebooks of wrong solutions are graded of each project. The solutions that are left are judged one after the
 # other in a kernel in which the right notebook runs: that one task's fault costs no other has been shown by then.
-NOTEBOOKS = 3
+NOTEBOOKS = 2
 WRONG_NOTEBOOKS = [(project, index) for project in RIGHT for index in range(NOTEBOOKS)]
 
 

@@ -14,10 +14,11 @@ import pytest
 from mlhood.grading.notebooks.master import solution_source, synced_cells
 from mlhood.grading.notebooks.notebook import label, read
 from mlhood.grading.similarity import compare
-from mlhood.grading.similarity.class_similarity import document_of, master_documents, package_functions
+from mlhood.grading.similarity.class_similarity import closest, document_of, master_documents, package_functions
 from mlhood.grading.similarity.compare import (
     MIN_SHARE,
     Document,
+    Passage,
     SimilarPair,
     package_copies,
     similar_groups,
@@ -237,7 +238,7 @@ def test_the_public_masters_solutions_are_found_and_other_right_ones_are_not(pro
     for cell in notebook.cells:
         cell.source = solution_source(cell)
     found = {pair.names[1] for pair in package_copies([document_of(notebook, "eve")], originals, base)}
-    assert {original.name for original in originals} - found <= {f"the master's solution of {task}" for task in SHORT}
+    assert {original.name for original in originals} - found <= {f"the public solution of {task}" for task in SHORT}
     assert package_copies(gallery(project)[1:], originals, base) == []
 
 
@@ -245,3 +246,19 @@ def test_the_public_masters_solutions_are_found_and_other_right_ones_are_not(pro
 def test_independent_solutions_are_far_from_the_limit(project):
     for pair in combinations(gallery(project), 2):
         assert all(similar.share < MIN_SHARE / 2 for similar in similar_pairs(list(pair)))
+
+
+def test_of_the_solutions_of_several_variants_the_closest_is_named():
+    def copied(student, original, task, share):
+        passage = Passage((task, task), ("", ""), (frozenset(), frozenset()), 9)
+        return SimilarPair((student, original), 9, share, (passage,))
+
+    public, variant = "the public solution of P1.6", "the solution of P1.6 in the variant w"
+    copies = [
+        copied("eve", public, "P1.6", 1.0),
+        copied("ada", variant, "P1.6", 1.0),
+        copied("eve", "x.py: f", "x.py: f", 0.9),
+        copied("eve", variant, "P1.6", 0.8),
+        copied("ada", public, "P1.6", 0.8),
+    ]
+    assert closest(copies) == copies[:3]

@@ -222,7 +222,7 @@ def _cut(submission: Submission, data: bytes, nodes: int, feed: np.ndarray) -> n
 
 @points(5)
 def features_come_out_of_lenet(submission: Submission) -> None:
-    """LeNet cut before {{ "its last layer outputs the 84 features that this layer reads" if cut_nodes == 1 else "the last of its %d last nodes outputs what this node reads"|format(cut_nodes) }}."""  # noqa: E501 a template
+    """LeNet cut before its last {{ "layer outputs the 84 features that this layer reads" if cut_nodes == 1 else "%d nodes outputs what the first of them reads"|format(cut_nodes) }}."""  # noqa: E501 a template
     weights = reference.random_weights(submission.rng)
     images = random_images(submission, 5)
     got = _cut(submission, reference.lenet_onnx(weights), 12, images)
