@@ -59,7 +59,10 @@ def _draw(term: Term, folder: Path) -> None:
         _shoot(page, (folder / "class.html").as_uri(), pictures / "class-report.png")
         with marking_page(folder / "graded") as address:
             _shoot(page, address, pictures / "marks-overview.png")
-            page.get_by_role("link", name=QUESTION.format(term.project), exact=True).click()
+            page.get_by_role(
+                "link", name=QUESTION.format(term.project), exact=True
+            ).click()  # whose answer is not marked
+            page.get_by_role("link", name="Previous").click()
             page.screenshot(path=pictures / "marks.png")
 
 
