@@ -14,23 +14,22 @@ from mlhood.errors import ExchangeError
 from mlhood.exchange.external import MAX_MODEL_BYTES, fetch_external, has_raw_data, too_large
 from mlhood.exchange.functions import check_functions
 from mlhood.files.paths import did_you_mean
+from mlhood.files.signatures import file_format
 
 # Domains whose operators need no definition in the file.
 KNOWN_DOMAINS = {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "com.microsoft"}
 
-# Magic numbers of files that are often passed by mistake.
-_SIGNATURES = {
-    b"\x89PNG": "a PNG image",
-    b"\xff\xd8\xff": "a JPEG image",
-    b"%PDF": "a PDF document",
-    b"PK\x03\x04": "a ZIP archive, such as torch.save writes",
-    b"\x1f\x8b": "a gzip archive",
-    b"\x89HDF": "an HDF5 file, such as Keras writes",
-    b"\x80\x02": "a Python pickle",
-    b"\x80\x04": "a Python pickle",
-    b"\x80\x05": "a Python pickle",
-    b"<": "HTML, XML or SVG text",
-    b"{": "JSON text",
+# Files that are often passed by mistake, by their format.
+_OTHER_FILES = {
+    "PNG": "a PNG image",
+    "JPEG": "a JPEG image",
+    "PDF": "a PDF document",
+    "ZIP": "a ZIP archive, such as torch.save writes",
+    "gzip": "a gzip archive",
+    "HDF5": "an HDF5 file, such as Keras writes",
+    "pickle": "a Python pickle",
+    "markup": "HTML, XML or SVG text",
+    "JSON": "JSON text",
 }
 _EXPORT_AGAIN = "export the model again with mlhood.exchange.export, or copy the file again"
 _LARGE = 2**16  # bytes of a tensor
@@ -85,7 +84,7 @@ def _read(path: Path) -> bytes:
 def _parse(data: bytes, where: str) -> onnx.ModelProto:
     if not data:
         raise ExchangeError("not an ONNX file: it is empty", where=where, todo=_EXPORT_AGAIN)
-    kind = next((kind for start, kind in _SIGNATURES.items() if data.startswith(start)), None)
+    kind = _OTHER_FILES.get(file_format(data) or "")
     try:
         return onnx.ModelProto.FromString(data)
     except DecodeError as error:

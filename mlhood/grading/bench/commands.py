@@ -185,7 +185,7 @@ def term(
 
     Example: mlhood bench grading term --out ../term --json term.json
     """
-    from mlhood.grading.bench.term_pictures import draw
+    from mlhood.grading.bench.term_pictures import draw_pictures
     from mlhood.grading.bench.whole_term import Term, try_term
     from mlhood.grading.notebooks.notebook import course_folder
     from mlhood.grading.sandbox.bubblewrap import require
@@ -193,13 +193,13 @@ def term(
     require()
     outcome, root = Term(variant), course_folder(Path.cwd())
 
-    def work() -> None:
-        try_term(outcome, root, folder.resolve(), _log)
+    def try_and_draw(folder: Path) -> None:
+        try_term(outcome, root, folder, _log)
         if pictures:
-            draw(outcome, folder.resolve(), _log)
+            draw_pictures(outcome, folder, _log)
 
     with _folder(out) as folder:
-        _measure("term", outcome, work, as_json)
+        _measure("term", outcome, lambda: try_and_draw(folder.resolve()), as_json)
 
 
 def _make_class(

@@ -16,6 +16,7 @@ from mlhood.files.paths import make_folder
 from mlhood.grading.bench.calls import Log
 from mlhood.grading.bench.whole_term import MLHOOD, Step, Term
 from mlhood.grading.notebooks.browser_view import open_browser
+from mlhood.grading.notebooks.questions import synced_questions
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -27,10 +28,9 @@ pre { margin: 0; padding: 16px 20px; white-space: pre-wrap; overflow-wrap: anywh
 b { color: #79c0ff; }
 </style><pre><b>$ COMMAND</b>\nLINES</pre>"""
 ADDRESS = "marking page: "
-QUESTION = "{}.11"  # the first written question
 
 
-def draw(term: Term, folder: Path, log: Log) -> None:
+def draw_pictures(term: Term, folder: Path, log: Log) -> None:
     """Draw the steps of a term into `folder/pictures`, numbered, as PNG; without a browser, log that there is none.
 
     Raises:
@@ -45,7 +45,7 @@ def draw(term: Term, folder: Path, log: Log) -> None:
 def _draw(term: Term, folder: Path) -> None:
     pictures = folder / "pictures"
     make_folder(pictures)
-    with open_browser(own_server=True) as browser:
+    with open_browser(loopback=True) as browser:
         page = browser.new_page(viewport={"width": WIDTH, "height": 200})
         for number, step in enumerate(term.steps, start=1):
             page.set_content(_terminal(step))
@@ -59,9 +59,8 @@ def _draw(term: Term, folder: Path) -> None:
         _shoot(page, (folder / "class.html").as_uri(), pictures / "class-report.png")
         with marking_page(folder / "graded") as address:
             _shoot(page, address, pictures / "marks-overview.png")
-            page.get_by_role(
-                "link", name=QUESTION.format(term.project), exact=True
-            ).click()  # whose answer is not marked
+            # a question's link leads to the first answer without points; the one before it has some
+            page.get_by_role("link", name=next(iter(synced_questions(term.project))), exact=True).click()
             page.get_by_role("link", name="Previous").click()
             page.screenshot(path=pictures / "marks.png")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nbformat import NotebookNode
 
-from mlhood.grading.notebooks.master import LOCKED_ROLES, SOLUTION, TEXT_STUB
+from mlhood.grading.notebooks.master import ANSWER_STUB, LOCKED_ROLES, SOLUTION
 from mlhood.grading.notebooks.notebook import label
 
 QUESTION = "question"
@@ -13,7 +13,7 @@ QUESTION = "question"
 def written_answers(notebook: NotebookNode | None) -> dict[str, str]:
     """Return what a student has written below each written question, by the id of the question; may be nothing."""
     texts = _sources(notebook, "markdown", QUESTION)
-    return {question: "" if text.strip() in TEXT_STUB else text for question, text in texts.items()}
+    return {question: "" if text.strip() == ANSWER_STUB else text for question, text in texts.items()}
 
 
 def task_code(notebook: NotebookNode | None) -> dict[str, str]:

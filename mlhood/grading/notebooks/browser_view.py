@@ -49,11 +49,11 @@ _PICTURES = """() => [...document.images].filter(image => image.naturalWidth).ma
 
 
 @contextmanager
-def open_browser(*, own_server: bool = False) -> Iterator[Browser]:
+def open_browser(*, loopback: bool = False) -> Iterator[Browser]:
     """Start the browser that `mlhood view` uses, and close it at the end. It reaches no network.
 
     Args:
-        own_server: Let it reach a server on this machine.
+        loopback: Let it reach servers on this machine.
 
     Raises:
         BrowserError: There is none.
@@ -67,7 +67,7 @@ def open_browser(*, own_server: bool = False) -> Iterator[Browser]:
     if executable is None:
         raise BrowserError("no browser found", todo=INSTALL_HINT)
     with sync_playwright() as playwright:
-        reached = "MAP * ~NOTFOUND" + (", EXCLUDE 127.0.0.1" if own_server else "")
+        reached = "MAP * ~NOTFOUND" + (", EXCLUDE 127.0.0.1" if loopback else "")
         arguments = ["--no-sandbox", "--disable-dev-shm-usage", f"--host-resolver-rules={reached}"]
         browser = playwright.chromium.launch(executable_path=executable, args=arguments)
         try:

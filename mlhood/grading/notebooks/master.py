@@ -31,7 +31,8 @@ from mlhood.grading.variants.templates import VARIES, Templates, vary
 
 BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
 CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
-TEXT_STUB = ("YOUR ANSWER HERE",)
+ANSWER_STUB = "YOUR ANSWER HERE"
+TEXT_STUB = (ANSWER_STUB,)
 CLEARED = ("solution", "check")
 PROJECTS_FOLDER = Path(__file__).parents[1] / "projects"
 CELLS_FILE = "cells.json"

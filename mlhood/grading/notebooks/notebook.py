@@ -17,6 +17,7 @@ from nbformat import NotebookNode
 from mlhood.errors import NotebookError, OutputError
 from mlhood.files.atomic import write_atomic
 from mlhood.files.paths import did_you_mean
+from mlhood.files.signatures import file_format
 from mlhood.files.untrusted_json import has_at_most
 from mlhood.grading.checks.task import Project
 from mlhood.grading.projects import PROJECTS
@@ -24,15 +25,14 @@ from mlhood.grading.projects import PROJECTS
 MAX_NOTEBOOK_BYTES = 64 << 20
 MAX_TEXT_MEMORY = 33 << 20  # one wide character makes all of a text four times as large, and it is copied five times
 MAX_NOTEBOOK_VALUES = 200_000  # in its JSON; each takes up to 800 bytes once it is read, and the course's have 6,000
-# what is handed in by mistake: https://en.wikipedia.org/wiki/List_of_file_signatures
-MAGIC = {
-    b"%PDF": "a PDF document",
-    b"PK\x03\x04": "a ZIP archive",
-    b"\x1f\x8b": "a gzip archive",
-    b"\x89PNG": "a picture (PNG)",
-    b"\xff\xd8\xff": "a picture (JPEG)",
-    b"\xff\xfe": "text in UTF-16",
-    b"\xfe\xff": "text in UTF-16",
+# what is handed in by mistake, by its format
+OTHER_FILES = {
+    "PDF": "a PDF document",
+    "ZIP": "a ZIP archive",
+    "gzip": "a gzip archive",
+    "PNG": "a picture (PNG)",
+    "JPEG": "a picture (JPEG)",
+    "UTF-16": "text in UTF-16",
 }
 ADVICE = "give the path of a notebook, such as P1.ipynb"
 PROJECT_NAME = re.compile(r"([Pp][1-9])(\.ipynb)?")
@@ -90,23 +90,17 @@ def _read_text(path: Path) -> str:
         )
     try:
         return path.read_text(encoding="utf-8-sig")  # some editors on Windows write a byte order mark
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:
+        start = error.object[:8]
         raise NotebookError(
             "the file is not text, so it is not a notebook",
             where=path,
             expected="a file that Jupyter has saved",
-            got=_kind(path),
+            got=OTHER_FILES.get(file_format(start) or "", f"a file that begins with {start}"),
             todo="take the .ipynb file itself, not a page printed from it or an archive",
         ) from None
     except OSError as error:
         raise NotebookError("the notebook cannot be read", where=path, got=str(error), todo=ADVICE) from None
-
-
-def _kind(path: Path) -> str:
-    """Return what a binary file is, by its first bytes."""
-    with path.open("rb") as file:
-        start = file.read(8)
-    return next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), f"a file that begins with {start}")
 
 
 def _did_you_mean(path: Path) -> str | None:

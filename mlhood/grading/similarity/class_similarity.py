@@ -111,13 +111,13 @@ def compare_class(
             base += cells
             originals += solutions
         groups, pairs = similar_groups(submitted, base)
-        copies = closest(package_copies(submitted, originals, base))
+        copies = closest_copies(package_copies(submitted, originals, base))
         results[project] = Similarity(pairs, copies, unparsable(submitted), truncated(submitted), groups)
     reduced.cache_clear()
     return results
 
 
-def closest(copies: Iterable[SimilarPair]) -> list[SimilarPair]:
+def closest_copies(copies: Iterable[SimilarPair]) -> list[SimilarPair]:
     """Return one copy for each student and task: of the public solution, or of that of a variant.
 
     Args:

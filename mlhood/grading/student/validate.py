@@ -19,12 +19,11 @@ from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import CELL_SECONDS, Step
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.notebooks.edition import require_current_edition
-from mlhood.grading.notebooks.master import SOLUTION
+from mlhood.grading.notebooks.master import ANSWER_STUB, SOLUTION
 from mlhood.grading.notebooks.notebook import Label, label, project_of, read
 from mlhood.grading.notebooks.restore import Change, course_sources, fingerprint, restore
 
 STUB_LINES = ("# YOUR CODE HERE", "raise NotImplementedError")
-EMPTY_ANSWER = "YOUR ANSWER HERE"
 RUN_ALL = "restart the kernel, run all cells from the top, and repair this one"
 COPY_AGAIN = "copy it again from the notebook of the course"
 REPAIRS = {"missing": COPY_AGAIN, "not code": "turn it back into a code cell"}
@@ -221,5 +220,5 @@ def _open_questions(notebook: NotebookNode, project: Project) -> list[Finding]:
         Finding(question.id, f"the question {question.id} {question.title} is not answered yet")
         for question in project.questions
         for _, cell in _cells(notebook, question.id, "question")
-        if EMPTY_ANSWER in cell.source or not cell.source.strip()
+        if ANSWER_STUB in cell.source or not cell.source.strip()
     ]

@@ -14,7 +14,7 @@ import pytest
 from mlhood.grading.notebooks.master import solution_source, synced_cells
 from mlhood.grading.notebooks.notebook import label, read
 from mlhood.grading.similarity import compare
-from mlhood.grading.similarity.class_similarity import closest, document_of, master_documents, package_functions
+from mlhood.grading.similarity.class_similarity import closest_copies, document_of, master_documents, package_functions
 from mlhood.grading.similarity.compare import (
     MIN_SHARE,
     Document,
@@ -261,4 +261,4 @@ def test_of_the_solutions_of_several_variants_the_closest_is_named():
         copied("eve", variant, "P1.6", 0.8),
         copied("ada", public, "P1.6", 0.8),
     ]
-    assert closest(copies) == copies[:3]
+    assert closest_copies(copies) == copies[:3]
