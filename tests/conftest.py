@@ -1,4 +1,4 @@
-"""What all tests share: two worker processes, delivery of Ctrl-C, and the option that rewrites golden files."""
+"""What all tests share: two worker processes, what a run of everything leaves out, Ctrl-C, and golden files."""
 
 import os
 import re
@@ -40,8 +40,12 @@ def start_order(nodeid: str) -> tuple[int, str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config):
-    """Run the whole suite in two workers; a selection of tests runs in this process, for debuggers."""
+    """Run the whole suite in two workers, without its exhaustive tests unless asked.
+
+    A selection of tests runs in this process, for debuggers, and leaves nothing out.
+    """
     selected = config.args_source is not config.ArgsSource.TESTPATHS or config.option.keyword or config.option.markexpr
+    config.option.exhaustive = config.option.exhaustive or bool(selected)  # workers get the option, not the arguments
     serial = config.option.usepdb or hasattr(config, "workerinput") or (os.cpu_count() or 1) < WORKERS
     if selected or serial or not config.pluginmanager.hasplugin("xdist"):
         return
@@ -63,7 +67,11 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(config, items):
-    """In a worker, sort the tests so that the longest start first."""
+    """Leave out the exhaustive tests unless asked; in a worker, sort the others so that the longest start first."""
+    if not config.option.exhaustive:
+        left_out = [item for item in items if item.get_closest_marker("exhaustive")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: start_order(item.nodeid))
 
@@ -96,6 +104,7 @@ def pytest_terminal_summary(terminalreporter):
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
+    parser.addoption("--exhaustive", action="store_true", help="run the whole suite with its exhaustive tests")
 
 
 @pytest.fixture

@@ -78,7 +78,14 @@ def test_all_steps_pass(tmp_path):
     assert calls == [INSTALL, TESTS, *LINT]
 
 
-@pytest.mark.parametrize(("part", "commands"), [("tests", [INSTALL, TESTS]), ("lint", [INSTALL, *LINT])])
+@pytest.mark.parametrize(
+    ("part", "commands"),
+    [
+        ("tests", [INSTALL, TESTS]),
+        ("lint", [INSTALL, *LINT]),
+        ("exhaustive", [INSTALL, f"{TESTS} --exhaustive"]),
+    ],
+)
 def test_a_part_runs_its_own_steps_only(tmp_path, part, commands):
     code, said, calls = run_ci(tmp_path, part=part)
     assert (code, calls) == (0, commands), said

@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / ".github/how-to").glob("*.md"))
+LONG = ("new-back-end", "new-task")  # their tests take minutes
 COPIED = (".github", "mlhood", "tests", "pyproject.toml", "README.md", "LICENSE", *(f"P{n}.ipynb" for n in range(1, 6)))
 BLOCK = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -72,7 +73,9 @@ def copy(tmp_path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="the pages' commands are for a POSIX shell")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.stem, marks=[pytest.mark.exhaustive] * (page.stem in LONG)) for page in PAGES]
+)
 def test_a_how_to_works_as_written(page, copy):
     for language, argument, text in blocks(page):
         if language == "sh":

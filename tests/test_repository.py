@@ -169,6 +169,12 @@ def test_the_workflow_calls_the_same_commands():
     assert commands == {"test": ["bash .ci/run tests", shell_commands("powershell")[1]], "lint": ["bash .ci/run lint"]}
 
 
+def test_what_the_suite_leaves_out_runs_once_a_week():
+    flow = yaml.safe_load((ROOT / ".github/workflows/exhaustive.yml").read_text(encoding="utf-8"))
+    assert [step["run"] for step in flow["jobs"]["test"]["steps"] if "run" in step] == ["bash .ci/run exhaustive"]
+    assert flow[True]["schedule"]  # YAML reads the key `on` as true
+
+
 def test_the_readme_names_folders_and_files_that_exist():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     named = re.findall(r"`(mlhood/\w+|tests(?:/[\w.]+)?)`", readme) + re.findall(

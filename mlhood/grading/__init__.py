@@ -5,3 +5,10 @@ has tasks and their checks, `projects` those of the course; `notebooks` reads an
 and grades one, in a `sandbox`. `intake` collects the submissions of a class, `batch` grades them into a `gradebook`;
 `similarity`, `reports` and `exporters` read it. `student` and `autograders` are what students and platforms call.
 """
+
+import sys
+
+# nbformat imports jsonschema, which compiles a grammar of internationalized addresses for one or two seconds, in every
+# command and every kernel (python-jsonschema/jsonschema#1428). The library is optional, and no schema of a notebook has
+# such addresses.
+sys.modules.setdefault("rfc3987_syntax", None)  # pyright: ignore[reportArgumentType]

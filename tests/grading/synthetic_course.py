@@ -73,7 +73,7 @@ EMPTY = {
 }
 ROOT = str(Path(__file__).parents[2])
 FIRST = "import mlhood"
-STARTUP = f"import runpy\nrunpy.run_path({__file__!r})['install']()"
+STARTUP = f"import runpy, mlhood.grading\nrunpy.run_path({__file__!r})['install']()"
 
 
 def ipython_folder(base: Path) -> Path:

@@ -29,12 +29,12 @@ class Check:
     Args:
         function: It.
         points: What it gives.
-        rendered_title: The title, if it is a template.
+        parameters: The values that hold where its title is a template.
     """
 
     function: CheckFunction
     points: float
-    rendered_title: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def name(self) -> str:
@@ -43,9 +43,14 @@ class Check:
 
     @property
     def title(self) -> str:
-        """Return the first line of the function's docstring, without the full stop."""
+        """Return the first line of the function's docstring, without the full stop.
+
+        Raises:
+            GradingError: It is a template, and cannot be rendered.
+        """
         first = (self.function.__doc__ or self.name).strip().splitlines()[0]
-        return self.rendered_title or " ".join(first.split()).rstrip(".")  # a template may be continued by a backslash
+        title = " ".join(first.split()).rstrip(".")  # a template may be continued by a backslash
+        return render(title, self.parameters) if self.parameters else title
 
 
 @dataclass(frozen=True)
@@ -146,10 +151,12 @@ class Project:
 def with_parameters(task: Task, values: Mapping[str, Any]) -> Task:
     """Return a task with the values of its project's parameters; its texts that are templates are rendered.
 
+    Titles of checks are rendered when they are read: compiling all of them takes a second.
+
     Raises:
         GradingError: A template cannot be rendered.
     """
-    checks = (replace(check, rendered_title=render(check.title, values)) for check in task.checks)
+    checks = (replace(check, parameters=dict(values)) for check in task.checks)
     title, stand_in = render(task.title, values), render(task.stand_in, values)
     return replace(task, title=title, stand_in=stand_in, checks=tuple(checks), parameters=dict(values))
 

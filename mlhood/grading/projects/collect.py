@@ -85,12 +85,11 @@ def with_values(project: Project, values: Mapping[str, Any]) -> Project:
     Raises:
         GradingError: A template cannot be rendered.
     """
-    solutions = varied_solutions(project.id, values)
 
     def valued(task: Task) -> Task:
         if not task.solution_stands_in:
             return with_parameters(task, values)
-        return replace(with_parameters(replace(task, stand_in=""), values), stand_in=solutions.get(task.id, ""))
+        return replace(with_parameters(replace(task, stand_in=""), values), stand_in=varied_solution(task.id, values))
 
     tasks = tuple(map(valued, project.declared or project.tasks))
     varied = values != defaults(parameters_of(project))
@@ -140,11 +139,11 @@ def master_solutions(project: str) -> dict[str, str]:
     return _read_package_file(project, SOLUTIONS_FILE)
 
 
-def varied_solutions(project: str, values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the master's solutions by task for these values of the parameters; none where there are no solutions."""
+def varied_solution(task: str, values: Mapping[str, Any]) -> str:
+    """Return the master's solution of a task for these values of the parameters; empty where there are no solutions."""
+    project = task.partition(".")[0]
     templates = _read_package_file(project, VARIANTS_FILE).get("solutions", {})
-    solutions = master_solutions(project)
-    return {task: vary(source, templates.get(task, {}), values) for task, source in solutions.items()}
+    return vary(master_solutions(project).get(task, ""), templates.get(task, {}), values)
 
 
 def cell_templates(project: str) -> dict[str, Templates]:

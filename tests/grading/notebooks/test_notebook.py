@@ -3,6 +3,8 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -33,6 +35,18 @@ def written(text: str, tmp_path):
     path = tmp_path / "P1.ipynb"
     path.write_text(text)
     return path
+
+
+def test_reading_a_notebook_compiles_no_grammar_of_addresses():
+    """It takes a second or two in every command and kernel, and no notebook needs it."""
+    program = (
+        "import sys, mlhood.grading.notebooks.notebook\n"
+        "from nbformat import validate, ValidationError, NotebookNode\n"
+        "try:\n    validate(NotebookNode(nbformat=4, nbformat_minor=5, metadata={}, cells=[{}]))\n"
+        "except ValidationError:\n    print('invalid', sys.modules.get('lark'))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "invalid None\n"
 
 
 def test_written_notebook_is_read_back(solved, course):
