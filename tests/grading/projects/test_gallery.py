@@ -55,10 +55,10 @@ RIGHT: dict[str, dict[str, dict[str, str]]] = {
 }
 STYLES = [(project, style) for project, styles in RIGHT.items() for style in styles]
 # The first style of each project is graded as a notebook, since right solutions of different tasks must work together,
-# and so are all of P1, where they build on each other. The others are judged task by task in a kernel in which the
-# right notebook runs.
+# and so are all of P1 and P3, where they build on each other. The others are judged task by task in a kernel in which
+# the right notebook runs.
 FIRST = [(project, next(iter(styles))) for project, styles in RIGHT.items()]
-WHOLE = [*FIRST, *(("P1", style) for style in RIGHT["P1"])]
+WHOLE = [*FIRST, *((project, style) for project, style in STYLES if project in ("P1", "P3"))]
 SECRET_SEED = 20_260_117
 WITH_THE_PACKAGE = "with the package"
 EMPTY = "pass"  # the source of a cell without a solution
@@ -98,7 +98,7 @@ def task_for(task: Task, style: str) -> Task:
 
 
 @contextlib.contextmanager
-def conditions_of(*solution: str) -> Iterator[None]:
+def conditions_of(*solution: object) -> Iterator[None]:
     """What a solution needs while it is judged, by its project and name."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         if solution in (PLAIN_LOOPS, FORGED):
@@ -135,7 +135,8 @@ class GalleryGrader:
         """Marks of a notebook of wrong solutions, by its index, or of right ones, by the name of its style."""
         if (project, notebook) not in self.marks:
             cells = RIGHT[project][notebook] if isinstance(notebook, str) else _wrong_cells(project, notebook)
-            self.marks[project, notebook] = self._grade(PROJECTS[project], cells)
+            with conditions_of(project, notebook):
+                self.marks[project, notebook] = self._grade(PROJECTS[project], cells)
         return self.marks[project, notebook]
 
     def result_of(self, entry: Mistake) -> TaskResult:
@@ -180,8 +181,7 @@ class GalleryGrader:
             own = {name: cells[name] for name in run.solution.keys() & cells}
             if own and (project, style) not in WHOLE:
                 styled = TaskRun(run.run, task_for(run.task, style))
-                with conditions_of(project, style):
-                    self.styles[project, style][run.task.id] = styled.judge(run.solution | own)
+                self.styles[project, style][run.task.id] = styled.judge(run.solution | own)
         run.judge(run.solution)  # later cells need it
 
     def close(self) -> None:

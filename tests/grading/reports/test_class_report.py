@@ -14,7 +14,7 @@ from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.reports.class_report import class_report
 from mlhood.grading.reports.page_progress import ignore
 from mlhood.grading.similarity.class_similarity import Similarity, compare_class, document_of, package_functions
-from mlhood.grading.similarity.compare import Passage, SimilarGroup, SimilarPair
+from mlhood.grading.similarity.compare import Passage, SimilarGroup, SimilarPair, reduced
 from tests.grading.exporters.test_formats import BOMB, record, task
 from tests.grading.test_class_commands import call
 
@@ -58,6 +58,15 @@ PAIR = SimilarPair(
     0.9,
     (Passage(("P1.1", "P1.2"), ("x = f(y)\nz = 1", "a = f(b)"), (frozenset({1}), frozenset({1})), 40),),
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def reduce_the_package_once():
+    """Every report compares with the thousands of functions of the package, and forgets them."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(reduced, "cache_clear", lambda: None)
+        yield
+    reduced.cache_clear()
 
 
 def text_of(page: str) -> str:
