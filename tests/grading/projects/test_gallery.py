@@ -62,10 +62,9 @@ WHOLE = [*FIRST, *((project, style) for project, style in STYLES if project in (
 SECRET_SEED = 20_260_117
 WITH_THE_PACKAGE = "with the package"
 EMPTY = "pass"  # the source of a cell without a solution
-# A convolution of ResNet-18 by loops of Python takes two minutes, and the judge calls it four times. What is to be
-# shown, that such loops are accepted and timed, they show on a thousandth of its work.
+# A convolution of ResNet-18 by loops of Python takes two minutes, and the judge calls it four times; a forged ratio is
+# measured four times, too. That such loops are accepted, and such a ratio refused, a thousandth of the work shows.
 PLAIN_LOOPS = ("P3", "plain loops")
-# This claim is measured four times with the slowest of convolutions.
 FORGED = ("P3", "a column multiplied by 1000")
 SMALL_LAYERS = {row: replace(layer, channels=8, filters=8, size=14) for row, layer in races.RESNET18.items()}
 pytestmark = pytest.mark.slow
@@ -98,12 +97,12 @@ def task_for(task: Task, style: str) -> Task:
 
 
 @contextlib.contextmanager
-def conditions_of(*solution: object) -> Iterator[None]:
-    """What a solution needs while it is judged, by its project and name."""
+def conditions_of(project: str, solution: object) -> Iterator[None]:
+    """What a wrong solution, or a notebook of right ones, needs while it is judged."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        if solution in (PLAIN_LOOPS, FORGED):
+        if (project, solution) in (PLAIN_LOOPS, FORGED):
             monkeypatch.setattr(races, "RESNET18", SMALL_LAYERS)
-        if solution == PLAIN_LOOPS:  # the course's version runs as uncompiled loops, too
+        if (project, solution) == PLAIN_LOOPS:  # the course's version runs as uncompiled loops, too
             monkeypatch.setattr(loops, "conv_naive", loops.conv_naive.py_func)
         yield
 
