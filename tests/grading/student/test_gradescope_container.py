@@ -137,10 +137,12 @@ def in_container(image: Path, *command: str) -> subprocess.CompletedProcess:
     folders = [path for path in system if path.is_dir() and not path.is_symlink()]
     binds = [option for path in folders for option in ("--ro-bind-try", str(path), str(path))]
     mounts = ["--bind", str(image / "autograder"), "/autograder", "--ro-bind", str(image / "mlhood"), "/opt/mlhood"]
+    # the libraries and the small project, which may be in /tmp
+    needed = [option for path in (sys.prefix, str(REPOSITORY)) for option in ("--ro-bind", path, path)]
     environment = ["--clearenv", "--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", "HOME", "/tmp"]
     return subprocess.run(
         [
-            *("bwrap", *links, *binds, *mounts, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
+            *("bwrap", *links, *binds, *mounts, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", *needed),
             *("--unshare-net", "--unshare-pid", "--die-with-parent", *environment, "--chdir", "/autograder"),
             *("--remount-ro", "/", *command),
         ],
