@@ -139,7 +139,7 @@ def test_the_arena_holds_what_is_live_and_no_more(lenet):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [resnet50, mobilenet_v2])
+@pytest.mark.parametrize("build", [mobilenet_v2, pytest.param(resnet50, marks=pytest.mark.exhaustive)])
 def test_the_arena_of_a_large_network_holds_what_is_live_and_little_more(build, tmp_path):
     path = exchange.export(build().eval(), np.zeros((1, 3, 224, 224), np.float32), tmp_path / "network.onnx")
     program = optimize(lower(lower_for_cpu(compile(path, stop_after="optimized"), host()), {"batch": 1}))

@@ -38,7 +38,7 @@ def test_lenet(element, options):
     check(network_graph("lenet", element), **options)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
+@pytest.mark.parametrize("name", ["resnet18", pytest.param("mobilenet_v2", marks=pytest.mark.exhaustive)])
 def test_a_whole_network(name):
     check(network_graph(name))
 
