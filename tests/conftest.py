@@ -45,7 +45,7 @@ def pytest_cmdline_main(config):
     A selection of tests runs in this process, for debuggers, and leaves nothing out.
     """
     selected = config.args_source is not config.ArgsSource.TESTPATHS or config.option.keyword or config.option.markexpr
-    config.option.exhaustive = config.option.exhaustive or bool(selected)  # workers get the option, not the arguments
+    config.option.exhaustive = config.option.exhaustive or bool(selected)  # a worker, too: it parses the same arguments
     serial = config.option.usepdb or hasattr(config, "workerinput") or (os.cpu_count() or 1) < WORKERS
     if selected or serial or not config.pluginmanager.hasplugin("xdist"):
         return
@@ -67,11 +67,10 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out the exhaustive tests unless asked; in a worker, sort the others so that the longest start first."""
+    """Deselect the exhaustive tests unless asked; in a worker, sort the others so that the longest start first."""
     if not config.option.exhaustive:
-        left_out = [item for item in items if item.get_closest_marker("exhaustive")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("exhaustive")])
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: start_order(item.nodeid))
 

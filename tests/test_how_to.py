@@ -74,7 +74,8 @@ def copy(tmp_path) -> Path:
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="the pages' commands are for a POSIX shell")
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, id=page.stem, marks=[pytest.mark.exhaustive] * (page.stem in LONG)) for page in PAGES]
+    "page",
+    [pytest.param(page, id=page.stem, marks=pytest.mark.exhaustive if page.stem in LONG else ()) for page in PAGES],
 )
 def test_a_how_to_works_as_written(page, copy):
     for language, argument, text in blocks(page):

@@ -29,12 +29,12 @@ class Check:
     Args:
         function: It.
         points: What it gives.
-        parameters: The values that hold where its title is a template.
+        parameters: The values that its title is rendered with, if it is a template.
     """
 
     function: CheckFunction
     points: float
-    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    parameters: Mapping[str, Any] | None = field(default=None, hash=False)
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class Check:
         """
         first = (self.function.__doc__ or self.name).strip().splitlines()[0]
         title = " ".join(first.split()).rstrip(".")  # a template may be continued by a backslash
-        return render(title, self.parameters) if self.parameters else title
+        return title if self.parameters is None else render(title, self.parameters)
 
 
 @dataclass(frozen=True)
@@ -156,9 +156,10 @@ def with_parameters(task: Task, values: Mapping[str, Any]) -> Task:
     Raises:
         GradingError: A template cannot be rendered.
     """
-    checks = (replace(check, parameters=dict(values)) for check in task.checks)
+    parameters = dict(values)
+    checks = tuple(replace(check, parameters=parameters) for check in task.checks)
     title, stand_in = render(task.title, values), render(task.stand_in, values)
-    return replace(task, title=title, stand_in=stand_in, checks=tuple(checks), parameters=dict(values))
+    return replace(task, title=title, stand_in=stand_in, checks=checks, parameters=parameters)
 
 
 def points(number: float) -> Callable[[CheckFunction], Check]:

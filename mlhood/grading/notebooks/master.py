@@ -26,7 +26,7 @@ from nbformat import NotebookNode
 from mlhood.errors import NotebookError
 from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.notebook import Label, cell_name, check_source, clean, label
-from mlhood.grading.projects.collect import cell_templates, master_solutions, variant, varied_solution
+from mlhood.grading.projects.collect import cell_templates, master_solutions, variant, varied_solutions
 from mlhood.grading.variants.templates import VARIES, Templates, vary
 
 BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
@@ -238,7 +238,7 @@ def variant_texts(project: Project, word: str) -> tuple[list[str], dict[str, str
     """
     varied = variant(project, word)
     public = master_solutions(project.id)
-    solutions = {task: varied_solution(task, varied.parameters) for task in public}
+    solutions = varied_solutions(project.id, varied.parameters)
     own = {task: source for task, source in solutions.items() if source != public[task]}
     return [cell.source for cell in project_cells(varied)], own
 

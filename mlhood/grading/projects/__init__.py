@@ -8,7 +8,7 @@ from collections.abc import Iterator, MutableMapping
 from mlhood.grading.checks.task import Project
 
 
-class Projects(MutableMapping[str, Project]):
+class ProjectRegistry(MutableMapping[str, Project]):
     """Projects by id. One is imported when it is first asked for: a student's kernel needs the checks of one notebook.
 
     Args:
@@ -41,4 +41,4 @@ class Projects(MutableMapping[str, Project]):
         return len(self._projects)
 
 
-PROJECTS = Projects("P1", "P2", "P3", "P4", "P5")
+PROJECTS = ProjectRegistry("P1", "P2", "P3", "P4", "P5")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -85,11 +85,12 @@ def with_values(project: Project, values: Mapping[str, Any]) -> Project:
     Raises:
         GradingError: A template cannot be rendered.
     """
+    stand_ins = varied_solutions(project.id, values, [task.id for task in project.tasks if task.solution_stands_in])
 
     def valued(task: Task) -> Task:
         if not task.solution_stands_in:
             return with_parameters(task, values)
-        return replace(with_parameters(replace(task, stand_in=""), values), stand_in=varied_solution(task.id, values))
+        return replace(with_parameters(replace(task, stand_in=""), values), stand_in=stand_ins.get(task.id, ""))
 
     tasks = tuple(map(valued, project.declared or project.tasks))
     varied = values != defaults(parameters_of(project))
@@ -139,11 +140,17 @@ def master_solutions(project: str) -> dict[str, str]:
     return _read_package_file(project, SOLUTIONS_FILE)
 
 
-def varied_solution(task: str, values: Mapping[str, Any]) -> str:
-    """Return the master's solution of a task for these values of the parameters; empty where there are no solutions."""
-    project = task.partition(".")[0]
+def varied_solutions(project: str, values: Mapping[str, Any], tasks: Collection[str] | None = None) -> dict[str, str]:
+    """Return the master's solutions by task for these values of the parameters; none where there are no solutions.
+
+    Args:
+        project: Its id.
+        values: Of its parameters.
+        tasks: Ids of those whose solutions are returned, by default all: rendering all of P4's takes half a second.
+    """
     templates = _read_package_file(project, VARIANTS_FILE).get("solutions", {})
-    return vary(master_solutions(project).get(task, ""), templates.get(task, {}), values)
+    solutions = {task: source for task, source in master_solutions(project).items() if tasks is None or task in tasks}
+    return {task: vary(source, templates.get(task, {}), values) for task, source in solutions.items()}
 
 
 def cell_templates(project: str) -> dict[str, Templates]:

@@ -15,7 +15,7 @@ from mlhood.grading.notebooks.notebook import Label, label, notebook_text, read
 from mlhood.grading.notebooks.sync import notebook_files, require_templates
 from mlhood.grading.notebooks.variant import master_of_variant
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.projects.collect import parameters_of, variant, varied_solution, with_values
+from mlhood.grading.projects.collect import parameters_of, variant, varied_solutions, with_values
 from mlhood.grading.rpc.sources import self_contained
 from mlhood.grading.variants.parameter import defaults
 from mlhood.grading.variants.templates import render
@@ -81,9 +81,10 @@ def test_the_graders_see_the_cells_and_solutions_of_the_variants_notebook(public
         student_version(student, ROOT / f"{project.id}.ipynb")
         locked = {cell.id: cell.source for cell in student.cells if (tag := label(cell)) and tag.role == "given"}
         assert {cell.name: cell.source for cell in project_cells(varied) if cell.name in locked} == locked
+        solutions = varied_solutions(project.id, varied.parameters)
         for task in varied.tasks:
             cells = [cell for cell in master.cells if label(cell) == Label(task.id, "solution")]
-            assert varied_solution(task.id, varied.parameters) == "\n\n".join(map(solution_source, cells))
+            assert solutions[task.id] == "\n\n".join(map(solution_source, cells))
         assert notebook_files(master, ROOT / f"{project.id}.ipynb")
 
 

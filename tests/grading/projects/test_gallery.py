@@ -176,12 +176,16 @@ class GalleryGrader:
         raise KeyError(task_id)
 
     def _judge_styles(self, project: str, run: TaskRun) -> None:
-        for style, cells in RIGHT[project].items():
-            own = {name: cells[name] for name in run.solution.keys() & cells}
-            if own and (project, style) not in WHOLE:
-                styled = TaskRun(run.run, task_for(run.task, style))
-                self.styles[project, style][run.task.id] = styled.judge(run.solution | own)
-        run.judge(run.solution)  # later cells need it
+        styles = [
+            (style, own)
+            for style, cells in RIGHT[project].items()
+            if (project, style) not in WHOLE and (own := {name: cells[name] for name in run.solution.keys() & cells})
+        ]
+        for style, own in styles:
+            styled = TaskRun(run.run, task_for(run.task, style))
+            self.styles[project, style][run.task.id] = styled.judge(run.solution | own)
+        if styles:
+            run.judge(run.solution)  # later cells need it
 
     def close(self) -> None:
         """End the kernel in which a right notebook runs."""
@@ -233,15 +237,15 @@ def gallery(tmp_path_factory) -> Iterator[GalleryGrader]:
             grader.close()
 
 
-def marks_for(first: bool) -> list[pytest.MarkDecorator]:
-    """The suite grades a wrong and a right notebook of each project: the other solutions are further cases."""
-    return [] if first else [pytest.mark.exhaustive]
-
-
+# The suite grades a wrong and a right notebook of each project: the other solutions are further cases.
 @pytest.mark.parametrize(
     "entry",
     [
-        pytest.param(entry, id=f"{entry.task} {entry.name}", marks=marks_for(notebook_index(entry) < NOTEBOOKS))
+        pytest.param(
+            entry,
+            id=f"{entry.task} {entry.name}",
+            marks=() if notebook_index(entry) < NOTEBOOKS else pytest.mark.exhaustive,
+        )
         for entry in WRONG
     ],
 )
@@ -266,7 +270,10 @@ def test_other_tasks_of_the_notebook_keep_their_points(project, index, gallery):
 
 @pytest.mark.parametrize(
     ("project", "style"),
-    [pytest.param(*style, id="-".join(style), marks=marks_for(style in FIRST)) for style in STYLES],
+    [
+        pytest.param(*style, id="-".join(style), marks=() if style in FIRST else pytest.mark.exhaustive)
+        for style in STYLES
+    ],
 )
 def test_a_right_solution_in_any_style_gets_all_points(project, style, gallery):
     if (project, style) in WHOLE:
