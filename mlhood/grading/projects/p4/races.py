@@ -19,16 +19,13 @@ from mlhood.grading.projects.p4.reference import Triple
 from mlhood.grading.rpc.codec import Remote
 from mlhood.kernels.conv import CONV2D
 from mlhood.kernels.layers import Layer
+from mlhood.measure.claims import DRIFT
 from mlhood.measure.ratio import Ratio
 
 CALLS = 16  # of a convolution in one message: they take several times as long as the round trip
 MOST = 3.0
 """How many times as long slices may take in the student's process as the same slices here. Both run the course's code,
 so the factor is 1, apart from the load of the machine."""
-ALLOWANCE = 2.0
-"""By how much a ratio of the judge may be smaller than the table's beyond both errors: its rows are measured one
-after another, so what else the machine does in the meantime is part of their ratio, and of no interval. Measured with
-four kinds of small tiles in C1 to C4: 0.84 to 1.08 times, and once, while the machine was disturbed, 0.66."""
 PROBES = "mlhood.grading.projects.p4.probes:"
 PLACE, SLICED = PROBES + "place", PROBES + "sliced"
 NETWORK = (Layer(64, 56, 64, 3), Layer(64, 56, 128, 3, 2), Layer(128, 28, 128, 3), Layer(128, 28, 256, 3, 2))
@@ -56,7 +53,7 @@ def slicings(
             _call(layer, order, analysed[order]),
             claimed[order],
             _same_slices(layer, order, small[order]),
-            ALLOWANCE,
+            DRIFT,
         )
         for order in ORDERS
     ]
@@ -107,7 +104,7 @@ def networks(
             _network_call(order, analysed[order]),
             claimed[order],
             _same_network(order, small[order]),
-            ALLOWANCE,
+            DRIFT,
         )
         for order in ORDERS
     ]
