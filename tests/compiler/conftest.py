@@ -5,13 +5,41 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 
+from mlhood.exchange import export
+from mlhood.models import resnet18
 from tests.exchange.conftest import lenet, lenet_bn, lenet_onnx, tf_lenet
 
 __all__ = ["lenet", "lenet_bn", "lenet_onnx", "tf_lenet"]
 
 NewModel = Callable[..., onnx.ModelProto]
+
+
+@pytest.fixture(scope="session")
+def resnet18_eval():
+    """ResNet-18 for 10 classes, with batch normalization whose statistics differ from their initial values."""
+    torch.manual_seed(0)
+    model = resnet18(classes=10)
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(module.running_mean, -0.1, 0.1)
+            torch.nn.init.uniform_(module.running_var, 0.8, 1.2)
+    return model.eval()
+
+
+@pytest.fixture(scope="session")
+def resnet18_onnx(resnet18_eval, tmp_path_factory):
+    """`resnet18_eval` for images float32 [batch, 3, 64, 64], batch normalization folded by the export."""
+    return export(resnet18_eval, torch.zeros(1, 3, 64, 64), tmp_path_factory.mktemp("resnet18") / "resnet18.onnx")
+
+
+@pytest.fixture(scope="session")
+def resnet18_bn_onnx(resnet18_eval, tmp_path_factory):
+    """The same with its batch normalization."""
+    path = tmp_path_factory.mktemp("resnet18") / "resnet18_bn.onnx"
+    return export(resnet18_eval, torch.zeros(1, 3, 64, 64), path, keep_batchnorm=True)
 
 
 @pytest.fixture(scope="session")

@@ -16,24 +16,23 @@ from mlhood.compiler.parse import constants_by_digest, parse
 from mlhood.compiler.passes import optimize
 from mlhood.exchange import export
 from mlhood.exchange import run as run_onnxruntime
-from mlhood.models import MLP, gpt_block, resnet18, vit_block
+from mlhood.models import MLP, gpt_block, vit_block
 from mlhood.models.transformer import VIT_TOKENS
 
 
 @pytest.fixture(scope="session")
-def models(lenet_onnx, lenet_bn, tf_lenet, tmp_path_factory):
+def models(lenet_onnx, lenet_bn, resnet18_onnx, resnet18_bn_onnx, tf_lenet, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(0)
     image = torch.zeros(1, 1, 32, 32)
-    resnet, photo = resnet18(classes=10).eval(), torch.zeros(1, 3, 64, 64)
     mlp = MLP().eval()
     return {
         "lenet": lenet_onnx,
         "lenet_bn": export(lenet_bn, image, folder / "lenet_bn.onnx"),
         "lenet_bn kept": export(lenet_bn, image, folder / "lenet_bn_kept.onnx", keep_batchnorm=True),
         "mlp": export(mlp, torch.zeros(1, next(mlp.parameters()).shape[1]), folder / "mlp.onnx"),
-        "resnet18": export(resnet, photo, folder / "resnet18.onnx"),
-        "resnet18 kept": export(resnet, photo, folder / "resnet18_kept.onnx", keep_batchnorm=True),
+        "resnet18": resnet18_onnx,
+        "resnet18 kept": resnet18_bn_onnx,
         "tf2onnx": tf_lenet,
         "vit": export(vit_block(), torch.zeros(1, VIT_TOKENS, 192), folder / "vit.onnx", **TOKENS),
         "gpt": export(gpt_block(tokens=16), torch.zeros(1, 16, 768), folder / "gpt.onnx", **TOKENS),

@@ -6,7 +6,6 @@ from itertools import combinations, pairwise, permutations, product
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -19,8 +18,6 @@ from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.parallelism import TaskGraph, bounds, list_schedule, tasks, traffic
 from mlhood.compiler.parallelism_figures import critical_path, speed_up
 from mlhood.errors import CompilerError
-from mlhood.exchange import export
-from mlhood.models import resnet18
 
 
 @st.composite
@@ -157,15 +154,8 @@ def test_the_nodes_of_a_graph_are_its_tasks():
     assert traffic(diamond()) == {"left": 64, "right": 64, "sum": 96}
 
 
-@pytest.fixture(scope="module")
-def resnet(tmp_path_factory):
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("parallelism") / "resnet18.onnx"
-    return export(resnet18(classes=10).eval(), torch.zeros(1, 3, 64, 64), path)
-
-
-def test_resnet_is_nearly_a_chain(resnet):
-    executable = compile(resnet)
+def test_resnet_is_nearly_a_chain(resnet18_onnx):
+    executable = compile(resnet18_onnx)
     x = np.zeros((1, 3, 64, 64), np.float32)
     profile = executable.profile(rounds=1, **{next(iter(executable.graph.placeholders)): x})
     macs, seconds = (tasks(executable.graph, profile[column]) for column in ("macs", "seconds"))
@@ -179,10 +169,10 @@ def test_resnet_is_nearly_a_chain(resnet):
     assert off_path.sum() == macs.work - macs.span
 
 
-def test_dynamic_shapes_have_no_traffic(resnet):
+def test_dynamic_shapes_have_no_traffic(resnet18_onnx):
     with pytest.raises(CompilerError, match="dynamic"):
-        traffic(import_model(resnet))
-    graph = import_model(resnet, dims={"batch": 1})
+        traffic(import_model(resnet18_onnx))
+    graph = import_model(resnet18_onnx, dims={"batch": 1})
     assert tasks(graph, traffic(graph)).work > 4 * 11e6
 
 

@@ -20,7 +20,7 @@ from mlhood.errors import CompilerError
 from mlhood.exchange import export
 from mlhood.exchange import run as run_onnxruntime
 from mlhood.kernels import CONV2D
-from mlhood.models import MobileNetV2, resnet18
+from mlhood.models import MobileNetV2
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
 FLOAT_TARGETS = [name for name in TARGETS if name != "nmp"]  # which runs integers only: see nmp/test_runner.py
@@ -59,13 +59,6 @@ def assert_matches_interpreter(graph, inputs, conv2d):
 
 
 @pytest.fixture(scope="module")
-def resnet(tmp_path_factory):
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("resnet")
-    return export(resnet18(classes=10).eval(), torch.zeros(1, 3, 64, 64), folder / "resnet18.onnx")
-
-
-@pytest.fixture(scope="module")
 def mobilenet(tmp_path_factory):
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("mobilenet")
@@ -73,7 +66,7 @@ def mobilenet(tmp_path_factory):
 
 
 @pytest.mark.parametrize("target", FLOAT_TARGETS)
-@pytest.mark.parametrize("network", ["resnet", "mobilenet"])
+@pytest.mark.parametrize("network", ["resnet18_onnx", "mobilenet"])
 def test_a_network_matches_onnx_runtime(network, target, request):
     path = request.getfixturevalue(network)
     compiled = mlhood.compile(path, target=target)
@@ -157,7 +150,7 @@ def fail_if_called(*_):
     raise AssertionError("the function must not be called")
 
 
-def test_weights_are_packed_at_compile_time_and_once_per_shape(resnet, monkeypatch):
+def test_weights_are_packed_at_compile_time_and_once_per_shape(resnet18_onnx, monkeypatch):
     packed = []
 
     class Counting(kernels.Direct):
@@ -166,14 +159,14 @@ def test_weights_are_packed_at_compile_time_and_once_per_shape(resnet, monkeypat
             super().__init__(g, *arguments)
 
     monkeypatch.setattr(kernels, "Direct", Counting)
-    compiled = mlhood.compile(resnet, target="direct")
+    compiled = mlhood.compile(resnet18_onnx, target="direct")
     assert packed == [1] * 20
     for batch in (1, 2, 1, 2):
         compiled.run(image=random(batch, 3, 64, 64))
     assert packed == [1] * 20 + [2] * 20
 
 
-def test_a_network_with_a_custom_function(resnet):
+def test_a_network_with_a_custom_function(resnet18_onnx):
     calls = []
 
     def conv2d(x, w, bias, stride, padding):
@@ -183,8 +176,8 @@ def test_a_network_with_a_custom_function(resnet):
         return CONV2D["im2col_blas"](x, w, bias, stride, padding)
 
     image = random(1, 3, 64, 64)
-    got = mlhood.compile(resnet, target=conv2d).run(image=image)["logits"]
-    want = run_onnxruntime(resnet, image, threads=1)["logits"]
+    got = mlhood.compile(resnet18_onnx, target=conv2d).run(image=image)["logits"]
+    want = run_onnxruntime(resnet18_onnx, image, threads=1)["logits"]
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4 * np.abs(want).max())
     assert len(calls) == 20
     assert calls[0] == ((1, 3, 64, 64), (64, 3, 7, 7), 2, 3)

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from mlhood.compiler.hir import Graph, Quantization, TensorType
@@ -18,11 +17,9 @@ from mlhood.compiler.hir.drawing.styles import FAMILIES, FLOAT, INTEGER, QUANTIZ
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators import OPERATORS
 from mlhood.errors import CompilerError, DrawingError, OutputError
-from mlhood.exchange import export
 from mlhood.graph_drawing import Box, fit_text
 from mlhood.graph_drawing.layout import MAX_WIDTH
 from mlhood.graph_drawing.shapes import INSETS
-from mlhood.models import resnet18
 from tests.graph_drawing.geometry import check, check_words
 
 FLOATS = TensorType("float32", ("batch", 3, 32, 32))
@@ -68,10 +65,8 @@ def quantized_graph() -> Graph:
 
 
 @pytest.fixture(scope="module")
-def resnet(tmp_path_factory):
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("draw") / "resnet18.onnx"
-    return import_model(export(resnet18(classes=10).eval(), torch.zeros(1, 3, 64, 64), path, keep_batchnorm=True))
+def resnet(resnet18_bn_onnx):
+    return import_model(resnet18_bn_onnx)
 
 
 # -- what stands in a drawing

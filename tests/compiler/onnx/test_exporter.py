@@ -3,7 +3,6 @@
 import numpy as np
 import onnx
 import pytest
-import torch
 from onnx import TensorProto, helper
 
 from mlhood.compiler.backends.interpreter import Interpreter
@@ -16,9 +15,7 @@ from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.normalization import LayerNormalization, Softmax
 from mlhood.compiler.passes import optimize
 from mlhood.errors import CompilerError
-from mlhood.exchange import export
 from mlhood.exchange import run as run_onnxruntime
-from mlhood.models import resnet18
 
 FLOAT = TensorProto.FLOAT
 
@@ -44,16 +41,10 @@ def check(graph, inputs, **options):
             np.testing.assert_allclose(got[name], array, rtol=1e-3, atol=1e-4)
 
 
-@pytest.fixture(scope="session")
-def folded(tmp_path_factory):
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("exporter") / "resnet18.onnx"
-    return import_model(export(resnet18(classes=10).eval(), torch.zeros(1, 3, 64, 64), path, keep_batchnorm=True))
-
-
 @pytest.mark.parametrize("optimized", [False, True])
-def test_resnet(folded, optimized):
-    graph = optimize(folded) if optimized else folded
+def test_resnet(resnet18_bn_onnx, optimized):
+    graph = import_model(resnet18_bn_onnx)
+    graph = optimize(graph) if optimized else graph
     check(graph, {"image": np.random.default_rng(0).standard_normal((2, 3, 64, 64), np.float32)})
 
 

@@ -22,7 +22,6 @@ from mlhood.compiler.passes import PASSES, History, Step, optimize
 from mlhood.errors import CompilerError
 from mlhood.exchange import export
 from mlhood.exchange import run as run_onnxruntime
-from mlhood.models import resnet18
 from tests.compiler.conventions import assert_module_of_a_pass
 from tests.compiler.passes.building import Build, Sigmoid, Tanh, built, check_same, conv, kinds
 
@@ -32,31 +31,17 @@ LONG = 5_000
 # -- models
 
 
-@pytest.fixture(scope="module")
-def resnet(tmp_path_factory):
-    """ResNet-18 exported with batch normalization, with statistics that differ from their initial values."""
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    model = resnet18(classes=10)
-    for module in model.modules():
-        if isinstance(module, torch.nn.BatchNorm2d):
-            torch.nn.init.uniform_(module.running_mean, -0.1, 0.1)
-            torch.nn.init.uniform_(module.running_var, 0.8, 1.2)
-    path = tmp_path_factory.mktemp("resnet") / "resnet18.onnx"
-    return export(model.eval(), torch.zeros(1, 3, 64, 64), path, keep_batchnorm=True)
-
-
-def test_resnet_is_reduced_to_its_convolutions(resnet):
-    graph = import_model(resnet)
+def test_resnet_is_reduced_to_its_convolutions(resnet18_bn_onnx):
+    graph = import_model(resnet18_bn_onnx)
     optimized = optimize(graph, check=True)
     assert kinds(optimized) == ["Conv", "MaxPool", *["Conv"] * 19, "GlobalAveragePool", "Reshape", "FullyConnected"]
     check_same(graph, optimized, rtol=1e-3, atol=1e-4)
 
 
-def test_resnet_matches_onnxruntime(resnet):
+def test_resnet_matches_onnxruntime(resnet18_bn_onnx):
     x = np.random.default_rng(0).standard_normal((2, 3, 64, 64), np.float32)
-    expected = run_onnxruntime(onnx.load(resnet), x, threads=1)
-    graph = optimize(import_model(resnet))
+    expected = run_onnxruntime(onnx.load(resnet18_bn_onnx), x, threads=1)
+    graph = optimize(import_model(resnet18_bn_onnx))
     actual = Interpreter(graph).run({next(iter(graph.placeholders)): x})
     for name, array in expected.items():
         np.testing.assert_allclose(actual[name], array, rtol=1e-3, atol=1e-4)
@@ -92,8 +77,8 @@ def test_lenet_as_text(golden, lenet_bn, tmp_path):
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_each_pass_returns_a_valid_graph_and_is_idempotent(resnet, name):
-    graph = import_model(resnet)
+def test_each_pass_returns_a_valid_graph_and_is_idempotent(resnet18_bn_onnx, name):
+    graph = import_model(resnet18_bn_onnx)
     once = optimize(graph, [name], check=True)
     assert to_text(optimize(once, [name])) == to_text(once)
 

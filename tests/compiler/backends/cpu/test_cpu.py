@@ -22,7 +22,7 @@ from mlhood.compiler.quantize import Recipe
 from mlhood.errors import CompilerError
 from mlhood.kernels import parallel
 from mlhood.kernels.codegen.target import PORTABLE, host
-from mlhood.models import mobilenet_v2, resnet18, resnet50
+from mlhood.models import mobilenet_v2, resnet50
 from tests.compiler.backends.cpu.comparing import assert_agree
 from tests.compiler.backends.cpu.random_graphs import Network
 from tests.compiler.corpus import with_constants
@@ -40,12 +40,6 @@ def lenet(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def resnet(tmp_path_factory):
-    image = np.zeros((1, 3, 64, 64), np.float32)
-    return exchange.export(resnet18().eval(), image, tmp_path_factory.mktemp("resnet") / "resnet.onnx")
-
-
 def images(shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
@@ -59,15 +53,15 @@ def graph_of(seed):
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5])
-def test_networks_agree_with_the_interpreter(lenet, resnet, batch):
-    for path, size in ((lenet, (1, 32, 32)), (resnet, (3, 64, 64))):
+def test_networks_agree_with_the_interpreter(lenet, resnet18_onnx, batch):
+    for path, size in ((lenet, (1, 32, 32)), (resnet18_onnx, (3, 64, 64))):
         graph = compile(path, stop_after="optimized")
         inputs = {next(iter(graph.placeholders)): images((batch, *size))}
         assert_agree(graph, Cpu(graph).run(inputs), inputs)
 
 
-def test_a_compiled_network_runs_in_one_native_call(resnet):
-    executable = compile(resnet, target="cpu")
+def test_a_compiled_network_runs_in_one_native_call(resnet18_onnx):
+    executable = compile(resnet18_onnx, target="cpu")
     assert [stage.name for stage in executable.stages] == ["hir", "optimized", "lowered"]
     runner = Cpu(executable.graph)
     program = runner.plan(((1, 3, 64, 64),))
@@ -150,9 +144,9 @@ def test_the_arena_of_a_large_network_holds_what_is_live_and_little_more(build, 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("element", ["int8", "uint8"])
 @pytest.mark.parametrize("per_channel", [False, True])
-def test_quantised_networks_give_the_integers_of_the_interpreter(lenet, resnet, schema, element, per_channel):
+def test_quantised_networks_give_the_integers_of_the_interpreter(lenet, resnet18_onnx, schema, element, per_channel):
     """And so the same outputs, bit for bit: only the conversions at the ends are floating-point."""
-    networks = [(lenet, (2, 1, 32, 32))] + [(resnet, (1, 3, 64, 64))] * (element == "int8" and per_channel)
+    networks = [(lenet, (2, 1, 32, 32))] + [(resnet18_onnx, (1, 3, 64, 64))] * (element == "int8" and per_channel)
     for path, size in networks:
         recipe = Recipe(schema, element=element, per_channel=per_channel)
         name = next(iter(compile(path, stop_after="hir").placeholders))
@@ -169,9 +163,9 @@ def test_quantised_networks_give_the_integers_of_the_interpreter(lenet, resnet, 
         assert all(step.selection for step in program.steps)
 
 
-def test_values_that_are_not_finite_reach_exactly_what_depends_on_them(resnet):
+def test_values_that_are_not_finite_reach_exactly_what_depends_on_them(resnet18_onnx):
     """Winograd's convolutions would spread them, so that the run is repeated without."""
-    graph = compile(resnet, stop_after="optimized")
+    graph = compile(resnet18_onnx, stop_after="optimized")
     name = next(iter(graph.placeholders))
     runner, x = Cpu(graph), images((2, 3, 64, 64))
     x[0, 1, 5, 5], x[0, 0, 60, 3] = np.nan, np.inf
@@ -253,7 +247,7 @@ def test_nothing_is_written_out_of_bounds(target):
             np.testing.assert_array_equal(native.arena[end - GUARD : end], before[end - GUARD : end], buffer.name)
 
 
-def test_any_number_of_threads_gives_the_same_bits(resnet):
+def test_any_number_of_threads_gives_the_same_bits(resnet18_onnx):
     for graph, inputs in [graph_of(seed) for seed in range(40)]:
         results = []
         for threads in (1, 2, 3):
@@ -261,7 +255,7 @@ def test_any_number_of_threads_gives_the_same_bits(resnet):
                 results.append(Cpu(graph).run(inputs))
         for name in results[0]:
             assert all(np.array_equal(results[0][name], other[name], equal_nan=True) for other in results[1:])
-    graph = compile(resnet, stop_after="optimized")
+    graph = compile(resnet18_onnx, stop_after="optimized")
     runner, x = Cpu(graph), {next(iter(graph.placeholders)): images((2, 3, 64, 64))}
     results = []
     for threads in (1, 2, 1, 3):
