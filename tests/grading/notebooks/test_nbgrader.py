@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -58,13 +59,14 @@ def scores(course: Path) -> dict[str, float]:
     return dict(rows)
 
 
-def release(master: Path, course: Path) -> Path:
-    """Return the student version of a notebook that nbgrader writes, and keep the notebook as its assignment."""
+def release(masters: Sequence[Path], course: Path) -> list[Path]:
+    """Return the student versions of notebooks that nbgrader writes, and keep the notebooks as its assignment."""
     (course / "source" / "one").mkdir(parents=True, exist_ok=True)
     (course / "nbgrader_config.py").write_text(CONFIG)
-    shutil.copy(master, course / "source" / "one" / master.name)
+    for master in masters:
+        shutil.copy(master, course / "source" / "one" / master.name)
     nbgrader(course, "generate_assignment", "--force", "one")
-    return course / "release" / "one" / master.name
+    return [course / "release" / "one" / master.name for master in masters]
 
 
 def grade(solved: Path, released: Path, course: Path) -> dict[str, float]:
@@ -123,19 +125,25 @@ def test_released_metadata_are_valid(course, tmp_path):
 def test_small_project_in_nbgrader(course, tmp_path):
     master = tmp_path / "T9.ipynb"
     write(course.notebook(), master)
-    released = release(master, tmp_path / "nbgrader")
+    (released,) = release([master], tmp_path / "nbgrader")
     assert grade(master, released, tmp_path / "nbgrader") == {"solved": 80, "empty": 0}
     ours = read(master)
     student_version(ours, master)
     assert_same_cells(ours, read(released))
 
 
+@pytest.fixture(scope="module")
+def released(tmp_path_factory) -> dict[Path, Path]:
+    """The student versions that nbgrader writes, by master."""
+    return dict(zip(NOTEBOOKS, release(NOTEBOOKS, tmp_path_factory.mktemp("released")), strict=True))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_nbgrader_releases_what_we_release(path, tmp_path):
+def test_nbgrader_releases_what_we_release(path, released):
     ours = read(path)
     student_version(ours, path)
-    assert_same_cells(ours, read(release(path, tmp_path)))
+    assert_same_cells(ours, read(released[path]))
 
 
 @pytest.mark.slow
@@ -149,4 +157,5 @@ def test_nbgrader_gives_our_points(path, tmp_path):
     master, solved = tmp_path / path.name, tmp_path / "solved.ipynb"
     write(without_results(read(path)), master)
     write(without_results(quick_master(path.stem)), solved)
-    assert grade(solved, release(master, course), course) == {"solved": 100, "empty": 0}
+    (released,) = release([master], course)
+    assert grade(solved, released, course) == {"solved": 100, "empty": 0}
