@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
@@ -17,10 +16,8 @@ from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.operators.activation import ACTIVATIONS
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.errors import CompilerError
-from mlhood.exchange import export
 from mlhood.exchange import run as run_onnxruntime
 from mlhood.kernels import CONV2D
-from mlhood.models import MobileNetV2
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
 FLOAT_TARGETS = [name for name in TARGETS if name != "nmp"]  # which runs integers only: see nmp/test_runner.py
@@ -58,15 +55,8 @@ def assert_matches_interpreter(graph, inputs, conv2d):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.fixture(scope="module")
-def mobilenet(tmp_path_factory):
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("mobilenet")
-    return export(MobileNetV2(10, 0.25).eval(), torch.zeros(1, 3, 64, 64), folder / "mobilenet.onnx")
-
-
 @pytest.mark.parametrize("target", FLOAT_TARGETS)
-@pytest.mark.parametrize("network", ["resnet18_onnx", "mobilenet"])
+@pytest.mark.parametrize("network", ["resnet18_onnx", "mobilenet_onnx"])
 def test_a_network_matches_onnx_runtime(network, target, request):
     path = request.getfixturevalue(network)
     compiled = mlhood.compile(path, target=target)

@@ -59,10 +59,10 @@ def test_digits_that_are_drawn_are_read(trained_lenet, tmp_path, page):
     tab = page(path)
     assert tab.inner_text("#answer") == "Nothing is drawn yet."
     tab.select_option("#pen", label="thin")
-    images, labels = drawn_digits(100)
+    images, labels = drawn_digits(40)
     answers = [tab.evaluate(DRAW, strokes_of(image)) for image in images]
     right = [answer.startswith(f"This is a {label} (") for answer, label in zip(answers, labels, strict=True)]
-    assert sum(right) >= 95, [(answer, int(label)) for answer, label in zip(answers, labels, strict=True)]
+    assert sum(right) >= 38, [(answer, int(label)) for answer, label in zip(answers, labels, strict=True)]
 
 
 @needs_clang

@@ -132,10 +132,20 @@ def test_the_arena_holds_what_is_live_and_no_more(lenet):
     assert runner.activation_bytes == program.plan.bytes <= 1.05 * program.plan.live_maximum
 
 
+@pytest.mark.parametrize("network", ["resnet18_onnx", "mobilenet_onnx"])
+def test_the_arena_holds_what_is_live_and_little_more(network, request):
+    assert_arena_is_dense(request.getfixturevalue(network))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [mobilenet_v2, pytest.param(resnet50, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("build", [mobilenet_v2, resnet50])
 def test_the_arena_of_a_large_network_holds_what_is_live_and_little_more(build, tmp_path):
-    path = exchange.export(build().eval(), np.zeros((1, 3, 224, 224), np.float32), tmp_path / "network.onnx")
+    image = np.zeros((1, 3, 224, 224), np.float32)
+    assert_arena_is_dense(exchange.export(build().eval(), image, tmp_path / "network.onnx"))
+
+
+def assert_arena_is_dense(path):
     program = optimize(lower(lower_for_cpu(compile(path, stop_after="optimized"), host()), {"batch": 1}))
     plan = NativeProgram(program, Machine(host(), 1, Weights(), exact=False)).plan
     assert plan.live_maximum <= plan.bytes <= 1.05 * plan.live_maximum

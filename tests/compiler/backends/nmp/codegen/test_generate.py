@@ -43,6 +43,7 @@ def test_a_whole_network(name):
     check(network_graph(name))
 
 
+@pytest.mark.exhaustive
 def test_a_whole_network_of_16_bits():
     check(network_graph("mobilenet_v2", "int16"), search_slices=False, fuse=False)
 
