@@ -21,7 +21,7 @@ NewModel = Callable[..., onnx.ModelProto]
 
 @pytest.fixture(scope="session", autouse=True)
 def operators_parsed_once() -> Iterator[None]:
-    """Let torch keep onnxscript's operators, which it parses again in each export: a fourth of the time of one."""
+    """Let torch keep onnxscript's operators, which it parses again in each export, for a fifth of its time."""
     library = _registration.onnxscript_apis
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(library, "get_torchlib_ops", cache(library.get_torchlib_ops))
