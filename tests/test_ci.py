@@ -26,7 +26,7 @@ echo "${0##*/} $*" >>"$CALLS"
 PYTHON = """#!/usr/bin/env bash
 if [ "$2" != venv ]; then exit 0; fi
 mkdir -p .venv/bin
-for name in pip pytest ruff pyright; do
+for name in pip python pytest ruff pyright; do
     cat "$STAND_IN" >".venv/bin/$name"
     chmod +x ".venv/bin/$name"
 done
@@ -66,8 +66,14 @@ def run_ci(tmp_path: Path, fails: str = "", part: str = "", **programs: str) -> 
     return done.returncode, done.stdout, calls.read_text(encoding="utf-8").splitlines()
 
 
-INSTALL, TESTS = "pip install -q -e .[test]", "pytest --durations=25"
-STEP_OF = {"pip": "install", "pytest": "tests and notebooks", "ruff": "ruff check", "pyright": "pyright"}
+INSTALL, COMPILE, TESTS = "pip install -q -e .[test]", "python -m compileall -q mlhood", "pytest --durations=25"
+STEP_OF = {
+    "pip": "install",
+    "python": "compile",
+    "pytest": "tests and notebooks",
+    "ruff": "ruff check",
+    "pyright": "pyright",
+}
 LINT = ["ruff check", "ruff format --check", "pyright --pythonpath .venv/bin/python"]
 
 
@@ -75,15 +81,15 @@ def test_all_steps_pass(tmp_path):
     code, said, calls = run_ci(tmp_path)
     assert code == 0, said
     assert "all steps passed" in said
-    assert calls == [INSTALL, TESTS, *LINT]
+    assert calls == [INSTALL, COMPILE, TESTS, *LINT]
 
 
 @pytest.mark.parametrize(
     ("part", "commands"),
     [
-        ("tests", [INSTALL, TESTS]),
+        ("tests", [INSTALL, COMPILE, TESTS]),
         ("lint", [INSTALL, *LINT]),
-        ("exhaustive", [INSTALL, f"{TESTS} --exhaustive"]),
+        ("exhaustive", [INSTALL, COMPILE, f"{TESTS} --exhaustive"]),
     ],
 )
 def test_a_part_runs_its_own_steps_only(tmp_path, part, commands):
@@ -96,7 +102,7 @@ def test_an_unknown_part_is_refused(tmp_path):
     assert (code, calls) == (2, [])
 
 
-@pytest.mark.parametrize("fails", ["pip", "pytest", "ruff", "pyright"])
+@pytest.mark.parametrize("fails", ["pip", "python", "pytest", "ruff", "pyright"])
 def test_a_failing_step_fails_the_whole_and_stops_no_other(tmp_path, fails):
     code, said, calls = run_ci(tmp_path, fails)
     assert code == 1
@@ -109,7 +115,7 @@ def test_a_failing_step_fails_the_whole_and_stops_no_other(tmp_path, fails):
 def test_the_times_of_all_steps_stand_at_the_end(tmp_path):
     _, said, _ = run_ci(tmp_path)
     times = said.partition("== times\n")[2]
-    steps = ["system packages", "install", "tests and notebooks", "ruff check", "ruff format", "pyright"]
+    steps = ["system packages", "install", "compile", "tests and notebooks", "ruff check", "ruff format", "pyright"]
     assert re.findall(r"^ +\d+ s  (.+): passed$", times, re.MULTILINE) == steps
     assert re.search(r"^ +\d+ s  in all$", times, re.MULTILINE)
 

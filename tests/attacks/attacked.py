@@ -51,7 +51,7 @@ class Attacked:
         """The printed value of an expression in the student's process, or the name of its exception."""
         cell = new_code_cell(f"try: print({expression})\nexcept BaseException as e: print(type(e).__name__)")
         self.kernel.run(cell, LIMIT)
-        return cell.outputs[0].text.strip()
+        return "".join(output.text for output in cell.outputs).strip()  # the kernel may send a line in parts
 
     @property
     def session(self) -> Session:
