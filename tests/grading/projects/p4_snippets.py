@@ -127,7 +127,7 @@ def filling(
     alternatives: str = "{order: made[row][order] for order in table.columns}",
     options: str = ", flops=2 * layer.macs",
     fill: str = "table.fill(row, timed(alternatives))",
-    small: str = "40_000",
+    small: str = "20_000",
 ) -> dict[str, str]:
     return {
         "P4-5-solution-2": f"""
@@ -218,7 +218,7 @@ return convolve
 
 
 def network_filling(
-    rows: str = "network_times.rows", small: str = "40_000", alternatives: str = "calls", options: str = ""
+    rows: str = "network_times.rows", small: str = "20_000", alternatives: str = "calls", options: str = ""
 ) -> dict[str, str]:
     return {
         "P4-6-solution-2": f"""

@@ -112,6 +112,11 @@ def failed_checks(result: TaskResult) -> list[CheckResult]:
     return [check for check in result.checks if check.status == "failed" and not check.what.startswith(UNDECIDED)]
 
 
+def messages_of(failed: list[CheckResult]) -> str:
+    """What the failed checks say, in full."""
+    return "\n".join(" ".join([f"{check.name}: {check.what}", *check.parts.values()]) for check in failed)
+
+
 def is_as_expected(result: TaskResult, entry: Mistake) -> bool:
     """Whether exactly the checks fail that the entry names; races that stay undecided do not count."""
     undecided = {check.name for check in result.checks if check.what.startswith(UNDECIDED)}
@@ -254,10 +259,10 @@ def test_a_wrong_solution_loses_exactly_its_points(entry, gallery):
         pytest.skip("no browser to print the graph with")
     result = gallery.result_of(entry)
     failed = failed_checks(result)
-    assert is_as_expected(result, entry), failed
+    assert is_as_expected(result, entry), messages_of(failed)
     if len(failed) < len(entry.loses):  # other programs on this machine have disturbed a race: it has no message
         return
-    messages = "\n".join(" ".join([check.what, *check.parts.values()]) for check in failed)
+    messages = messages_of(failed)
     assert re.search(entry.message, messages), messages
 
 
@@ -265,7 +270,8 @@ def test_a_wrong_solution_loses_exactly_its_points(entry, gallery):
 def test_other_tasks_of_the_notebook_keep_their_points(project, index, gallery):
     wrong = {entry.task for entry in _wrong_entries(project, index)}
     others = [task for task in gallery.marks_of(project, index).tasks if task.id not in wrong]
-    assert not [failed for task in others if (failed := failed_checks(task))]
+    failed = [check for task in others for check in failed_checks(task)]
+    assert not failed, messages_of(failed)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +290,7 @@ def test_a_right_solution_in_any_style_gets_all_points(project, style, gallery):
         gallery.stop_at(PROJECTS[project].tasks[-1].id)
         tasks = list(gallery.styles[project, style].values())
     failed = [check for task in tasks for check in failed_checks(task)]
-    assert not failed, failed
+    assert not failed, messages_of(failed)
     assert tasks
     assert all(task.earned == task.points for task in tasks if not task.held)
 
