@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / ".github/how-to").glob("*.md"))
-LONG = ("compression", "new-back-end", "new-task")  # they take about a minute, or minutes
+LONG = ("compression", "new-back-end", "new-lir-pass", "new-task")  # they take half a minute, or minutes
 COPIED = (".github", "mlhood", "tests", "pyproject.toml", "README.md", "LICENSE", *(f"P{n}.ipynb" for n in range(1, 6)))
 BLOCK = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

@@ -215,7 +215,8 @@ class TaskRun:
 
     def __init__(self, run: NotebookRun, task: Task) -> None:
         self.run, self.task = run, task
-        first = next(i for i, cell in enumerate(run.ran) if cell.task == task.id and cell.role == "solution")
+        # from the task's first given cell: it makes the table anew that a mutant may leave empty
+        first = next(i for i, cell in enumerate(run.ran) if cell.task == task.id)
         self._before, self._own = run.ran[:first], run.ran[first:]
         cells = [cell.node for cell in self._own if self._solves(cell)]
         self._magics = {cell_name(cell): _parted(solution_source(cell))[0] for cell in cells}

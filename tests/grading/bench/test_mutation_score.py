@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from nbformat.v4 import new_code_cell
 
 from mlhood.errors import GradingError
 from mlhood.grading.bench.checks_commands import _selected
@@ -13,6 +14,7 @@ from mlhood.grading.checks.tables import UNDECIDED
 from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.notebook import read
 from mlhood.grading.projects import PROJECTS
+from tests.grading import given_course
 
 TYPES = {"float for int", "a list for an array", "float64 for float32"}
 ROOT = Path(__file__).parents[3]
@@ -83,6 +85,17 @@ def test_a_file_that_the_solution_has_written_is_not_there_for_a_mutant(course):
         assert (run.kernel.folder / "written").exists()
         task.judge(dict.fromkeys(task.solution, "def double(x):\n    return 2 * x"))
         assert not (run.kernel.folder / "written").exists()
+
+
+def test_what_a_given_cell_has_made_is_made_anew_for_a_mutant(course, tmp_path, monkeypatch):
+    source = "filled.append(21)\ndef double(x):\n    return x * len(filled) * 2"
+    book = course.notebook(course.SOLUTIONS | {"T9.1": source})
+    given_course.add(book, "T9-1-text", course.labelled(new_code_cell("filled = []"), "T9.1", "given", locked=True))
+    given_course.sync(tmp_path, monkeypatch, book)
+    with NotebookRun(book, course.SYNTHETIC) as run:
+        (task,) = list(run.tasks([course.SYNTHETIC.task("T9.1")]))
+        assert task.judge(task.solution).full
+        assert not task.judge(dict.fromkeys(task.solution, source.replace("filled.append(21)", "pass"))).full
 
 
 def test_a_mutant_that_damages_the_notebook_costs_no_other_one_its_verdict(course):

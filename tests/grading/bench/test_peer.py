@@ -85,6 +85,7 @@ def test_the_graders_alternate_in_order(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform == "win32", reason="the path of the tests' course")
 def test_both_give_the_same_points(course, graded_by, tmp_path):
     pytest.importorskip("nbgrader")
