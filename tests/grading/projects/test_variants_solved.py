@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,9 @@ from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.notebook import label, read
 from mlhood.grading.notebooks.variant import master_of_variant
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.projects.collect import variant
+from mlhood.grading.projects.collect import parameters_of, variant, with_values
 from mlhood.grading.rpc.transport import LocalTransport
+from mlhood.grading.variants.parameter import defaults
 from mlhood.models.networks import LeNet
 
 ROOT = Path(__file__).parents[3]
@@ -83,12 +84,17 @@ def solutions(book: NotebookNode, tasks: tuple[str, ...]) -> Iterator[str]:
 def marks(project: str, word: str, task_id: str, book: NotebookNode, folder: Path) -> TaskResult:
     """The marks of a notebook's solution of a task; the solutions before it are those of the variant."""
     varied, master = drawn(project, word)
-    earlier = TASKS[project][: TASKS[project].index(task_id)]
+    return marks_of(varied, master, task_id, solutions(book, (task_id,)), folder)
+
+
+def marks_of(varied: Project, master: NotebookNode, task_id: str, sources: Iterable[str], folder: Path) -> TaskResult:
+    """The marks of these solution cells of a task; the solutions before it are those of the variant's master."""
+    earlier = TASKS[varied.id][: TASKS[varied.id].index(task_id)]
     names: dict[str, Any] = {"__name__": "__main__"}
     (folder / "lenet.onnx").write_bytes(untrained_lenet())
-    given = (cell.source for cell in master.cells if cell.id in GIVEN.get(project, ()))
+    given = (cell.source for cell in master.cells if cell.id in GIVEN.get(varied.id, ()))
     with contextlib.chdir(folder):
-        for source in (imports(master), *given, *solutions(master, earlier), *solutions(book, (task_id,))):
+        for source in (imports(master), *given, *solutions(master, earlier), *sources):
             exec(source, names)
     task = varied.task(task_id)
     assert task
@@ -110,3 +116,53 @@ def test_the_public_solutions_get_at_most_thirty_percent(project, word, tmp_path
     results = [marks(project, word, task_id, public_master(project), tmp_path) for task_id in TASKS[project]]
     earned, points = (sum(values) for values in zip(*((r.earned, r.points) for r in results), strict=True))
     assert earned <= MAX_PUBLIC * points, {result.id: (result.earned, result.points) for result in results}
+
+
+# a task, the parameter that gives its functions another argument, which may be left out, and the parameter's values
+OPTIONS = (
+    ("P1.1", "layers_argument", "classes", "channels", "maps"),
+    ("P1.2", "forward_argument", "features", "temperature", "probabilities"),
+    ("P2.1", "relu_argument", "ceiling", "slope", "threshold"),
+    ("P2.4", "rewrite_argument", "keep", "only", "dry_run"),
+    ("P2.6", "choice_argument", "bits", "headroom", "narrow"),
+    ("P2.7", "conv_argument", "stride", "dilation", "w_offset"),
+    ("P2.10", "allocate_argument", "reserved", "gap"),  # what is pinned by default is no buffer, whatever it is
+    ("P3.2", "direct_argument", "dilation", "flip", "fill"),
+    ("P3.4", "blas_argument", "relu", "scale", "limit"),
+    ("P3.7", "gemm_argument", "alpha", "lower", "upper"),
+    ("P5.5", "live_option", "used", "outputs", "count"),
+    ("P5.6", "relu_option", "slope", "cap", "threshold"),
+    ("P5.6", "add_option", "alpha", "beta", "scale"),
+    ("P5.6", "conv_option", "relu", "scale", "flip"),
+)
+
+
+class Default(ast.NodeTransformer):
+    """Gives an argument of a function a default with which nothing can be computed."""
+
+    def __init__(self, argument: str) -> None:
+        self.argument, self.found = argument, 0
+
+    def visit_arguments(self, node: ast.arguments) -> ast.arguments:
+        optional = [argument.arg for argument in node.args[len(node.args) - len(node.defaults) :]]
+        if self.argument in optional:
+            self.found += 1
+            node.defaults[optional.index(self.argument)] = ast.Name("NotImplemented", ast.Load())
+        return node
+
+
+@pytest.mark.parametrize(
+    ("task_id", "name", "argument"),
+    [
+        pytest.param(task, name, value, marks=() if task in ("P2.1", "P5.5") else pytest.mark.exhaustive)
+        for task, name, *values in OPTIONS
+        for value in values
+    ],
+)
+def test_an_argument_that_may_be_left_out_is_left_out(task_id, name, argument, tmp_path):
+    project = PROJECTS[task_id.partition(".")[0]]
+    varied = with_values(project, defaults(parameters_of(project)) | {name: argument})
+    master, default = master_of_variant(public_master(project.id), varied), Default(argument)
+    wrong = [ast.unparse(default.visit(ast.parse(source))) for source in solutions(master, (task_id,))]
+    assert default.found
+    assert not marks_of(varied, master, task_id, wrong, tmp_path).full

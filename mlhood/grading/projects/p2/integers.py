@@ -205,16 +205,21 @@ def _check_sums(submission: Submission, layer: Layer, offset: int, padding: int,
     x, w, bias = layer
     given = f"x {list(x.shape)}, w {list(w.shape)}, offset {offset}, padding {padding}{note}"
     extra = _conv_argument(submission)
+    _check_accumulators(submission, (x, w, bias, offset, padding), {}, given, hint)
     if "dilation" in extra:  # the kernel spans more: a larger image
         x = np.tile(x, (1, 1, 2, 2))
     for name, value in extra.items():
         given, hint = f"{given}, {name} {value}", f"{hint}; {CONV_HINTS[name]}"
+        _check_accumulators(submission, (x, w, bias, offset, padding), extra, given, hint)
+
+
+def _check_accumulators(
+    submission: Submission, arguments: tuple[Any, ...], extra: dict[str, Any], given: str, hint: str
+) -> None:
     with expect.case(given):
-        got = submission.call("integer_conv", x, w, bias, offset, padding, **extra)
-    what = "the accumulators of `integer_conv`"
-    _check_equal(
-        got, accumulators(x, w, bias, offset, padding, **extra), what, given=given, hint=hint, dtypes=ACCUMULATORS
-    )
+        got = submission.call("integer_conv", *arguments, **extra)
+    what, want = "the accumulators of `integer_conv`", accumulators(*arguments, **extra)
+    _check_equal(got, want, what, given=given, hint=hint, dtypes=ACCUMULATORS)
 
 
 CONV_HINTS = {

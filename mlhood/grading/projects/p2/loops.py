@@ -28,14 +28,19 @@ def function(submission: Submission, name: str) -> Remote:
     return value
 
 
-def _run(submission: Submission, sizes: tuple[int, ...] | None = None) -> tuple[dict, np.ndarray]:
-    """Return what `linear_relu` computes and how often it accesses its arrays, and the right result."""
+def _run(
+    submission: Submission, sizes: tuple[int, ...] | None = None, *, by_default: bool = False
+) -> tuple[dict, np.ndarray]:
+    """Return what `linear_relu` computes and how often it accesses its arrays, and the right result.
+
+    With `by_default`, the last argument that `linear_relu` has in a variant is left out.
+    """
     if sizes is None:
         sizes = tuple(int(n) for n in submission.rng.permutation([3, 4, 5, 6, 7])[:3])  # all different
     rows, depth, outputs = sizes
     x, w, b = submission.normal(rows, depth), submission.normal(outputs, depth), submission.normal(outputs)
     with expect.case(f"x {[rows, depth]}, w {[outputs, depth]}"):
-        extra = _relu_argument(submission)
+        extra = {} if by_default else _relu_argument(submission)
         counts = submission.call(PROBES + "counted", function(submission, "linear_relu"), x, w, b, extra)
     keys = ("y", "reads", "writes", "inputs", "broken")
     report = dict(expect.mapping(counts, keys, "the result of `linear_relu`"))
@@ -69,6 +74,10 @@ def one_nest_computes_the_layer(submission: Submission) -> None:
         )
     hint = "compare with the two nests line by line: where does the bias enter, and what does the max see?"
     expect.close(got, want, "y, as `linear_relu` leaves it", given="x, w and b of random sizes", hint=hint)
+    argument = submission.parameters.relu_argument
+    if argument != "none":
+        counts, want = _run(submission, by_default=True)
+        expect.close(counts["y"], want, "y, as `linear_relu` leaves it", given=f"no `{argument}`", hint=hint)
 
 
 @points(1)

@@ -109,7 +109,8 @@ def _shrink(submission: Submission) -> tuple[int, int, int]:
         check_argument(submission)
     drawn = [draw_draft(submission.rng, number) for number in range(GRAPHS)]
     if submission.parameters.shrink_argument == "outputs":
-        drawn = [(builder, least - _drop_outputs(builder)) for builder, least in drawn]
+        # the argument may be left out, as for the first
+        drawn = [drawn[0], *((builder, least - _drop_outputs(builder)) for builder, least in drawn[1:])]
     before = [len(builder.graph.nodes) for builder, _ in drawn]
     results = rewritten(submission, "shrink", [builder for builder, _ in drawn])
     return sum(before), sum(len(facts.nodes) for _, facts, _ in results), sum(least for _, least in drawn)

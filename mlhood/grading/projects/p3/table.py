@@ -171,7 +171,7 @@ def _key(by: str, shape: list[int]) -> Any:
 def models_are_comparisons(submission: Submission) -> None:
     """Every row of the model's table is filled by one comparison of both columns."""
     check_comparisons(_models(submission), FILL)
-    check_compared_functions(submission, "models_table", FUNCTIONS)
+    check_compared_functions(submission, "models_table", (*FUNCTIONS, "mixed"))
 
 
 @points(4)

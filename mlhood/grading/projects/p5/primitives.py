@@ -16,12 +16,18 @@ LOW, HIGH = -128, 127
 # one more parameter of the equation, beside the scale; by default it changes nothing, or the lower end alone
 QUANTIZE_OPTION = Parameter("quantize_option", ("", "zero", "high"))
 OPTION_VALUES = {"": (), "zero": (-100, -30, 40, 100), "bits": (4, 6, 7), "high": (20, 60, 100)}
+OPTION_DEFAULTS = {"zero": 0, "bits": 8, "high": 127}
 Parameters = dict[str, Any]
 
 
-def _draw(submission: Submission, *shape: int) -> tuple[np.ndarray, Parameters]:
-    """Draw values within and beyond the range, away from its ends and from rounding ties, and parameters."""
+def _draw(submission: Submission, *shape: int, by_default: bool = False) -> tuple[np.ndarray, Parameters]:
+    """Draw values within and beyond the range, away from its ends and from rounding ties, and parameters.
+
+    With `by_default`, a parameter that may be left out has its default.
+    """
     parameters = _draw_parameters(submission)
+    if by_default:
+        parameters |= {name: OPTION_DEFAULTS[name] for name in parameters if name != "scale"}
     steps = submission.rng.integers(-190, 190, shape) + submission.rng.uniform(-0.4, 0.4, shape)
     steps = np.where(np.abs(steps + 0.5) > 127, np.sign(steps) * (130 + np.abs(steps) / 4), steps)
     steps.flat[:4] = (150.25, -160.25, 3.25, -100.25)  # at least one of each kind
@@ -80,11 +86,12 @@ def _call(submission: Submission, probe: str, x: np.ndarray, *arguments: object)
 def values_are_rounded_and_cut(submission: Submission) -> None:
     """`fake_quantize` rounds to multiples of the scale and clips them to {{ "their range" if quantize_option else "-128 to 127 steps" }}."""  # noqa: E501
     hint = "what `staircase` computes, in x's dtype: `def_impl` registers the implementation"
-    for shape, dtype in (((40,), np.float32), ((5, 8), np.float32), ((30,), np.float16)):
-        x, parameters = _draw(submission, *shape)
-        x = x.astype(dtype)
-        with expect.case(f"{x.dtype} x {x.shape}, {_described(parameters)}", hint):
-            report = expect.mapping(_call(submission, "quantized", x, parameters), ("value", "dtype"), "the result")
+    cases = ((40,), np.float32, False), ((5, 8), np.float32, True), ((30,), np.float16, False)
+    for shape, dtype, by_default in cases:
+        x, parameters = _draw(submission, *shape, by_default=by_default)
+        x, passed = x.astype(dtype), {"scale": parameters["scale"]} if by_default else parameters
+        with expect.case(f"{x.dtype} x {x.shape}, {_described(passed)}", hint):
+            report = expect.mapping(_call(submission, "quantized", x, passed), ("value", "dtype"), "the result")
             expect.close(report["value"], _quantize(x.astype(np.float64), parameters), "the value of `fake_quantize`")
             expect.equal(report["dtype"], str(x.dtype), "`fake_quantize` returns the wrong dtype")
 

@@ -256,8 +256,9 @@ def _needed(equations: list[Plain], outputs: Plain) -> Plain:
 def _live(submission: Submission) -> Iterator[tuple[Plain, Plain, Plain]]:
     """Yield programs, the student's `live` of each, and the equations that it needs."""
     programs = _program_with_dead_code(submission), *(_drawn_program(submission) for _ in range(3))
-    for given_program, all_needed in programs:
-        program, needed, options = _chosen(submission, given_program, all_needed)
+    for i, (given_program, all_needed) in enumerate(programs):
+        option = submission.parameters.live_option if i else ""  # it may be left out
+        program, needed, options = _chosen(submission.rng, option, given_program, all_needed)
         more = f", with {next(iter(options))}={next(iter(options.values()))}" if options else ""
         with expect.case(f"a program of {len(program[1])} equations, {len(needed)} of which lead to the outputs{more}"):
             answer = submission.call(PROBES + "live_result", submission.value("live"), given_program, options)
@@ -270,17 +271,18 @@ def _live(submission: Submission) -> Iterator[tuple[Plain, Plain, Plain]]:
             yield program, result, needed
 
 
-def _chosen(submission: Submission, program: Plain, needed: Plain) -> tuple[Plain, Plain, dict[str, Any]]:
+def _chosen(
+    rng: np.random.Generator, option: str, program: Plain, needed: Plain
+) -> tuple[Plain, Plain, dict[str, Any]]:
     """Choose one of two outputs by the argument that `live` has in this variant, if any.
 
     Returns:
         The program with the output that was chosen, the equations that it needs, and the argument by its name.
     """
-    option = submission.parameters.live_option
     if not option:
         return program, needed, {}
     inputs, equations, outputs = program
-    index = 0 if option == "count" else int(submission.rng.integers(2))
+    index = 0 if option == "count" else int(rng.integers(2))
     chosen = [outputs[index]]
     value = {"used": [index == 0, index == 1], "outputs": chosen, "count": 1}[option]
     return [inputs, equations, chosen], _needed(equations, chosen), {option: value}
