@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import random
+import re
 import tempfile
 import time
 import tomllib
@@ -321,7 +322,7 @@ def _require_right(run: TaskRun) -> None:
 
 
 def _verdict(
-    run: TaskRun, name: str, mutant: Mutant, seconds: float, known: dict[tuple[str, str], str], *, fresh: bool = False
+    run: TaskRun, name: str, mutant: Mutant, seconds: float, known: Sequence[Equivalent], *, fresh: bool = False
 ) -> Verdict | None:
     """Return the verdict on a mutant; None if it is none, as its wrapper found nothing to change."""
     if fresh:
@@ -330,7 +331,8 @@ def _verdict(
     if mutant.wrapped and not failed and not run.value(APPLIED):
         return None
     named = any(mutant.function and mutant.function in _message(check) for check in failed)
-    return Verdict(name, mutant, tuple(check.name for check in failed), named, known.get((name, mutant.change), ""))
+    reason = next((each.reason for each in known if each.matches(name, mutant.change)), "")
+    return Verdict(name, mutant, tuple(check.name for check in failed), named, reason)
 
 
 def _failed(result: TaskResult) -> list[CheckResult]:
@@ -350,20 +352,45 @@ def _reasons(lost: list[CheckResult] | str) -> str:
     return lost if isinstance(lost, str) else "; ".join(f"{check.name}: {_message(check)}" for check in lost)
 
 
-def equivalents(project: Project, folder: Path = EQUIVALENT) -> dict[tuple[str, str], str]:
-    """Return why mutants of a project's solutions are equivalent, by cell and change.
+@dataclass(frozen=True)
+class Equivalent:
+    """A mutant that is equivalent, in the course as it is published or in its variants.
+
+    Args:
+        cell: Name of the solution cell.
+        pattern: A regular expression for the whole change.
+        reason: Why.
+    """
+
+    cell: str
+    pattern: str
+    reason: str
+
+    def matches(self, cell: str, change: str) -> bool:
+        """Whether this mutant, by its cell and change, is meant."""
+        return self.cell == cell and re.fullmatch(self.pattern, change) is not None
+
+
+def equivalents(project: Project, folder: Path = EQUIVALENT) -> list[Equivalent]:
+    """Return the equivalent mutants of a project's solutions.
 
     Raises:
         GradingError: An entry has no reason, or the file cannot be read.
     """
     path = folder / f"{project.id.lower()}.toml"
     if not path.exists():
-        return {}
+        return []
     try:
         rows: Sequence[dict[str, str]] = tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", [])
-        table = {(row["cell"], row["change"]): row["reason"].strip() for row in rows}
-    except (OSError, tomllib.TOMLDecodeError, KeyError, AttributeError) as error:
+        found = [Equivalent(row["cell"], _pattern(row), row["reason"].strip()) for row in rows]
+    except (OSError, tomllib.TOMLDecodeError, re.error, KeyError, AttributeError) as error:
         raise GradingError("the list of equivalent mutants cannot be read", where=path, got=repr(error)) from None
-    if without := [f"{cell}: {change}" for (cell, change), reason in table.items() if not reason]:
+    if without := [f"{each.cell}: {each.pattern}" for each in found if not each.reason]:
         raise GradingError("an equivalent mutant has no reason", where=path, got="; ".join(without))
-    return table
+    return found
+
+
+def _pattern(row: dict[str, str]) -> str:
+    pattern = row["pattern"] if "pattern" in row else re.escape(row["change"])
+    re.compile(pattern)
+    return pattern

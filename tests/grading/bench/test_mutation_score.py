@@ -140,13 +140,28 @@ def test_the_whole_course_is_measured_by_name():
 def test_an_equivalent_mutant_needs_a_reason(tmp_path):
     project = Project("T9", "Title", ())
     file = tmp_path / "t9.toml"
-    entry = '[[equivalent]]\ncell = "T9-1-solution"\nchange = "a -> b"\nreason = "{}"\n'
+    entry = '[[equivalent]]\ncell = "T9-1-solution"\nchange = "f(a) -> b"\nreason = "{}"\n'
     file.write_text(entry.format("the same number"))
-    assert equivalents(project, tmp_path) == {("T9-1-solution", "a -> b"): "the same number"}
+    (known,) = equivalents(project, tmp_path)
+    assert known.matches("T9-1-solution", "f(a) -> b")
+    assert not known.matches("T9-2-solution", "f(a) -> b")
+    assert not known.matches("T9-1-solution", "f(a) -> bc")
+    assert known.reason == "the same number"
     file.write_text(entry.format(" "))
     with pytest.raises(GradingError, match="has no reason"):
         equivalents(project, tmp_path)
     file.write_text("[[equivalent]]\ncell = 1")
     with pytest.raises(GradingError, match="cannot be read"):
         equivalents(project, tmp_path)
-    assert equivalents(project, tmp_path / "nowhere") == {}
+    assert equivalents(project, tmp_path / "nowhere") == []
+
+
+def test_an_equivalent_mutant_is_one_in_every_variant(tmp_path):
+    file = tmp_path / "t9.toml"
+    entry = "[[equivalent]]\ncell = 'T9-1-solution'\npattern = {}\nreason = 'their order is open'\n"
+    file.write_text(entry.format(r"'tile\(.*\) -> swapped'"))
+    (known,) = equivalents(Project("T9", "Title", ()), tmp_path)
+    assert known.matches("T9-1-solution", "tile(i=8) -> swapped")
+    file.write_text(entry.format("'('"))
+    with pytest.raises(GradingError, match="cannot be read"):
+        equivalents(Project("T9", "Title", ()), tmp_path)
