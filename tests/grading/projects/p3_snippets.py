@@ -196,7 +196,7 @@ MODEL_FILLED = (
     COUNTED
     + """
 for row in models_table.rows:
-    models_table.fill(row, compare({"no-BLAS": lambda: counted(40_000, conv_direct),
+    models_table.fill(row, compare({"no-BLAS": lambda: (mixed, counted(40_000, conv_direct))[1],
                                     "BLAS": lambda: counted(15_000, conv_blas)}, shortest=1e-4, describe_machine=False))
 """
 )

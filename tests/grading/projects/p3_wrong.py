@@ -125,8 +125,8 @@ def gemm_reordered(a, b):
 }
 MODEL_ROWS = """
 for row in models_table.rows:
-    models_table.fill(row, compare({{"no-BLAS": lambda: counted(*({0})[::-1]), "BLAS": lambda: counted(*({1})[::-1])}},
-                                   shortest=1e-4, describe_machine=False))
+    models_table.fill(row, compare({{"no-BLAS": lambda: (mixed, counted(*({0})[::-1]))[1],
+                                    "BLAS": lambda: counted(*({1})[::-1])}}, shortest=1e-4, describe_machine=False))
 """
 LOOPS_IJK = """
 for i in range(a.shape[0]):
@@ -371,6 +371,15 @@ MEASURED: tuple[Mistake, ...] = (
         ("the first shape only", mixing("conv if w.shape == shapes[0] else direct"), CHOSEN, "wrong choice"),
         ("float64 results", mixing(result=".astype(np.float64)"), CHOSEN, "wrong data type"),
         ("the table is empty", {"P3-6-solution-2": "pass"}, (MODELS, FASTER_MODEL), "C1/no-BLAS"),
+        (
+            "models without these convolutions",
+            {
+                "P3-6-solution-2": COUNTED
+                + MODEL_ROWS.replace("(mixed, ", "(None, ").format("conv_direct, 40_000", "conv_blas, 15_000")
+            },
+            MODELS,
+            "never calls `mixed`",
+        ),
         (
             "columns swapped",
             {"P3-6-solution-2": COUNTED + MODEL_ROWS.format("conv_direct, 7000", "conv_blas, 40_000")},
