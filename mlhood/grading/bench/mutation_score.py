@@ -41,6 +41,36 @@ CONTROL = 12  # the solution is judged again after so many mutants: one may have
 
 
 @dataclass(frozen=True)
+class EquivalentMutant:
+    """A mutant that is equivalent, in the course as it is published or in its variants.
+
+    Args:
+        cell: Name of the solution cell.
+        change: Matches the whole change.
+        reason: Why.
+    """
+
+    cell: str
+    change: re.Pattern[str]
+    reason: str
+
+    @classmethod
+    def from_row(cls, row: dict[str, str]) -> EquivalentMutant:
+        """Parse an entry, whose change is literal, or a `pattern`: a regular expression that variants match, too.
+
+        Raises:
+            KeyError: A value is missing.
+            re.error: The pattern is invalid.
+        """
+        pattern = row["pattern"] if "pattern" in row else re.escape(row["change"])
+        return cls(row["cell"], re.compile(pattern), row["reason"].strip())
+
+    def matches(self, cell: str, mutant: Mutant) -> bool:
+        """Return whether it is this mutant of a cell."""
+        return self.cell == cell and self.change.fullmatch(mutant.change) is not None
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What became of a mutant.
 
@@ -289,7 +319,7 @@ def score(run: TaskRun, *, sample: int = 0, report: Callable[[str], object] = la
     began = time.monotonic()
     _require_right(run)
     seconds = 5 + 4 * (time.monotonic() - began)  # a mutant that never ends is killed, too
-    result, known = Score(run.task.id), equivalents(run.run.project)
+    result, known = Score(run.task.id), equivalent_mutants(run.run.project)
     for style in styles(run.solution):
         judged = run.judge(style.sources)
         if lost := _failed(judged) or _held(judged):
@@ -322,7 +352,7 @@ def _require_right(run: TaskRun) -> None:
 
 
 def _verdict(
-    run: TaskRun, name: str, mutant: Mutant, seconds: float, known: Sequence[Equivalent], *, fresh: bool = False
+    run: TaskRun, name: str, mutant: Mutant, seconds: float, known: Sequence[EquivalentMutant], *, fresh: bool = False
 ) -> Verdict | None:
     """Return the verdict on a mutant; None if it is none, as its wrapper found nothing to change."""
     if fresh:
@@ -331,7 +361,7 @@ def _verdict(
     if mutant.wrapped and not failed and not run.value(APPLIED):
         return None
     named = any(mutant.function and mutant.function in _message(check) for check in failed)
-    reason = next((each.reason for each in known if each.matches(name, mutant.change)), "")
+    reason = next((each.reason for each in known if each.matches(name, mutant)), "")
     return Verdict(name, mutant, tuple(check.name for check in failed), named, reason)
 
 
@@ -352,26 +382,7 @@ def _reasons(lost: list[CheckResult] | str) -> str:
     return lost if isinstance(lost, str) else "; ".join(f"{check.name}: {_message(check)}" for check in lost)
 
 
-@dataclass(frozen=True)
-class Equivalent:
-    """A mutant that is equivalent, in the course as it is published or in its variants.
-
-    Args:
-        cell: Name of the solution cell.
-        pattern: A regular expression for the whole change.
-        reason: Why.
-    """
-
-    cell: str
-    pattern: str
-    reason: str
-
-    def matches(self, cell: str, change: str) -> bool:
-        """Whether this mutant, by its cell and change, is meant."""
-        return self.cell == cell and re.fullmatch(self.pattern, change) is not None
-
-
-def equivalents(project: Project, folder: Path = EQUIVALENT) -> list[Equivalent]:
+def equivalent_mutants(project: Project, folder: Path = EQUIVALENT) -> list[EquivalentMutant]:
     """Return the equivalent mutants of a project's solutions.
 
     Raises:
@@ -382,15 +393,9 @@ def equivalents(project: Project, folder: Path = EQUIVALENT) -> list[Equivalent]
         return []
     try:
         rows: Sequence[dict[str, str]] = tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", [])
-        found = [Equivalent(row["cell"], _pattern(row), row["reason"].strip()) for row in rows]
+        found = [EquivalentMutant.from_row(row) for row in rows]
     except (OSError, tomllib.TOMLDecodeError, re.error, KeyError, AttributeError) as error:
         raise GradingError("the list of equivalent mutants cannot be read", where=path, got=repr(error)) from None
-    if without := [f"{each.cell}: {each.pattern}" for each in found if not each.reason]:
+    if without := [f"{each.cell}: {each.change.pattern}" for each in found if not each.reason]:
         raise GradingError("an equivalent mutant has no reason", where=path, got="; ".join(without))
     return found
-
-
-def _pattern(row: dict[str, str]) -> str:
-    pattern = row["pattern"] if "pattern" in row else re.escape(row["change"])
-    re.compile(pattern)
-    return pattern

@@ -8,7 +8,8 @@ from nbformat.v4 import new_code_cell
 
 from mlhood.errors import GradingError
 from mlhood.grading.bench.checks_commands import _selected
-from mlhood.grading.bench.mutation_score import GOAL, NotebookRun, Score, equivalents, score
+from mlhood.grading.bench.mutants import Mutant
+from mlhood.grading.bench.mutation_score import GOAL, NotebookRun, Score, equivalent_mutants, score
 from mlhood.grading.checks.expect import CheckHeld
 from mlhood.grading.checks.tables import UNDECIDED
 from mlhood.grading.checks.task import Project
@@ -137,31 +138,35 @@ def test_the_whole_course_is_measured_by_name():
         _selected(["P9"])
 
 
+def mutant(change: str) -> Mutant:
+    return Mutant("swapped", 1, change, "")
+
+
 def test_an_equivalent_mutant_needs_a_reason(tmp_path):
     project = Project("T9", "Title", ())
     file = tmp_path / "t9.toml"
     entry = '[[equivalent]]\ncell = "T9-1-solution"\nchange = "f(a) -> b"\nreason = "{}"\n'
     file.write_text(entry.format("the same number"))
-    (known,) = equivalents(project, tmp_path)
-    assert known.matches("T9-1-solution", "f(a) -> b")
-    assert not known.matches("T9-2-solution", "f(a) -> b")
-    assert not known.matches("T9-1-solution", "f(a) -> bc")
+    (known,) = equivalent_mutants(project, tmp_path)
+    assert known.matches("T9-1-solution", mutant("f(a) -> b"))
+    assert not known.matches("T9-2-solution", mutant("f(a) -> b"))
+    assert not known.matches("T9-1-solution", mutant("f(a) -> bc"))
     assert known.reason == "the same number"
     file.write_text(entry.format(" "))
     with pytest.raises(GradingError, match="has no reason"):
-        equivalents(project, tmp_path)
+        equivalent_mutants(project, tmp_path)
     file.write_text("[[equivalent]]\ncell = 1")
     with pytest.raises(GradingError, match="cannot be read"):
-        equivalents(project, tmp_path)
-    assert equivalents(project, tmp_path / "nowhere") == []
+        equivalent_mutants(project, tmp_path)
+    assert equivalent_mutants(project, tmp_path / "nowhere") == []
 
 
 def test_an_equivalent_mutant_is_one_in_every_variant(tmp_path):
     file = tmp_path / "t9.toml"
     entry = "[[equivalent]]\ncell = 'T9-1-solution'\npattern = {}\nreason = 'their order is open'\n"
     file.write_text(entry.format(r"'tile\(.*\) -> swapped'"))
-    (known,) = equivalents(Project("T9", "Title", ()), tmp_path)
-    assert known.matches("T9-1-solution", "tile(i=8) -> swapped")
+    (known,) = equivalent_mutants(Project("T9", "Title", ()), tmp_path)
+    assert known.matches("T9-1-solution", mutant("tile(i=8) -> swapped"))
     file.write_text(entry.format("'('"))
     with pytest.raises(GradingError, match="cannot be read"):
-        equivalents(Project("T9", "Title", ()), tmp_path)
+        equivalent_mutants(Project("T9", "Title", ()), tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.grading.projects.gallery import Mistake, mistakes
 from tests.grading.projects.p3_snippets import (
-    COUNTED,
     blas,
     blocked,
     columns,
@@ -14,6 +13,7 @@ from tests.grading.projects.p3_snippets import (
     filling,
     memory,
     mixing,
+    model_filling,
     packing,
     rate,
     reordered,
@@ -123,11 +123,6 @@ def gemm_reordered(a, b):
     return c.astype(np.float32)
 """
 }
-MODEL_ROWS = """
-for row in models_table.rows:
-    models_table.fill(row, compare({{"no-BLAS": lambda: (mixed, counted(*({0})[::-1]))[1],
-                                    "BLAS": lambda: counted(*({1})[::-1])}}, shortest=1e-4, describe_machine=False))
-"""
 LOOPS_IJK = """
 for i in range(a.shape[0]):
     for j in range(b.shape[1]):
@@ -371,24 +366,16 @@ MEASURED: tuple[Mistake, ...] = (
         ("the first shape only", mixing("conv if w.shape == shapes[0] else direct"), CHOSEN, "wrong choice"),
         ("float64 results", mixing(result=".astype(np.float64)"), CHOSEN, "wrong data type"),
         ("the table is empty", {"P3-6-solution-2": "pass"}, (MODELS, FASTER_MODEL), "C1/no-BLAS"),
-        (
-            "models without these convolutions",
-            {
-                "P3-6-solution-2": COUNTED
-                + MODEL_ROWS.replace("(mixed, ", "(None, ").format("conv_direct, 40_000", "conv_blas, 15_000")
-            },
-            MODELS,
-            "never calls `mixed`",
-        ),
+        ("models without these convolutions", model_filling(refers_to="None"), MODELS, "never calls `mixed`"),
         (
             "columns swapped",
-            {"P3-6-solution-2": COUNTED + MODEL_ROWS.format("conv_direct, 7000", "conv_blas, 40_000")},
+            model_filling(no_blas="7000, conv_direct", blas="40_000, conv_blas"),
             FASTER_MODEL,
             "with BLAS is not faster",
         ),
         (
             "both columns by BLAS",
-            {"P3-6-solution-2": COUNTED + MODEL_ROWS.format("conv_blas, 40_000", "conv_blas, 15_000")},
+            model_filling(no_blas="40_000, conv_blas"),
             MODELS,
             "never calls `conv_direct`",
         ),

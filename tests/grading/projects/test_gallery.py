@@ -58,7 +58,7 @@ STYLES = [(project, style) for project, styles in RIGHT.items() for style in sty
 # and so are all of P1 and P3, where they build on each other. The others are judged task by task in a kernel in which
 # the right notebook runs.
 FIRST = [(project, next(iter(styles))) for project, styles in RIGHT.items()]
-# The suite has those of two projects: that the master itself is right, its own checks in the notebook show.
+# The suite grades two of them: that each master is right is shown by the checks in its notebook.
 IN_SUITE = [(project, style) for project, style in FIRST if project in ("P1", "P4")]
 WHOLE = [*FIRST, *((project, style) for project, style in STYLES if project in ("P1", "P3"))]
 SECRET_SEED = 20_260_117

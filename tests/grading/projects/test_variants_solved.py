@@ -118,7 +118,7 @@ def test_the_public_solutions_get_at_most_thirty_percent(project, word, tmp_path
     assert earned <= MAX_PUBLIC * points, {result.id: (result.earned, result.points) for result in results}
 
 
-# a task, the parameter that gives its functions another argument, which may be left out, and the parameter's values
+# a task, the parameter that gives its functions an optional argument, and the names of that argument
 OPTIONS = (
     ("P1.1", "layers_argument", "classes", "channels", "maps"),
     ("P1.2", "forward_argument", "features", "temperature", "probabilities"),
@@ -137,8 +137,8 @@ OPTIONS = (
 )
 
 
-class Default(ast.NodeTransformer):
-    """Gives an argument of a function a default with which nothing can be computed."""
+class UnusableDefault(ast.NodeTransformer):
+    """Gives an optional argument a default with which nothing can be computed."""
 
     def __init__(self, argument: str) -> None:
         self.argument, self.found = argument, 0
@@ -159,10 +159,10 @@ class Default(ast.NodeTransformer):
         for value in values
     ],
 )
-def test_an_argument_that_may_be_left_out_is_left_out(task_id, name, argument, tmp_path):
+def test_checks_leave_out_an_optional_argument(task_id, name, argument, tmp_path):
     project = PROJECTS[task_id.partition(".")[0]]
     varied = with_values(project, defaults(parameters_of(project)) | {name: argument})
-    master, default = master_of_variant(public_master(project.id), varied), Default(argument)
-    wrong = [ast.unparse(default.visit(ast.parse(source))) for source in solutions(master, (task_id,))]
-    assert default.found
+    master, replaced = master_of_variant(public_master(project.id), varied), UnusableDefault(argument)
+    wrong = [ast.unparse(replaced.visit(ast.parse(source))) for source in solutions(master, (task_id,))]
+    assert replaced.found
     assert not marks_of(varied, master, task_id, wrong, tmp_path).full

@@ -77,7 +77,7 @@ def one_nest_computes_the_layer(submission: Submission) -> None:
     argument = submission.parameters.relu_argument
     if argument != "none":
         counts, want = _run(submission, by_default=True)
-        expect.close(counts["y"], want, "y, as `linear_relu` leaves it", given=f"no `{argument}`", hint=hint)
+        expect.close(counts["y"], want, "y, as `linear_relu` leaves it", given=f"`{argument}` is left out", hint=hint)
 
 
 @points(1)

@@ -242,7 +242,7 @@ def _efficiencies(submission: Submission) -> tuple[float, float]:
 def _measure(submission: Submission) -> tuple[float, float]:
     own, compiler = [], []
     for i, (name, buffers) in enumerate(draw_sets(submission.rng)):
-        extra = _argument(submission, buffers, ALIGNMENT) if i else {}
+        extra = _argument(submission, buffers, ALIGNMENT) if i else {}  # it may be left out
         given = _given(f"{len(buffers)} buffers, {name}", extra)
         offsets = _offsets(submission, buffers, ALIGNMENT, given, extra)
         _check_overlap(buffers, offsets, given, extra)

@@ -15,8 +15,8 @@ PROBES = "mlhood.grading.projects.p5.probes:"
 LOW, HIGH = -128, 127
 # one more parameter of the equation, beside the scale; by default it changes nothing, or the lower end alone
 QUANTIZE_OPTION = Parameter("quantize_option", ("", "zero", "high"))
-OPTION_VALUES = {"": (), "zero": (-100, -30, 40, 100), "bits": (4, 6, 7), "high": (20, 60, 100)}
-OPTION_DEFAULTS = {"zero": 0, "bits": 8, "high": 127}
+OPTION_VALUES = {"": (), "zero": (-100, -30, 40, 100), "high": (20, 60, 100)}
+OPTION_DEFAULTS = {"zero": 0, "high": 127}
 Parameters = dict[str, Any]
 
 
