@@ -12,10 +12,10 @@ import mlhood
 from mlhood.compiler.convolutions import convolutions
 from mlhood.grading.checks import timing
 from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.probes import Kept
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.timing_claim import Course
-from mlhood.grading.projects.p3 import P3, fast_product, model_races, network, races, reference
-from mlhood.grading.projects.p3.probes import packed
+from mlhood.grading.projects.p3 import P3, fast_product, model_races, network, probes, races, reference
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18, convolution_table, model_table
@@ -80,7 +80,7 @@ def test_drawn_shapes_are_consistent(seed):
 
 def test_panels_contain_each_column_once():
     b = draw((3, 10))
-    panels = packed(b, 4)
+    panels = probes.packed(b, 4)
     assert panels.shape == (3, 3, 4)
     np.testing.assert_array_equal(np.concatenate(list(panels), axis=1)[:, :10], b)
     assert not panels[2, :, 2:].any()
@@ -377,6 +377,7 @@ def raced(own: float, course: float, rounds: int = 7) -> fast_product.Race:
 )
 def test_each_step_needs_its_share_of_the_courses_speed(own, reached, monkeypatch, tmp_path):
     monkeypatch.setattr(fast_product, "_race", lambda submission: raced(own, 4.0))
+    monkeypatch.setattr(fast_product, "wait_until_quiet", lambda: None)
     task = P3.task("P3.8")
     assert task is not None
     result = judge(task, Session(LocalTransport({"gemm_fast": np.matmul}), tmp_path, tmp_path), 5)
@@ -387,8 +388,37 @@ def test_each_step_needs_its_share_of_the_courses_speed(own, reached, monkeypatc
     assert result.held == ""
 
 
+@pytest.mark.parametrize(
+    ("races", "reached", "count"),
+    [
+        ([5.5, 4.0], 4, 2),  # one race was disturbed
+        ([5.5, 5.5], 2, 2),
+        ([30.0], 0, 1),  # too far below for noise
+        ([5.5, 5.0, 5.0], 2, 3),  # 0.8 is within the noise of the others: it is left open
+    ],
+    ids=str,
+)
+def test_a_step_is_refused_by_two_races_or_from_far(races, reached, count, monkeypatch, tmp_path):
+    waiting = iter(races)
+    monkeypatch.setattr(fast_product, "_race", lambda submission: raced(next(waiting), 4.0))
+    monkeypatch.setattr(fast_product, "wait_until_quiet", lambda: None)
+    task = P3.task("P3.8")
+    assert task is not None
+    result = judge(task, Session(LocalTransport({"gemm_fast": np.matmul}), tmp_path, tmp_path), 5)
+    assert sum(check.status == "passed" for check in result.checks) == 1 + reached
+    assert len(races) - len(list(waiting)) == count
+    assert ("within the noise" in result.held) == (count == fast_product.ATTEMPTS)
+
+
+def test_what_goes_with_the_products_has_results_of_the_same_size():
+    kept = Kept([draw((9, 12)), draw((12, 17))])
+    got, want = (probes.products(product, kept, [1, 5], 1, rows=3) for product in (probes.no_product, np.matmul))
+    assert [part.shape for part in got] == [part.shape for part in want] == [(3, 17)] * 2
+
+
 def test_a_step_within_the_noise_is_held(monkeypatch, tmp_path):
     monkeypatch.setattr(fast_product, "_race", lambda submission: raced(4 / 0.8, 4.0))
+    monkeypatch.setattr(fast_product, "wait_until_quiet", lambda: None)
     task = P3.task("P3.8")
     assert task is not None
     result = judge(task, Session(LocalTransport({"gemm_fast": np.matmul}), tmp_path, tmp_path), 5)

@@ -2,15 +2,20 @@
 
 The clock runs in this process, around messages with several products of matrices that the function has not seen. In
 the same rounds, in random order, this process times NumPy's product and the course's own solution on the same sizes, so
-that a slow or loaded machine slows all of them. The figure is the share of NumPy's speed; of the ratios of all rounds,
-the trimmed mean counts. A step is reached if its whole interval is above, missed if it is below, and otherwise left to
-the instructor: no point is lost by noise.
+that a slow or loaded machine slows all of them. What goes with the products, such as the messages, is timed on its own
+and subtracted, on all sides: the same function then has the same speed in both processes. The figure is the share of
+NumPy's speed; of the ratios of all rounds, the trimmed mean counts.
+
+A step is reached if the whole interval of a race is above it. Where a race misses it, its interval being below, there
+is another one, of other matrices, when the machine has become quiet: another program may have run beside one process
+only. Two of them, or one that is far below (DRIFT), refuse the step; otherwise it is left to the instructor. No point
+is lost by noise.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -18,30 +23,34 @@ from typing import Any
 import numpy as np
 
 from mlhood.grading.checks import expect
+from mlhood.grading.checks.probes import Kept
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import UNDECIDED, single_thread
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.checks.timing import KEEP
+from mlhood.grading.checks.timing import KEEP, wait_until_quiet
 from mlhood.grading.checks.timing_verdict import ROUND_TRIP_SHARE, SIZE, trimmed_mean
 from mlhood.grading.projects.collect import master_solutions, varied_solutions
 from mlhood.grading.projects.p3 import numba_errors
-from mlhood.grading.projects.p3.probes import products
+from mlhood.grading.projects.p3.probes import no_product, products
 from mlhood.grading.rpc.codec import Remote
 from mlhood.grading.variants.parameter import Parameter
+from mlhood.measure.claims import DRIFT
 from mlhood.measure.ratio import Ratio
 
 PROBE = "mlhood.grading.projects.p3.probes:products"
-EMPTY = "mlhood.grading.checks.probes:empty_call"
+NO_PRODUCT = "mlhood.grading.projects.p3.probes:no_product"
 SHAPES = ((7, 5, 9), (33, 18, 300), (1, 40, 257), (130, 1, 7), (12, 261, 1), (64, 64, 64))
 SMALLEST, LARGEST = 200, 520  # of the matrices that are timed, along each axis
 SIZES = 3
 CALLS = 12  # of each size in a message
 LOOKS = (7, 14, 28, 56)  # rounds after which a step may be decided
+ATTEMPTS = 3  # races at most
 CHECKED_ROWS = 8
 # Of the speed of the course's own solution, which has the same vectors and caches; so the steps are as high everywhere.
 # Measured: loops in the order i, k, j reach 0.4 to 0.7 of it, panels that are read for one row at a time 0.4 to 0.75.
 STEPS = (0.3, 0.6, 0.8)
 OWN = 0.85  # as fast, with some allowance for noise
+ALL_STEPS = (*STEPS, OWN)
 # which operands `gemm_fast` gets transposed
 FAST_OPERANDS = Parameter("fast_operands", ("plain", "a_transposed", "b_transposed", "both_transposed"))
 TRANSPOSED = {"plain": "", "a_transposed": "a", "b_transposed": "b", "both_transposed": "ab"}
@@ -116,8 +125,18 @@ class Race:
         return trimmed_mean(self.against_course, SIZE)
 
 
+def _races(submission: Submission) -> list[Race]:
+    """Race the three products until all steps are decided, ATTEMPTS times at most."""
+    races: list[Race] = []
+    while len(races) < ATTEMPTS and not _decided(races):
+        if races:
+            wait_until_quiet()
+        races.append(_race(submission))
+    return races
+
+
 def _race(submission: Submission) -> Race:
-    """Race the three products for as many rounds as it takes to decide all steps."""
+    """Race the three products, for as many rounds as it takes to decide all steps."""
     remote = submission.value("gemm_fast")
     expect.true(isinstance(remote, Remote), "`gemm_fast` is not a function", got=remote)
     own = _Product(submission, remote)
@@ -130,7 +149,7 @@ def _race(submission: Submission) -> Race:
         for look in LOOKS:
             while len(race.own) < look:
                 _round(submission, sides, race)
-            if all(_state(race.against, step) for step in (*STEPS, OWN)):
+            if not any(race.against.low < step <= race.against.high for step in ALL_STEPS):
                 break
     return race
 
@@ -142,9 +161,17 @@ def _round(submission: Submission, sides: dict[str, Callable[[], float]], race: 
     race.against_course.append(taken["course"] / taken["own"])
 
 
-def _state(ratio: Ratio, step: float) -> str:
-    """Return "reached", "missed", or an empty text if the interval contains the step."""
-    return "reached" if ratio.low >= step else "missed" if ratio.high < step else ""
+def _decided(races: Sequence[Race]) -> bool:
+    return all(_state(races, step) for step in ALL_STEPS)
+
+
+def _state(races: Sequence[Race], step: float) -> str:
+    """Return "reached", "missed", or an empty text if the races leave the step open."""
+    if any(race.against.low >= step for race in races):
+        return "reached"
+    missed = [race for race in races if race.against.high < step]
+    far = any(DRIFT * race.against.high < step for race in missed)
+    return "missed" if far or len(missed) > 1 else ""
 
 
 class _Product:
@@ -155,29 +182,34 @@ class _Product:
         sizes = submission.rng.integers(SMALLEST, LARGEST, (SIZES, 3)).tolist()
         self.pairs = [_draw_operands(submission, m, k, n) for m, k, n in sizes]
         self.kept = submission.call(KEEP, *(array for pair in self.pairs for array in pair))
+        self.nothing = submission.value(NO_PRODUCT)
 
     def time(self) -> float:
-        """Return the seconds of the student's products, without those of an empty message."""
-        start = time.perf_counter()
-        self.submission.call(EMPTY, 16)
-        trip = time.perf_counter() - start
+        """Return the seconds of the student's products, without those of what goes with them."""
         shifts, row = self._draw()
-        start = time.perf_counter()
-        got = self.submission.call(PROBE, self.function, self.kept, shifts, row)
-        taken = time.perf_counter() - start
+        taken, got = self._time_message(self.function, shifts, row)
         self._check(got, shifts, row)
-        return taken - min(trip, ROUND_TRIP_SHARE * taken)
+        return _without(taken, self._time_message(self.nothing, shifts, row)[0])
+
+    def _time_message(self, function: Remote, shifts: list[int], row: int) -> tuple[float, Any]:
+        start = time.perf_counter()
+        got = self.submission.call(PROBE, function, self.kept, shifts, row)
+        return time.perf_counter() - start, got
 
     def local(self, function: Callable[..., np.ndarray]) -> Callable[[], float]:
         """Return a function that times the same work of a product in this process."""
+        arrays = Kept([array for pair in self.pairs for array in pair])
 
-        def run() -> float:
-            shifts, row = self._draw()
+        def run(function: Callable[..., np.ndarray], shifts: list[int], row: int) -> float:
             start = time.perf_counter()
-            products(function, _Arrays([array for pair in self.pairs for array in pair]), shifts, row)
+            products(function, arrays, shifts, row)
             return time.perf_counter() - start
 
-        return run
+        def time_products() -> float:
+            shifts, row = self._draw()
+            return _without(run(function, shifts, row), run(no_product, shifts, row))
+
+        return time_products
 
     def of_factors(self, product: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
         """Return a product that takes its operands as `gemm_fast` does, from one that takes the factors."""
@@ -199,9 +231,9 @@ class _Product:
                 expect.close(next(results), part @ right, what, rtol=1e-3, atol=1e-3, given=f"a {a.shape}, b {b.shape}")
 
 
-@dataclass(frozen=True)
-class _Arrays:
-    arrays: list[np.ndarray]
+def _without(taken: float, rest: float) -> float:
+    """Return the seconds without the rest, which may have been slow on purpose."""
+    return taken - min(rest, ROUND_TRIP_SHARE * taken)
 
 
 def _course_product(submission: Submission, own: _Product) -> Callable[..., np.ndarray]:
@@ -240,9 +272,10 @@ def _compiled_product(solution: str) -> Callable[..., np.ndarray]:
 
 def _check_step(submission: Submission, step: float, what: str) -> None:
     _require_right_products(submission)
-    race = submission.once("race", lambda: _race(submission))
+    races = submission.once("races", lambda: _races(submission))
+    race = max(races, key=lambda race: race.against.value)
     submission.reach(race.share.value, course=trimmed_mean(race.course, SIZE).value)
-    state, got = _state(race.against, step), f"{race.against} of its speed, and {race.share} of NumPy's"
+    state, got = _state(races, step), f"{race.against} of its speed, and {race.share} of NumPy's"
     if not state:
         raise expect.CheckHeld(
             f"{UNDECIDED}: `gemm_fast` has {got}; {what}, {step:g}, is within the noise of this machine"

@@ -213,6 +213,11 @@ def products(function: Callable, kept: Any, shifts: list[int], row: int, rows: i
     return [np.array(function(np.roll(a, shift), b)[row : row + rows]) for shift in shifts for a, b in pairs]
 
 
+def no_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return zeros in the place of a product: with it, `products` takes as long as everything else in it."""
+    return np.zeros((a.shape[0], b.shape[1]), np.float32)
+
+
 def with_reference_pack(
     function: Callable, a: np.ndarray, b: np.ndarray, factor: float = 1.0, padding: str = PANEL_PADDINGS[0], *rest: Any
 ) -> Any:
