@@ -129,15 +129,7 @@ def _measure(
     _check(alternatives)
     executables, quality = dict(prepared), {}
     if int8:
-        quantized = folder / "int8.onnx"
-        batches = [_inputs(ours.graph, batch, seed) for seed in range(1, CALIBRATION_BATCHES + 1)]
-        quantize_with_onnx_runtime(path, quantized, batches)
-        integer = compile_model(path, targets[0], RECIPE, calibration=batches)
-        executables[f"{targets[0]} {INT8}"] = _executable(integer)
-        approximations = {
-            f"{targets[0]} {INT8}": _call(_executable(integer), inputs),
-            f"{ONNX_RUNTIME} {INT8}": _onnx_runtime(quantized, threads, inputs),
-        }
+        executables[f"{targets[0]} {INT8}"], approximations = _quantized(ours.graph, path, targets[0], threads, inputs)
         quality = _qualities(alternatives[ONNX_RUNTIME](), approximations)
         alternatives |= approximations
     flops = 2 * macs(ours.graph, batch)
@@ -162,6 +154,18 @@ def _measure(
         quality=quality,
         refused=refused,
     )
+
+
+def _quantized(graph: Graph, path: Path, target: str, threads: int, inputs: Inputs) -> tuple[Executable, Alternatives]:
+    """Return our quantised model of a float one, and the two to time: ours and ONNX Runtime's, calibrated alike."""
+    batch = len(next(iter(inputs.values())))
+    batches = [_inputs(graph, batch, seed) for seed in range(1, CALIBRATION_BATCHES + 1)]
+    quantize_with_onnx_runtime(path, peer := path.with_name("int8.onnx"), batches)
+    ours = _executable(compile_model(path, target, RECIPE, calibration=batches))
+    return ours, {
+        f"{target} {INT8}": _call(ours, inputs),
+        f"{ONNX_RUNTIME} {INT8}": _onnx_runtime(peer, threads, inputs),
+    }
 
 
 def _seeded(build: Callable[[], nn.Module]) -> nn.Module:
