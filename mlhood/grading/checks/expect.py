@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -109,6 +109,15 @@ def true(condition: bool, what: str, **parts) -> None:
         raise CheckFailed(what, **parts)
 
 
+def holds(check: Callable[..., object], *args: object, **kwargs: object) -> bool:
+    """Whether a check, or a part of one, does not fail: a fault should cost the points of one check only."""
+    try:
+        check(*args, **kwargs)
+    except CheckFailed:
+        return False
+    return True
+
+
 def equal(got: object, expected: object, what: str, **parts) -> None:
     """Fail unless two pieces of plain data are equal."""
     if got != expected:
@@ -117,15 +126,17 @@ def equal(got: object, expected: object, what: str, **parts) -> None:
 
 def number(value: object, what: str, **parts) -> float:
     """Return the value as a float; fail unless it is one real number."""
-    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
-        return float(value.reshape(())[()])
+    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "biuf":  # a scalar of NumPy's, too
+        return float(value[()])
     if isinstance(value, (bool, int, float)):
         return float(value)
     raise CheckFailed(f"no number in {what}", expected="one number", got=value, **parts)
 
 
 def same_number(got: float, expected: float) -> bool:
-    """Whether two numbers are equal up to rounding, which may be float32's."""
+    """Whether two numbers are equal; up to rounding, which may be float32's, unless both are integers."""
+    if isinstance(got, int) and isinstance(expected, int):
+        return got == expected
     return got == expected or math.isclose(got, expected, rel_tol=ROUNDING, abs_tol=1e-12)
 
 
@@ -170,8 +181,8 @@ def is_array(value: object, dtype: DTypeLike, what: str, **parts) -> np.ndarray:
 
 def integer(value: object, what: str, **parts) -> int:
     """Return the value as an int; fail unless it is one whole number of an integer type, Python's or NumPy's."""
-    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "iu":
-        return int(value.reshape(())[()])
+    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iu":
+        return int(value[()])
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise CheckFailed(f"no integer in {what}", expected="an integer: `//` divides integers", got=value, **parts)

@@ -212,7 +212,7 @@ def _run_check(check: Check, submission: Submission) -> tuple[CheckResult, str]:
     status, what, held = "passed", "", ""
     parts: dict[str, Any] = {}
     try:
-        check.function(submission)
+        check(submission)
         submission.check_forbidden()
     except CheckSkipped as reason:
         status, what = "skipped", str(reason)

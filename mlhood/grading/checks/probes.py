@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+WRAPPED = ("py_func", "__wrapped__", "func", "__func__")  # of Numba, of decorators, of partial functions, of methods
+MAX_WRAPPERS = 20
 GEOMETRY = ("kernel_size", "stride", "padding", "dilation", "groups")
 
 
@@ -72,15 +74,38 @@ def keep(*arrays: np.ndarray) -> Kept:
     return Kept(arrays)
 
 
+def innermost(function: Any) -> Any:
+    """Return the innermost of functions that wrap one another: decorators, partial functions, methods, callables."""
+    for _ in range(MAX_WRAPPERS):
+        inner = next((getattr(function, name) for name in WRAPPED if hasattr(function, name)), None)
+        if inner is None and not hasattr(function, "__globals__"):
+            inner = vars(type(function)).get("__call__")  # of an object that can be called
+        if inner is None:
+            break
+        function = inner
+    return function
+
+
+def globals_of(function: Any) -> dict[str, Any]:
+    """Return the global names that a function sees, or the innermost of those that wrap one another."""
+    return getattr(innermost(function), "__globals__", {})
+
+
 @contextmanager
 def patched_globals(function: Any, **replacements: Any) -> Iterator[None]:
-    """Replace global names that a function sees, and restore them afterwards."""
-    names = getattr(function, "__globals__", {})
+    """Replace global names that a function sees, also as defaults of its arguments, and restore them afterwards."""
+    inner, names = innermost(function), globals_of(function)
     before = {name: names[name] for name in replacements if name in names}
+    defaults = getattr(inner, "__defaults__", None)
+    if defaults:
+        by_id = {id(value): replacements[name] for name, value in before.items()}
+        inner.__defaults__ = tuple(by_id.get(id(value), value) for value in defaults)
     names.update(replacements)
     try:
         yield
     finally:
+        if defaults:
+            inner.__defaults__ = defaults
         for name in replacements:
             names.pop(name, None)
         names.update(before)

@@ -25,7 +25,7 @@ from mlhood.grading.checks.closed_world_visitor import Finding
 from mlhood.grading.checks.expect import MAX_SHOWN_CHARACTERS, CheckFailed, CheckHeld, shortened, single_line
 from mlhood.grading.checks.references import ReferenceAnalysis, forbidden_use_in_program
 from mlhood.grading.rpc.codec import CodecError, Remote, decode, encode
-from mlhood.grading.rpc.guard import CHANGED, SHARED
+from mlhood.grading.rpc.guard import CHANGED, REUSED, SHARED, RuleBroken
 from mlhood.grading.rpc.sources import sources_of
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile, NoReply, Transport
 
@@ -38,9 +38,12 @@ MAX_PROGRAM_BYTES = 1 << 20
 RULES = {
     CHANGED: "{name} changes its arguments",
     SHARED: "{name} returns its argument or a part of it, not a new array",
+    REUSED: "{name} returns memory that it has returned before, so that an earlier result changes",
 }
-EXPECTED_BY_RULES = "new results; the arguments are as they were before"
-HINT_OF_RULES = "compute a new array, or begin with a copy: y = x.copy()"
+PARTS_OF_RULES = {
+    "expected": "new results; the arguments are as they were before",
+    "hint": "compute a new array, or begin with a copy: y = x.copy()",
+}
 TOO_MUCH = Finding("", "the notebook has more code than can be analysed")
 
 
@@ -357,6 +360,9 @@ class Submission:
         if kind == "NameError" and "the notebook defines no" in message:
             note = self.first_cell_error() or "run its cell first, and keep the name that the task gives"
             return CheckFailed(message, note=note)
+        if kind == RuleBroken.__name__:
+            rule, _, function = single_line(message).partition(" ")
+            return CheckFailed(RULES.get(rule, "{name} breaks a rule").format(name=f"`{function}`"), **PARTS_OF_RULES)
         number = error.get("number")
         where = self.session.lines.find([(number, line)] if isinstance(number, int) else [])
         if line and not where:  # not a line of a cell that was run: only what the student's process says
@@ -385,7 +391,7 @@ def check_rules(broken: object, name: str) -> None:
         CheckFailed: It has.
     """
     if isinstance(broken, str) and broken in RULES:
-        raise CheckFailed(RULES[broken].format(name=name), expected=EXPECTED_BY_RULES, hint=HINT_OF_RULES)
+        raise CheckFailed(RULES[broken].format(name=name), **PARTS_OF_RULES)
 
 
 def _name_for_student(target: str | Remote) -> str:

@@ -36,6 +36,10 @@ class Check:
     points: float
     parameters: Mapping[str, Any] | None = field(default=None, hash=False)
 
+    def __call__(self, submission: Submission) -> None:
+        """Run the check."""
+        self.function(submission)
+
     @property
     def name(self) -> str:
         """Return the function's name, unique within its task."""

@@ -1,23 +1,32 @@
 """Whether a call leaves its arguments alone, and returns memory of its own.
 
-It runs in the student's process, where probes may use it, too; nothing that it says earns points.
+It runs in the student's process, where probes may use it, too; nothing that it says earns points. Results are kept for
+a while, so that their memory is not freed: where a later result is in the same place, the function has kept it.
 """
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-CHANGED, SHARED = "changed", "shared"
+CHANGED, SHARED, REUSED = "changed", "shared", "reused"
+MAX_KEPT_BYTES = 1 << 24
+_results: deque[np.ndarray] = deque(maxlen=8)  # of earlier calls, whatever the function
+
+
+class RuleBroken(Exception):
+    """A function of the notebook breaks a rule; the message is what `Guard.broken` says, and the function's name."""
 
 
 class Guard:
     """Compares the arguments of a call before and after it.
 
     Args:
-        arguments: Of the call; arrays and plain data are compared, other objects are not.
+        arguments: Of the call; arrays, tensors and plain data are compared, other objects are not.
     """
 
     def __init__(self, *arguments: object) -> None:
@@ -25,12 +34,24 @@ class Guard:
         self._before = _copied(arguments)
 
     def broken(self, result: object) -> str:
-        """Return `CHANGED` if the call has changed an argument, `SHARED` if its result is memory of one, or empty."""
+        """Return the rule that the call has broken, or an empty text.
+
+        It is `CHANGED` if an argument is not as it was, `SHARED` if the result is memory of one, and `REUSED` if it is
+        memory of an earlier result.
+        """
         if not _same(self._arguments, self._before):
             return CHANGED
-        arguments = list(_arrays(self._arguments))
-        shared = any(np.may_share_memory(value, other) for value in _arrays(result) for other in arguments)
-        return SHARED if shared else ""
+        results = list(_arrays(result))
+        if _share(results, list(_arrays(self._arguments))):
+            return SHARED
+        if _share(results, list(_results)):
+            return REUSED
+        _results.extend(value for value in results if value.nbytes <= MAX_KEPT_BYTES)
+        return ""
+
+
+def _share(arrays: list[np.ndarray], others: list[np.ndarray]) -> bool:
+    return any(np.may_share_memory(array, other) for array in arrays for other in others)
 
 
 def guarded(
@@ -43,9 +64,29 @@ def guarded(
     return result, guard.broken(result)
 
 
+def call_guarded(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function and return its result.
+
+    Raises:
+        RuleBroken: The call breaks a rule.
+    """
+    result, broken = guarded(function, args)
+    if broken:
+        raise RuleBroken(f"{broken} {getattr(function, '__name__', type(function).__name__)}")
+    return result
+
+
+def _array(value: Any) -> np.ndarray | None:
+    """Return an array, or the memory of a torch tensor as one; None of any other value."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return value.detach().cpu().numpy()
+    return value if isinstance(value, np.ndarray) else None
+
+
 def _copied(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.copy()
+    if (array := _array(value)) is not None:
+        return array.copy()
     if type(value) is dict:
         return {key: _copied(item) for key, item in value.items()}
     if type(value) in (list, tuple):
@@ -54,10 +95,10 @@ def _copied(value: Any) -> Any:
 
 
 def _same(value: Any, before: Any) -> bool:
+    if (array := _array(value)) is not None:
+        return array.shape == before.shape and np.array_equal(array, before, equal_nan=array.dtype.kind in "fc")
     if type(value) is not type(before):
         return False
-    if isinstance(value, np.ndarray):
-        return value.shape == before.shape and np.array_equal(value, before, equal_nan=value.dtype.kind in "fc")
     if type(value) is dict:
         return list(value) == list(before) and all(map(_same, value.values(), before.values()))
     if type(value) in (list, tuple):
@@ -66,8 +107,8 @@ def _same(value: Any, before: Any) -> bool:
 
 
 def _arrays(value: Any) -> Iterator[np.ndarray]:
-    if isinstance(value, np.ndarray):
-        yield value
+    if (array := _array(value)) is not None:
+        yield array
     elif type(value) is dict:
         yield from _arrays(list(value.values()))
     elif type(value) in (list, tuple):

@@ -321,7 +321,7 @@ def test_no_argument_is_sent_twice(submission, names, clock):
 
 def test_a_replayed_result_fails(submission, names, clock):
     cache = {}
-    names["fast"] = lambda x, calls: cache.setdefault("result", 2 * x)
+    names["fast"] = lambda x, calls: cache.setdefault("result", 2 * x).copy()
     with pytest.raises(CheckFailed, match="wrong values in what `fast` returns"):
         timing.measure_claim(submission, claim(), clock=clock)
 

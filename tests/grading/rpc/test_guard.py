@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from mlhood.grading.checks.expect import CheckFailed
 from mlhood.grading.checks.submission import Session, Submission
-from mlhood.grading.rpc.guard import CHANGED, SHARED, guarded
+from mlhood.grading.rpc.guard import CHANGED, REUSED, SHARED, call_guarded, guarded
 from mlhood.grading.rpc.transport import LocalTransport
 
 X = np.arange(6, dtype=np.float32)
@@ -56,6 +57,29 @@ def test_arguments_are_left_alone_and_results_are_new(function, argument, broken
     assert guarded(function, kwargs={"x": copy.deepcopy(argument)})[1] == broken
 
 
+@pytest.mark.parametrize(
+    ("function", "broken"),
+    [
+        (lambda x: x.zero_(), CHANGED),
+        (lambda x: x.T, SHARED),
+        (lambda x: x.numpy()[1:], SHARED),
+        (lambda x: x.clone(), ""),
+        (lambda x: x.requires_grad_(False) + 1, ""),
+    ],
+)
+def test_tensors_are_arrays(function, broken):
+    assert guarded(function, [torch.ones(2, 3)])[1] == broken
+
+
+def test_a_result_is_not_memory_of_an_earlier_one():
+    kept = np.zeros(4)
+    assert guarded(lambda: kept)[1] == ""
+    assert guarded(lambda: [np.ones(3), kept[1:]])[1] == REUSED
+    assert guarded(lambda: kept.copy())[1] == ""
+    for _ in range(20):  # what is freed may be allocated again
+        assert guarded(lambda: np.zeros(1000))[1] == ""
+
+
 def submission(tmp_path, **names: Any) -> Submission:
     return Submission(Session(LocalTransport(names), tmp_path, tmp_path))
 
@@ -67,6 +91,12 @@ def test_a_call_that_breaks_a_rule_fails_with_the_name_of_the_function(tmp_path)
     with pytest.raises(CheckFailed, match="`g` returns its argument or a part of it"):
         notebook.call("g", X.copy())
     np.testing.assert_array_equal(notebook.call("h", X), -X)
+
+
+def test_a_probe_tells_of_a_broken_rule(tmp_path):
+    notebook = submission(tmp_path, f=add_in_place, probe=call_guarded)
+    with pytest.raises(CheckFailed, match="`add_in_place` changes its arguments"):
+        notebook.call("probe", notebook.value("f"), X.copy())
 
 
 def test_an_object_that_comes_back_may_change_itself(tmp_path):
