@@ -255,13 +255,13 @@ def utilisation(dataflow, rows, columns, m, n, k):
     "P4-9-solution": r"""
 import re, collections
 def operations(text):
-    return collections.Counter(re.findall(r'(?:^|= )"?stablehlo\.([a-z_]+)', text))
+    return collections.Counter(re.findall(r'(?:^|= )"?stablehlo\.(\w+)', text))
 """,
     "P4-9-solution-2": r"""
 import re
 def fused(hlo):
     parts = re.findall(r"^%(fused_computation[.\d]*) .*?\{\n(.*?)^\}", hlo, re.M | re.S)
-    return {name: [code for code in re.findall(r"= (?:\(.*?\)|\S+) ([a-z-]+)\(", body) if code != "parameter"]
+    return {name: [code for code in re.findall(r"= (?:\(.*?\)|\S+) ([\w-]+)\(", body) if code != "parameter"]
             for name, body in parts}
 """,
 }

@@ -44,10 +44,11 @@ def multiplying(
     add: str = "y[g, p] += np.einsum('fct,ctp->fp', weights[g, d], columns[d][:, :, p])",
     zeros: str = "np.zeros((len(weights), columns.shape[2]), np.float32)",
     result: str = "y",
+    taken: str = "",
 ) -> dict[str, str]:
     body = f"""
 y = {zeros}
-for c, i, f in steps(order, {tiles}, {slices}, k2, k3):
+for c, i, f in steps(order, {tiles}, {slices}, k2, k3){taken}:
     d, p, g = slice(c * k1, (c + 1) * k1), slice(i * window, (i + 1) * window), slice(f * filters, (f + 1) * filters)
     {add}
 return {result}

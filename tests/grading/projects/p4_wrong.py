@@ -119,6 +119,21 @@ ORDERS: tuple[Mistake, ...] = (
             SPLIT,
             "`schedule` has the wrong loops|its last point",
         ),
+        (
+            "tiles of whole rows column by column",
+            visiting(
+                result="[{}] if tile_n < n else [(i, j) for i0 in range(0, m, tile_m) for j in range(n) "
+                "for i in range(i0, min(m, i0 + tile_m))]"
+            ),
+            TILES,
+            "wrong order",
+        ),
+        (
+            "the points of an earlier call",
+            {"P4-1-solution": "kept = {}\n" + visiting(result="kept.setdefault((m, n), [{}])")["P4-1-solution"]},
+            TILES,
+            "wrong order",
+        ),
     ),
     *mistakes(
         "P4.2",
@@ -184,7 +199,7 @@ ORDERS: tuple[Mistake, ...] = (
                 add="pass\n    y = np.einsum('fct,ctp->fp', weights, columns)",
             ),
             PRODUCT,
-            "computes from its steps",
+            "computes from the steps",
         ),
         (
             "float64",
@@ -198,6 +213,37 @@ ORDERS: tuple[Mistake, ...] = (
             multiplying(result="[columns.__imul__(1.5), y][1]"),
             (PRODUCT, SLICES),
             "`sliced_product` changes its arguments",
+        ),
+        ("the last step first", multiplying(taken="[::-1]"), SLICES, "one after another"),
+        (
+            "all channels at the first slice",
+            multiplying(add="y[g, p] += (c == 0) * np.einsum('fct,ctp->fp', weights[g], columns[:, :, p])"),
+            SLICES,
+            "compute the steps that",
+        ),
+        (
+            "steps of another order are asked for, too",
+            multiplying(taken=" * len(steps('IS', 1, 1, 1, k2, k3))"),
+            PRODUCT,
+            "wrong arguments",
+        ),
+        (
+            "one result for all calls",
+            {
+                "P4-2-solution-2": "kept = {}\n"
+                + multiplying(
+                    zeros="kept.setdefault(columns.shape, np.zeros((len(weights), columns.shape[2]), np.float32))"
+                    "; y *= 0"
+                )["P4-2-solution-2"]
+            },
+            (PRODUCT, SLICES),
+            "that it has returned before",
+        ),
+        (
+            "groups larger than all tiles",
+            stepping(slices="for c in range(slices // (k2 <= passing and k3 <= staying))"),
+            (ONCE, IS, WS),
+            "ZeroDivisionError",
         ),
         ("steps as an array", stepping(result="np.array(triples)"), (ONCE, IS, WS), "does not return a list"),
     ),
@@ -270,6 +316,12 @@ ANALYSIS: tuple[Mistake, ...] = (
             "when does it not fit",
         ),
         ("a list for a tuple", halving(result="tiles"), (HALVED, EXACT, PAPER), "no tuple in what `largest`"),
+        (
+            "the sizes are emptied",
+            halving(result="[tuple(tiles), sizes.clear()][0]"),
+            (HALVED, EXACT, PAPER),
+            "`largest` changes its arguments",
+        ),
         ("floats for integers", needing(l1="1.0 * (stay + go + out)"), (L1, L2, L3, SWAPPED), "no integer in what"),
     ),
     *mistakes(
@@ -296,6 +348,12 @@ ANALYSIS: tuple[Mistake, ...] = (
             (ANALYSED, FASTER),
             "this row is an argument",
         ),
+        (
+            "what is analysed is changed",
+            choosing("{**analysed}", own="analysed.__setitem__(order, (1, 1, 1)) or (k1, k2, 1 + k3 // 2)"),
+            (ANALYSED, SMALL, LARGE, OWN, FASTER),
+            "`triples` changes its arguments",
+        ),
         ("one column after the other", filling(fill=COLUMN_BY_COLUMN), COMPARED, "side by side"),
         ("a missing row", filling(rows="table.rows[:3]"), (COMPARED, OPERATIONS, FASTER), "my own/WS, my own/IS"),
         ("MACs instead of operations", filling(options=", flops=layer.macs"), OPERATIONS, "two operations"),
@@ -312,6 +370,13 @@ ANALYSIS: tuple[Mistake, ...] = (
             "two layers of the same shapes",
         ),
         ("stride 1 only", preparing(sliced="w.shape[2:] == (3, 3) and stride == 1"), SLICED, "runs other slices"),
+        ("three rows make a 3x3 layer", preparing(sliced="w.shape[2] == 3"), SLICED, "a direct convolution"),
+        (
+            "one dictionary for all kernels",
+            {"P4-6-solution": "prepared = {}\n" + preparing()["P4-6-solution"].replace("    prepared = {}\n", "", 1)},
+            (SLICED, PACKED),
+            "other slices",
+        ),
         ("every layer in slices", preparing(sliced="True"), SLICED, "a direct convolution"),
         (
             "one order for both columns",
@@ -326,7 +391,7 @@ ANALYSIS: tuple[Mistake, ...] = (
                 result="[y := prepared[key][0](x), z := prepared.setdefault(y.shape, y.copy()), np.copyto(z, y)][1]"
             ),
             CONVOLVED,
-            "overwritten",
+            "that it has returned before",
         ),
         (
             "float64",
@@ -387,6 +452,12 @@ MACHINES: tuple[Mistake, ...] = (
             OUTPUTS,
             "nothing is loaded|each fold takes rows \\+ columns",
         ),
+        (
+            "rows without weights need no loading",
+            counting(ws="(rows + min(rows, k) + columns + m - 2) * folds(k, n)"),
+            FOLDS,
+            "not full",
+        ),
         ("full folds only", counting(folds="(down // rows) * (across // columns)"), FOLDS, "not full"),
         ("M and N swapped", counting(is_="(2 * rows + columns + m - 2) * folds(k, n)"), INPUTS, "M to the columns"),
         (
@@ -421,6 +492,9 @@ MACHINES: tuple[Mistake, ...] = (
             COMPUTATIONS,
             "are missing",
         ),
+        ("names with a number only", fusing(begin=r"%(fused_computation\.\S*) .*\{$"), COMPUTATIONS, "are missing"),
+        ("opcodes end at a digit", fusing(opcode=r" = (?:\(.*?\)|\S+) ([a-z-]+)\("), OPCODES, "atan2"),
+        ("operations end at a digit", naming(r"(?<!#)stablehlo\.([a-z_]+)"), NAMED, "atan"),
         ("names instead of opcodes", fusing(opcode=r"%([a-z_-]+)\S* = "), OPCODES, "is a broadcast"),
         ("opcodes without hyphens", fusing(opcode=r" = \S+ (\w+)\("), OPCODES, "dynamic-slice"),
         ("parameters listed as well", fusing(kept="match"), PARAMETERS, "`fused` lists parameters"),

@@ -117,8 +117,10 @@ def last_folds_take_as_long(submission: Submission) -> None:
     """`cycles` counts a fold that fills only part of the array like a full one."""
     dataflows = [dataflow for dataflow in MAPPING if _right(submission, dataflow)]  # the others have lost points above
     expect.true(bool(dataflows), "`cycles` is right for no dataflow, even where all folds are full")
-    for dataflow in dataflows:
-        case = _draw_case(submission, dataflow, remainder=1)
+    m, n, k = (int(size) for size in submission.rng.integers(2, 7, 3))
+    cases = [(dataflow, _draw_case(submission, dataflow, remainder=1)) for dataflow in dataflows]
+    cases += [(dataflow, (16, 8, m, n, k)) for dataflow in dataflows]  # smaller than the array
+    for dataflow, case in cases:
         got, want = _cycles(submission, dataflow, case), _reference_cycles(submission, dataflow, case)
         hint = "how many folds lie along the rows, how many along the columns? The last of each is one, too"
         what = f"`cycles` of {dataflow} is wrong where a fold is not full"
@@ -139,9 +141,11 @@ def utilisation_is_the_busy_part(submission: Submission) -> None:
     hint = f"a {whole}: every multiplier could do one multiply-accumulate in each cycle"
     if "idle" in submission.parameters.share:
         hint += "; asked for is the part in which it does not"
+    small_is_right = expect.holds(last_folds_take_as_long, submission)  # another check has its points
     for dataflow in MAPPING:
-        for remainder in (0, 1):
-            rows, columns, m, n, k = case = _draw_case(submission, dataflow, remainder)
+        cases = [_draw_case(submission, dataflow, remainder) for remainder in (0, 1)]
+        for case in (*cases, *([(8, 4, 1, 3, 5)] if small_is_right else [])):
+            rows, columns, m, n, k = case
             got = _call(submission, "utilisation", dataflow, case)
             if expect.same_number(got, _own_utilisation(submission, dataflow, case)):
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -12,10 +12,10 @@ import numpy as np
 
 from mlhood.dataflow.nest import Nest, gemm
 from mlhood.dataflow.slicing.caches import Caches
-from mlhood.dataflow.slicing.problem import Order, Problem, possible
-from mlhood.grading.checks.probes import patched_globals
+from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, possible
+from mlhood.grading.checks.probes import globals_of, patched_globals
 from mlhood.grading.projects.p4.reference import needs_by, steps
-from mlhood.grading.rpc.guard import guarded
+from mlhood.grading.rpc.guard import call_guarded, guarded
 from mlhood.kernels.geometry import geometry
 
 VALUE_ERROR = "ValueError"
@@ -61,50 +61,83 @@ def with_reference(function: Callable, name: str, options: dict[str, Any], *args
         options: Those of the reference that are this variant's.
         args: The function's.
     """
-    with patched_globals(function, **{name: partial(REFERENCES[name], **options)}):
+    with _patched(function, name, options):
         value, broken = guarded(function, args)
     return {"value": value, "broken": broken}
 
 
-def with_a_tile_twice(function: Callable, tile: int, options: dict[str, str], *args: Any) -> Any:
-    """Call `sliced_product` with the reference's `steps`, those of one input tile twice in a row."""
-    place = options["step"].split(", ").index("input tile")
-
-    def steps(*sizes: Any, **named: Any) -> list[tuple[int, ...]]:
-        right = REFERENCES["steps"](*sizes, **named, **options)
-        return [step for step in right for _ in range(2 if step[place] == tile else 1)]
-
-    with patched_globals(function, steps=steps):
-        return function(*args)
+def _patched(function: Callable, name: str, options: dict[str, Any]) -> AbstractContextManager[None]:
+    """Replace the notebook's `name` by the reference's."""
+    return patched_globals(
+        function, **{name: _called_as(_original(function, name), partial(REFERENCES[name], **options))}
+    )
 
 
-def recorded_calls(function: Callable, name: str, options: dict[str, Any], *args: Any) -> dict[str, Any]:
+def _original(function: Callable, name: str) -> Callable:
+    """Return what a function knows by this name, or else the reference's."""
+    return globals_of(function).get(name, REFERENCES[name])
+
+
+def _called_as(original: Callable, replacement: Callable) -> Callable:
+    """Return the replacement, to be called with the names that the original's parameters have."""
+    return lambda *args, **kwargs: replacement(*_positional(original, args, kwargs))
+
+
+def _positional(function: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
+    """Return all arguments of a call by position, with defaults."""
+    bound = signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.args
+
+
+def with_steps(
+    function: Callable, named: list[list[int]], slices: int, options: dict[str, str], *args: Any
+) -> dict[str, Any]:
+    """Call `sliced_product` with `steps` replaced by a function that returns these; for one slice, those of slice 0.
+
+    Returns:
+        Its `result`, and `single`, whether it has asked for one slice at a time.
+    """
+    place, asked = options["step"].split(", ").index("slice"), []
+
+    def steps(order: str, inputs: int, weights: int, count: int, k2: int, k3: int) -> list[tuple[int, ...]]:
+        asked.append(count)
+        return [tuple(step) for step in named if count == slices or step[place] == 0]
+
+    with patched_globals(function, steps=_called_as(_original(function, "steps"), steps)):
+        result = function(*args)
+    return {"result": result, "single": any(count != slices for count in asked)}
+
+
+def recorded_calls(function: Callable, name: str, options: dict[str, Any], *args: Any) -> list[list[Any]]:
     """Record the arguments with which a function calls `name`, the notebook's own or else the reference's.
 
-    The reference has this variant's `options`.
-
-    Exceptions of the function are ignored: its result is the subject of another check. For a callable whose global
-    names cannot be replaced, `recorded` is false.
+    The reference has this variant's `options`. Exceptions of the function are ignored: its result is the subject of
+    another check.
     """
-    names = getattr(function, "__globals__", None)
-    if names is None:
-        return {"recorded": False, "calls": []}
-    original, calls = names.get(name, partial(REFERENCES[name], **options)), []
+    calls, running, own = [], [], globals_of(function).get(name)
+    original = own or partial(REFERENCES[name], **options)
 
     def recording(*args: Any, **kwargs: Any) -> Any:
-        values = signature(original).bind(*args, **kwargs).args
-        calls.append([value if isinstance(value, str) else float(value) for value in values])
-        return original(*args, **kwargs)
+        values = _positional(own or REFERENCES[name], args, kwargs)
+        if not running:  # the function may call itself
+            calls.append([value if isinstance(value, str) else float(value) for value in values])
+        running.append(name)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            running.pop()
 
     with patched_globals(function, **{name: recording}), suppress(Exception):
         function(*args)
-    return {"recorded": True, "calls": calls[:100]}
+    return calls[:100]
 
 
 def result_or_value_error(function: Callable, name: str | None, options: dict[str, Any], *args: Any) -> Any:
     """Call a function, with the reference's `name` if one is given; return VALUE_ERROR if it raises ValueError."""
     try:
-        return with_reference(function, name, options, *args)["value"] if name else function(*args)
+        with _patched(function, name, options) if name else nullcontext():
+            return call_guarded(function, *args)
     except ValueError:
         return VALUE_ERROR
 
@@ -139,7 +172,7 @@ def sliced(placed: PlacedConvolution, factors: list[float], channels: list[int])
 
 def triples_of(function: Callable, analysed: Any, problem: dict[str, Any], caches: dict[str, Any]) -> Any:
     """Call `triples` for a problem and caches given as plain data."""
-    return function(analysed, Problem(**problem), Caches(**caches))
+    return call_guarded(function, analysed, Problem(**problem), Caches(**caches))
 
 
 def chosen(function: Callable, problem: dict[str, Any], caches: dict[str, Any], *order: str) -> Any:
@@ -151,6 +184,8 @@ def convolved(
     function: Callable, order: Order, tiles: list[int], layers: list[dict[str, Any]], rounds: int, *asked: Any
 ) -> dict[str, Any]:
     """Make a convolution by `sliced_kernel`, and run it on layers as a compiled network does, several times.
+
+    Another one, of other slices, has run on the same layers before: what it keeps is its own.
 
     Args:
         function: The student's.
@@ -165,11 +200,13 @@ def convolved(
         that ran, or an empty list; `packed`, how often weights were packed in each round; and `broken` of the guard.
     """
     convolve, broken = function(order, tuple(tiles), *asked), ""
+    other = function(next(name for name in ORDERS if name != order), (1, 1, 1), *asked)
     results: list[list[Any]] = []
     slices: list[list[list[Any]]] = []
     packed: list[int] = []
     for layer in layers:
         layer["w"].flags.writeable = layer["bias"].flags.writeable = False
+        other(layer["images"][0], layer["w"], layer["bias"], layer["stride"], layer["padding"])
     with _recorded_slices() as (used, packs):
         for i in range(rounds):
             results.append([])

@@ -35,6 +35,7 @@ LISTED_HINTS = {
     "in alphabetical order": "sort the list of each computation",
 }
 LAYERS = ("conv", "mlp", "softmax", "pool", "embedding", "argmax")
+WITH_A_DIGIT = "atan2"  # stands where these have a maximum, so that an opcode has a digit
 OPERATION = re.compile(r"(?<!#)\bstablehlo\.(\w+)")
 APPLIED = re.compile(r"applies stablehlo\.(\w+)")
 QUOTED = re.compile(r'"stablehlo\.(\w+)"')
@@ -77,9 +78,10 @@ def _as_listed(submission: Submission, codes: list[str]) -> list[str]:
 
 
 def renamed(program: str, rng: np.random.Generator) -> str:
-    """Return the same HLO with other names of values and other numbers of fused computations."""
-    numbers = iter(rng.permutation(90))
-    names = {name: f"%fused_computation.{next(numbers) + 10}" for name in dict.fromkeys(FUSED.findall(program))}
+    """Return the same HLO with other names of values and other numbers of fused computations, one without a number."""
+    found = list(dict.fromkeys(FUSED.findall(program)))
+    numbered = [f"%fused_computation.{number + 10}" for number in rng.permutation(90)[: len(found) - 1]]
+    names = dict(zip(found, rng.permutation(["%fused_computation", *numbered]).tolist(), strict=True))
     program = FUSED.sub(lambda match: names[match.group()], program)
     values = set(re.findall(r"^\s+(?:ROOT )?%([\w.-]+) = ", program, re.MULTILINE))
     new_names = dict(zip(sorted(values), (f"value.{number}" for number in rng.permutation(len(values))), strict=True))
@@ -89,6 +91,7 @@ def renamed(program: str, rng: np.random.Generator) -> str:
 def _operations(submission: Submission, layers: list[str]) -> tuple[dict[str, int], str, str]:
     """Return the student's counts for the programs of some layers, the joined programs, and their description."""
     program, given = "\n".join(text(layer, "stablehlo") for layer in layers), " and ".join(layers)
+    program = program.replace("stablehlo.maximum", f"stablehlo.{WITH_A_DIGIT}")
     with expect.case(given):
         result = expect.mapping(submission.call("operations", program), (), "what `operations` returns")
         names = all(isinstance(name, str) for name in result)
@@ -160,6 +163,7 @@ def _codes(submission: Submission, name: object, value: object) -> list:
 def _fused(submission: Submission, layer: str) -> tuple[dict[str, list[str]], dict[str, list[str]], str]:
     """Return the student's `fused` of a layer's program with other names, the right result, and a description."""
     program, given = renamed(text(layer, "hlo"), submission.rng), f"{layer}, compiled"
+    program = program.replace(" maximum(", f" {WITH_A_DIGIT}(")
     with expect.case(given):
         result = expect.mapping(submission.call("fused", program), (), "what `fused` returns")
         lists = {}
