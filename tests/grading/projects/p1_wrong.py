@@ -28,6 +28,7 @@ from tests.grading.projects.p1_snippets import (
 SHAPES, GEOMETRY = "parameters_have_lenets_shapes", "convolutions_have_lenets_geometry"
 LOGITS, VALUES, BATCH = "gives_ten_logits_an_image", "computes_lenet", "takes_a_batch_of_any_size"
 MOVES, LOSS = "training_moves_every_weight", "loss_is_told_and_falls"
+BATCHES = "batches_are_small_and_shuffled"
 ACCURACY, MISTAKES = "model_reads_unseen_digits", "mistakes_are_found"
 FILE_NAMES, FILE_VALUES = "file_has_the_asked_names", "file_computes_the_model"
 FILE_BATCH, TRAINED = "batch_is_dynamic", "lenet_onnx_holds_the_trained_model"
@@ -88,6 +89,20 @@ WRONG: tuple[Mistake, ...] = (
             "flatten all axes but the first",
         ),
         (
+            "dropout while training",
+            forward(GOOD_FORWARD.replace("return", "x = nn.functional.dropout(x, 0.5, self.training)\nreturn")),
+            VALUES,
+            "in training mode",
+        ),
+        (
+            "the images are set to zero",
+            forward(
+                GOOD_FORWARD.replace("return", "images.zero_()\nreturn").replace("x = nn", "images = x\nx = nn", 1)
+            ),
+            (LOGITS, VALUES, BATCH),
+            "`LeNet` changes its arguments",
+        ),
+        (
             "a softmax inside the model",
             forward(GOOD_FORWARD.replace("return self.fc3(x)", "return torch.softmax(self.fc3(x), 1)")),
             VALUES,
@@ -121,6 +136,34 @@ WRONG: tuple[Mistake, ...] = (
             train("loss.backward(); optimizer.step()", first="model = LeNet()"),
             (MOVES, LOSS, ACCURACY),
             "parameters unchanged",
+        ),
+        (
+            "the images in one order",
+            train("loss.backward(); optimizer.step()", batches="torch.arange(len(images)).split(32)"),
+            BATCHES,
+            "does not shuffle",
+        ),
+        (
+            "shuffled once",
+            train(
+                "loss.backward(); optimizer.step()",
+                first="order = torch.randperm(len(images))",
+                batches="order.split(32)",
+            ),
+            BATCHES,
+            "in both epochs",
+        ),
+        (
+            "half of the images in a batch",
+            train("loss.backward(); optimizer.step()", batches="torch.randperm(len(images)).split(320)"),
+            (BATCHES, ACCURACY),
+            "small batches",
+        ),
+        (
+            "noise is added to the images",
+            train("loss.backward(); optimizer.step()", first="images += 1e-3 * torch.randn_like(images)"),
+            (BATCHES, MOVES, LOSS),
+            "`train` changes its arguments",
         ),
         (
             "one epoch",
@@ -181,6 +224,12 @@ WRONG: tuple[Mistake, ...] = (
             TRAINED,
             "exported before training, or",
         ),
+        (
+            "the mode is left as it is",
+            export(f"{NAMES}, {DYNAMIC}", "model"),
+            FILE_VALUES,
+            "exported in training mode",
+        ),
         ("no names", export(DYNAMIC), FILE_NAMES, "has the wrong name"),
         (
             "a softmax added on export",
@@ -222,6 +271,19 @@ WRONG: tuple[Mistake, ...] = (
             "`max_rel` is wrong",
         ),
         (
+            "relative to the file's logits",
+            agreement(MAX_ABS, "(np.abs(a - b) / np.abs(b)).max()", SAME),
+            DIFFERENCES,
+            "is wrong",
+        ),
+        ("an integer for a Boolean", agreement(MAX_ABS, MAX_REL, f"int({SAME})"), PREDICTIONS, "is no Boolean"),
+        (
+            "a number in an array",
+            agreement(MAX_ABS.replace("()", "(keepdims=True)"), MAX_REL, SAME),
+            DIFFERENCES,
+            "no number",
+        ),
+        (
             "equal logits instead of equal predictions",
             agreement(MAX_ABS, MAX_REL, "np.allclose(a, b, atol=1e-4)"),
             PREDICTIONS,
@@ -260,6 +322,18 @@ WRONG: tuple[Mistake, ...] = (
             "not the nodes in graph order",
         ),
         ("biases not counted", table("weight", MACS), PARAMETER_COUNTS, "bias included"),
+        (
+            "the weights of Conv and Gemm only",
+            table(f"({PARAMETERS}) * (node.op_type in ('Conv', 'Gemm'))", MACS),
+            PARAMETER_COUNTS,
+            "ConvTranspose",
+        ),
+        (
+            "every weight is multiplied",
+            table(PARAMETERS, "weight * math.prod(out[2:])"),
+            MAC_COUNTS,
+            "of ConvTranspose|of MatMul",
+        ),
         ("output pixels not counted", table(PARAMETERS, "weight"), MAC_COUNTS, "macs of Conv are wrong"),
         ("operations instead of multiply-accumulates", table(PARAMETERS, f"2 * {MACS}"), MAC_COUNTS, "the macs of"),
         (
@@ -343,6 +417,16 @@ WRONG: tuple[Mistake, ...] = (
             hand_made(f'[helper.make_node("Gemm", ["x", "weight"], ["z"]), {RELU}]'),
             LAYER,
             "wrong values",
+        ),
+        (
+            "two names for the batch",
+            {
+                "P1-8-solution": hand_made(f"[{GEMM}, {RELU}]")["P1-8-solution"].replace(
+                    "['batch', weight.shape[1]]", "['rows', weight.shape[1]]"
+                )
+            },
+            OPERATORS,
+            "different batches",
         ),
         ("a batch of one", hand_made(f"[{GEMM}, {RELU}]", batch="1"), LAYER, "batch size is fixed"),
         (

@@ -19,11 +19,15 @@ from mlhood.models import digits
 EXPORT_ARGUMENT = Parameter("export_argument", ("none", "names", "batch_name"))
 # what `agreement` returns of the absolute differences, and of the predictions
 ABSOLUTE = Parameter("absolute", ("max_abs", "mean_abs", "rms"))
+PROBES = "mlhood.grading.projects.p1.probes:"
 PREDICTIONS = Parameter("predictions", ("same_predictions", "same_share", "changed"))
 
 
 def _exported(submission: Submission) -> tuple[OnnxFacts, reference.Weights, np.ndarray]:
-    """An untrained model exported by the student's function, its weights, and the images that ran through the file."""
+    """An untrained model exported by the student's function, its weights, and the images that ran through the file.
+
+    The model has a dropout that is active in training mode, in which it is passed.
+    """
     return submission.once("exported", lambda: _export(submission))
 
 
@@ -32,7 +36,7 @@ def _export(submission: Submission) -> tuple[OnnxFacts, reference.Weights, np.nd
         reference.random_weights(submission.rng),
         random_images(submission, int(submission.rng.integers(11, 17))),
     )
-    model = lenet_with(submission, weights)
+    model = submission.call(PROBES + "with_dropout", lenet_with(submission, weights))
     path = submission.scratch / "exported.onnx"
     path.unlink(missing_ok=True)
     names = _names(submission)
@@ -83,6 +87,9 @@ def file_computes_the_model(submission: Submission) -> None:
     """ONNX Runtime computes the same logits from the file as torch does from the model."""
     facts, weights, images = _exported(submission)
     hint = "export the model passed in, unchanged and with its weights"
+    training = [op for op in facts.operators if op in ("Dropout", "RandomUniformLike", "Bernoulli")]
+    what = "the model is exported in training mode: the file drops some of its features"
+    expect.true(not training, what, got=", ".join(training), hint="which mode is the model to be in?")
     expect.close(facts.results[0], reference.lenet(weights, images), "the exported model", atol=1e-4, hint=hint)
 
 
@@ -149,6 +156,17 @@ def _large_logit_images(submission: Submission, weights: reference.Weights, coun
     return images[np.argsort(-smallest)[:count]]
 
 
+def _small_logit_image(submission: Submission, weights: reference.Weights, other: reference.Weights) -> np.ndarray:
+    """Return an image [1,1,32,32] of which one logit is much smaller than that of the other weights.
+
+    It is large enough not to depend on the order in which float32 numbers are added.
+    """
+    images = random_images(submission, 600)
+    ours, theirs = (np.abs(reference.lenet(each, images)) for each in (weights, other))
+    ratio = np.where(ours > 2e-4, theirs / ours, 0).max(1)
+    return images[[int(np.argmax(ratio))]]
+
+
 def _perturbed(weights: reference.Weights, rng: np.random.Generator, relative: float) -> reference.Weights:
     return {
         name: (value * (1 + relative * rng.standard_normal(value.shape))).astype(np.float32)
@@ -173,6 +191,11 @@ def differences_are_measured(submission: Submission) -> None:
         report = _agreement(submission, file_weights, lenet_with(submission, torch_weights), images)
         _near(report[absolute], _statistic(difference, absolute), absolute, MEANINGS[absolute])
         _near(report["max_rel"], (difference / np.abs(want)).max(), "max_rel", "the largest |torch - onnx| / |torch|")
+    images = _small_logit_image(submission, weights, other)
+    want = reference.lenet(weights, images)
+    relative = np.abs(want - reference.lenet(other, images)) / np.abs(want)
+    report = _agreement(submission, other, lenet_with(submission, weights), images)
+    _near(report["max_rel"], relative.max(), "max_rel", "divide by |torch|, and by nothing else")
 
 
 MEANINGS = {
@@ -227,6 +250,8 @@ def changed_predictions_are_noticed(submission: Submission) -> None:
         report = _agreement(submission, file_weights, model, case_images)
         hint = "a single Boolean for all images together" if key == "same_predictions" else "one number"
         got = expect.number(report[key], f"`{key}`", hint=hint)
+        boolean = np.asarray(report[key]).dtype == bool or key != "same_predictions"
+        expect.true(boolean, f"`{key}` is no Boolean", expected="True or False", got=report[key], hint=hint)
         got, want = (bool(got), want) if key == "same_predictions" else (round(got, 6), _count_same(key, want))
         ask = {"same_share": "for which share of the images", "changed": "for how many images do they not"}
         question = f"{ask.get(key, 'do all of them')} agree?"

@@ -21,6 +21,7 @@ TRAIN_ARGUMENT = Parameter("train_argument", ("none", "epochs", "until"))
 # the order in which `mistakes` lists the images
 MISTAKES_ORDER = Parameter("mistakes_order", ("increasing", "decreasing", "surest first"))
 
+PROBES = "mlhood.grading.projects.p1.probes:"
 GOOD_ACCURACY = 0.97
 COPIES = 4
 
@@ -31,7 +32,8 @@ class _TrainingRun:
 
     Both losses are computed here, from the weights and the digits that `train` was given, and from the weights that
     the model has after it. Weights that were not trained on these digits do not have a low loss. `told` is the last
-    argument of `train` in a variant: a number of epochs, or a loss.
+    argument of `train` in a variant: a number of epochs, or a loss. `largest` and `epochs` are what the probe
+    `trained` records: a claim.
     """
 
     before: reference.Weights
@@ -39,7 +41,10 @@ class _TrainingRun:
     initial_loss: float
     final_loss: float
     returned: Any
-    told: float = 0
+    told: float
+    images: int
+    largest: Any
+    epochs: Any
 
 
 def _run_training(submission: Submission) -> _TrainingRun:
@@ -48,10 +53,13 @@ def _run_training(submission: Submission) -> _TrainingRun:
     model = lenet_with(submission, weights)
     images, labels = _digits_to_train_on(submission.rng)
     told = _told(submission, reference.loss(reference.lenet(weights, images), labels))
-    returned = submission.call("train", model, Tensor(images), Tensor(labels), *([told] if told else []))
+    arguments = submission.value("train"), model, Tensor(images), Tensor(labels), *([told] if told else [])
+    report = submission.call(PROBES + "trained", *arguments)
+    report = expect.mapping(report, ("returned", "largest", "epochs"), "the run of `train`")
     trained = reference.by_shape(parameters(submission, model))
     initial_loss, final_loss = (reference.loss(reference.lenet(w, images), labels) for w in (weights, trained))
-    return _TrainingRun(weights, trained, initial_loss, final_loss, returned, told)
+    recorded = report["returned"], told, len(images), report["largest"], report["epochs"]
+    return _TrainingRun(weights, trained, initial_loss, final_loss, *recorded)
 
 
 def _told(submission: Submission, initial_loss: float) -> float:
@@ -66,7 +74,7 @@ def _digits_to_train_on(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarra
     """Return digits that nobody can have trained on before, and whose loss after training nobody can know.
 
     The images are turned, mirrored and perhaps negative, each class has a new label, and of the copies of each image
-    some have a random label: it depends on how many how low the loss can become.
+    some have a random label: it depends on how many how low the loss can become. No two images are equal.
     """
     data = digits()
     chosen = rng.permutation(len(data.train_images))[:160]
@@ -75,12 +83,29 @@ def _digits_to_train_on(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarra
     labels = rng.permutation(10)[data.train_labels[chosen]]
     order = rng.permutation(COPIES * len(chosen))
     images, labels = np.tile(images, (COPIES, 1, 1, 1))[order], np.tile(labels, COPIES)[order]
+    images = images + rng.normal(0, 1e-3, images.shape).astype(np.float32)
     noisy = rng.random(len(labels)) < rng.uniform(0.05, 0.35)
     labels = np.where(noisy, rng.integers(10, size=len(labels)), labels)
     return np.ascontiguousarray(images), labels.astype(np.int64)
 
 
-@points(3)
+@points(1)
+def batches_are_small_and_shuffled(submission: Submission) -> None:
+    """`train` shuffles the images every epoch and splits them into small batches."""
+    training = submission.once("training", lambda: _run_training(submission))
+    largest = expect.integer(training.largest, "the size of a batch")
+    hint = "the optimizer takes a step for each batch, of 16 to 64 images, say"
+    what, given = "`train` does not split the images into small batches", f"{training.images} images"
+    expect.true(4 * largest <= training.images, what, got=f"a batch of {largest}", given=given, hint=hint)
+    epochs = training.epochs if isinstance(training.epochs, list) else []
+    hint = "draw a new order at the beginning of every epoch, with torch.randperm, say"
+    same = len(epochs) == 2 and epochs[0][: len(epochs[1])] == epochs[1]
+    expected = "another order in every epoch"
+    got = f"in both epochs the images {', '.join(map(str, epochs[0][:4]))}, ... first" if same else ""
+    expect.true(not same, "`train` does not shuffle the images every epoch", expected=expected, got=got, hint=hint)
+
+
+@points(2)
 def training_moves_every_weight(submission: Submission) -> None:
     """`train` updates every parameter of the model passed to it."""
     training = submission.once("training", lambda: _run_training(submission))
@@ -244,6 +269,7 @@ TASKS = (
         checks=(  # what takes no training first
             mistakes_are_found,
             model_reads_unseen_digits,
+            batches_are_small_and_shuffled,
             training_moves_every_weight,
             loss_is_told_and_falls,
         ),

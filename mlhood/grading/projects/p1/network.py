@@ -49,13 +49,13 @@ def parameters(submission: Submission, model: Remote | str) -> dict[str, np.ndar
     return values
 
 
-def logits(submission: Submission, model: Remote | str, images: np.ndarray) -> np.ndarray:
-    """Return the logits [N,10] that a module computes for images [N,1,32,32] in evaluation mode."""
+def logits(submission: Submission, model: Remote | str, images: np.ndarray, training: bool = False) -> np.ndarray:
+    """Return the logits [N,10] that a module computes for images [N,1,32,32], in evaluation or in training mode."""
     if isinstance(model, str):
         model = submission.value(model)
     hint = "one row of ten logits per image: before the dense layers, flatten all axes but the first, the batch"
     try:
-        result = submission.call(PROBES + "forward", model, Tensor(images))
+        result = submission.call(PROBES + "logits", model, Tensor(images), training)
     except expect.CheckFailed as failure:
         if "shapes cannot be multiplied" in failure.parts.get("got", ""):
             failure.parts["hint"] = hint
@@ -272,6 +272,9 @@ def computes_lenet(submission: Submission) -> None:
             or "compare with the text, step by step: conv, ReLU, pool, twice; then the three dense layers"
         )
         expect.close(got, want, "the forward pass", hint=hint, given="random images")
+    hint = "the text names every step, and none of them differs while the model is trained"
+    got = logits(submission, model, images, training=True)
+    expect.close(got, want, "the forward pass in training mode", rtol=1e-4, atol=1e-5, hint=hint, given="random images")
     _check_argument(submission, model, weights, images)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -269,21 +270,28 @@ class CnnFacts:
 def small_cnn_onnx(rng: np.random.Generator) -> tuple[bytes, CnnFacts]:
     """Build a convolutional network of random widths on oblong images; return it with the facts of its graph.
 
-    Its convolutions have a stride, groups and padding one has no bias, and a Split has two
-    outputs of different shapes, of which the second is not used.
+    Its kernels are oblong, its convolutions have a stride, groups and padding, one has no bias, and a Split has two
+    outputs of different shapes, of which the second is not used. A Gemm transposes its weight and another does not.
+    Weights also belong to operators without a count of multiply-accumulates: ConvTranspose, PRelu and MatMul.
     """
     first, second, units = 2 * int(rng.integers(2, 6)), *(int(n) for n in rng.integers(3, 12, size=2))
-    kernel, kept = int(rng.choice([3, 5])), 1 + first // 2
+    (kh, kw), kept, raised, features = rng.permutation([3, 5]).tolist(), 1 + first // 2, 3, int(rng.integers(12, 16))
     height, width = (int(n) for n in rng.permutation([14, 17, 20])[:2])
-    tall, wide = (height - kernel) // 2 + 1, (width - kernel) // 2 + 1
+    tall, wide = (height - kh) // 2 + 1, (width - kw) // 2 + 1
+    large = 2 * tall, 2 * wide  # of what the ConvTranspose returns
     shapes = {
-        "a.weight": (first, 3, kernel, kernel),
+        "a.weight": (first, 3, kh, kw),
         "a.bias": (first,),
         "g.weight": (first, 1, 3, 3),  # a depthwise convolution, without a bias
-        "b.weight": (second, kept, 1, 1),
+        "t.weight": (kept, raised, 2, 2),
+        "b.weight": (second, raised, 1, 1),
         "b.bias": (second,),
-        "c.weight": (units, second * tall * wide),
-        "c.bias": (units,),
+        "p.slope": (second, 1, 1),
+        "c.weight": (features, second * math.prod(large)),
+        "c.bias": (features,),
+        "m.weight": (features, 2 * features),
+        "e.weight": (2 * features, units),
+        "e.bias": (units,),
     }
     weights = {name: _draw(rng, shape, 1.0) for name, shape in shapes.items()}
     weights["d.shape"] = np.array([0, -1], np.int64)  # initializers, but not parameters of the network
@@ -293,24 +301,36 @@ def small_cnn_onnx(rng: np.random.Generator) -> tuple[bytes, CnnFacts]:
         ("Relu", [], {}),
         _step("Conv", "g", weights, group=first, pads=[1, 1, 1, 1]),
         _step("Split", "s", weights, axis=1),
+        _step("ConvTranspose", "t", weights, strides=[2, 2]),
         _step("Conv", "b", weights),
+        _step("PRelu", "p", weights),
         _step("Reshape", "d", weights),
         _step("Gemm", "c", weights, transB=1),
+        _step("MatMul", "m", weights),
+        _step("Gemm", "e", weights),
     ]
     size = {name: int(np.prod(shape)) for name, shape in shapes.items()}
     convolutions = sum(value for name, value in size.items() if name[0] in "agb")
-    products = size["a.weight"] + size["g.weight"] + size["b.weight"]
+    products = tall * wide * (size["a.weight"] + size["g.weight"]) + math.prod(large) * size["b.weight"]
+    dense = size["c.weight"] + size["e.weight"]
+    others = {"ConvTranspose": "t.weight", "PRelu": "p.slope", "MatMul": "m.weight"}
+    nothing = {"Relu": 0, "Reshape": 0, "Split": 0}
     facts = CnnFacts(
-        operators=("Conv", "Relu", "Conv", "Split", "Conv", "Reshape", "Gemm"),
+        operators=tuple(op for op, *_ in steps),
         outputs=(
             *[(first, tall, wide)] * 3,
             (kept, tall, wide),
-            (second, tall, wide),
-            (second * tall * wide,),
+            (raised, *large),
+            *[(second, *large)] * 2,
+            (second * math.prod(large),),
+            (features,),
+            (2 * features,),
             (units,),
         ),
-        parameters={"Conv": convolutions, "Gemm": size["c.weight"] + units, "Relu": 0, "Reshape": 0, "Split": 0},
-        macs={"Conv": tall * wide * products, "Gemm": size["c.weight"], "Relu": 0, "Reshape": 0, "Split": 0},
+        parameters={"Conv": convolutions, "Gemm": dense + features + units}
+        | {op: size[name] for op, name in others.items()}
+        | nothing,
+        macs={"Conv": products, "Gemm": dense} | dict.fromkeys(others, 0) | nothing,
     )
     return chain(steps, weights, ("pixels", ["batch", 3, height, width]), ("scores", ["batch", units])), facts
 

@@ -149,6 +149,9 @@ def _check_declarations(data: bytes, facts: OnnxFacts, weight: np.ndarray) -> No
         fits = len(value.dims) == 2 and value.dims[1] == size
         what = f"`build_graph` declares `{value.name}` with another shape"
         expect.true(fits, what, expected=f"[batch, {size}]", got=list(value.dims), given=given)
+    batches = [value.first for value in (*facts.inputs, *facts.outputs)]
+    what = "`build_graph` declares different batches for `x` and `y`"
+    expect.true(len(set(batches)) == 1, what, got=batches, hint="both have the same number of rows")
 
 
 @points(4)
@@ -200,6 +203,7 @@ def _cut(submission: Submission, data: bytes, nodes: int, feed: np.ndarray) -> n
     write_fresh(path, data)
     shorter.unlink(missing_ok=True)
     submission.call("cut", str(path), str(shorter))
+    expect.true(path.read_bytes() == data, "`cut` changes the file that it reads", hint="only `shorter` is written")
     facts = onnx_facts(submission.written(shorter), feed, what="the file that `cut` writes")
     hint = f"the input of {last} replaces the old output"
     expect.equal(len(facts.outputs), 1, "the cut network has more than one output", hint=hint)
