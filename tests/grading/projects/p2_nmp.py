@@ -82,6 +82,28 @@ def prediction(*pairs: tuple[str, str]) -> dict[str, str]:
     return {"P2-13-solution": moved, "P2-13-solution-2": predict}
 
 
+OUTPUT_SIZE = '((layer[side] - layer["kernel"]) // layer["stride"] + 1 for side in ("height", "width"))'
+STEPS = "min(pixels * -(-filters // lanes), filters * -(-pixels // lanes))"
+
+
+def best(size: str) -> dict[str, str]:
+    """The fewest cycles over some cuts of an output of this size."""
+    return {
+        "P2-14-solution": f"""
+def fastest(layer):
+    stage, machine, found = convolution(**layer), default_machine(), []
+    height, width = {size}
+    for tiles, tilelets in ((4, 8), (2, 8), (1, 8), (1, 1)):
+        filters = -(-layer["filters"] // (tiles * tilelets))
+        for rows, channels in itertools.product((height, -(-height // 4), 2, 1), (layer["channels"], 16, 8, 4)):
+            cut = Slicing(rows, width, filters, channels, "output", tiles, tilelets, True)
+            if first_misfit(stage, cut, machine) is None:
+                found.append((time_program(convolution_program(stage, cut, machine)).cycles, cut))
+    return asdict(min(found, key=lambda pair: pair[0])[1])
+"""
+    }
+
+
 HALO, BIAS, WIDE = "input_slices_have_a_halo", "weights_come_with_their_bias", "partial_sums_are_wide"
 FIT, TINY, FEW = "slices_fit_their_blobs", "slices_are_not_tiny", "slices_move_few_bytes"
 OUTPUT, WEIGHT, INPUT = "output_stationary_bytes", "weight_stationary_bytes", "input_stationary_bytes"
@@ -102,6 +124,27 @@ WRONG: tuple[Mistake, ...] = (
             ),
             HALO,
             "from the first row of the first window",
+        ),
+        (
+            "all channels of the layer",
+            sizes(
+                ('"input": channels', '"input": layer["channels"]'),
+                ("4 + channels * kernel", '4 + layer["channels"] * kernel'),
+            ),
+            (HALO, BIAS),
+            "if input channels are cut",
+        ),
+        (
+            "a bias with uncut channels only",
+            sizes(("(4 + channels", "(4 * (wide == 1) + channels")),
+            BIAS,
+            "The bias, too",
+        ),
+        (
+            "all channels of the layer, and cuts by these bytes",
+            {"P2-12-solution": changed(BYTES, ("4 + channels * kernel", '4 + layer["channels"] * kernel'))},
+            (BIAS, FIT, TINY, FEW),
+            "are the bytes of your `slice_bytes` right",
         ),
         (
             "rows and columns exchanged",
@@ -198,6 +241,24 @@ WRONG: tuple[Mistake, ...] = (
             (WEIGHT, INPUT, CYCLES),
             "how often is a slice of weights",
         ),
+        (
+            "the width of the cut",
+            prediction((OUTPUT_SIZE, '(layer["height"] - layer["kernel"]) // layer["stride"] + 1, cut["columns"]')),
+            ORDERS,
+            "are not the program's",
+        ),
+        (
+            "multipliers share out pixels",
+            prediction((STEPS, "filters * -(-pixels // lanes)")),
+            CYCLES,
+            "multipliers are idle",
+        ),
+        (
+            "multipliers share out filters",
+            prediction((STEPS, "pixels * -(-filters // lanes)")),
+            CYCLES,
+            "multipliers are idle",
+        ),
     ),
     *mistakes(
         "P2.14",
@@ -224,6 +285,15 @@ WRONG: tuple[Mistake, ...] = (
             {
                 "P2-14-solution": "from mlhood.compiler.backends.nmp.codegen.search import search as found\n"
                 "def fastest(layer):\n    return asdict(found((convolution(**layer),), default_machine()).slicing)"
+            },
+            (GREEDY, HALF, CLOSE),
+            "not allowed here",
+        ),
+        (
+            "a runner that searches",
+            {
+                "P2-14-solution": "from mlhood.compiler.backends.nmp.runner import Simulated\n"
+                + best("Simulated and (stage.out_height, stage.out_width)")["P2-14-solution"]
             },
             (GREEDY, HALF, CLOSE),
             "not allowed here",

@@ -11,14 +11,17 @@ from mlhood.compiler.operators.pooling import MaxPool
 """
 
 
-def nest(start: str, step: str, end: str, then: str = "") -> dict[str, str]:
+def nest(
+    start: str, step: str, end: str, *, before: str = "pass", steps: str = "range(x.shape[1])", then: str = ""
+) -> dict[str, str]:
     return {
         "P2-1-solution": f"""
 def linear_relu(x, w, b, y):
+    {before}
     for i in range(x.shape[0]):
         for j in range(w.shape[0]):
             {start}
-            for k in range(x.shape[1]):
+            for k in {steps}:
                 {step}
             {end}
     {then}
@@ -94,6 +97,12 @@ COUNT = """
 def count(size, kernel, stride, before, after):
     return (size + before + after - kernel) // stride + 1
 """
+COUNT_DILATED = """
+def count(size, kernel, stride, before, after, dilation):
+    if size + before + after < kernel:
+        raise ValueError("too large")
+    return (size + before + after - (kernel - 1) * dilation - 1) // stride + 1
+"""
 
 
 def windows(body: str) -> dict[str, str]:
@@ -110,13 +119,19 @@ def infer_pool(body: str) -> dict[str, str]:
     return {"P2-3-solution-3": "def infer_pool(x, kernel, strides, pads):\n" + indent(body.strip(), "    ")}
 
 
-def conv_before(condition: str, *, without_activation: bool = True) -> dict[str, str]:
+def own_pool(too_large: str) -> dict[str, str]:
+    """A pooling with a size test of its own."""
+    test = f"if {too_large}:\n    raise ValueError('too large')\n"
+    return infer_pool(COUNT + test + POOL.replace("windows(", "count("))
+
+
+def conv_before(condition: str, *, without_activation: bool = True, name: str = "conv_before") -> dict[str, str]:
     guard = " or conv.operator.activation" if without_activation else ""
     return {
         "P2-4-solution": f"""
 from mlhood.compiler.operators.normalization import BatchNormalization
 
-def conv_before(node, graph):
+def {name}(node, graph):
     value = node.inputs[0]
     conv = value.producer
     if conv is None or not isinstance(conv.operator, Conv){guard}:
@@ -228,6 +243,7 @@ def sums(
     x: str = "np.pad(x.astype(np.int64) - x_offset, widths)",
     w: str = "w.astype(np.int64)",
     bias: str = "bias.astype(np.int64)[:, None, None]",
+    then: str = "",
 ) -> dict[str, str]:
     return {
         "P2-7-solution": f"""
@@ -235,7 +251,7 @@ def integer_conv(x, w, bias, x_offset, padding):
     widths = ((0, 0), (0, 0), (padding, padding), (padding, padding))
     x, w = {x}, {w}
     views = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))
-    return np.einsum("nchwij,fcij->nfhw", views, w) + {bias}
+    return (np.einsum("nchwij,fcij->nfhw", views, w) + {bias}){then}
 """
     }
 

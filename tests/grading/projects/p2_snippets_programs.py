@@ -33,16 +33,19 @@ def ranges(
     skipped: str = "isinstance(buffer, Weight)",
     uses: str = "(*i.writes, *i.reads)",
     pair: str = "(first, number)",
+    numbered: str = "enumerate(instructions)",
+    before: str = "pass",
 ) -> dict[str, str]:
     """Live ranges in one loop."""
     return {
         "P2-10-solution": f"""
 def live_ranges(instructions):
     owner, found = {{}}, {{}}
-    for number, i in enumerate(instructions):
+    for number, i in {numbered}:
         if isinstance(i, TensorView):
             owner[i.buffer] = {owner}
         for buffer in {uses}:
+            {before}
             buffer = {buffer}
             if {skipped}:
                 continue
@@ -58,12 +61,14 @@ def allocator(
     alive: str = "o.first <= b.last and b.first <= o.last",
     end: str = "-(-(offsets[o.name] + o.bytes) // alignment) * alignment",
     fits: str = "at + b.bytes <= offsets[o.name]",
+    before: str = "pass",
 ) -> dict[str, str]:
     """Buffers in an order, each at the lowest address where it fits."""
     return {
         "P2-10-solution-2": f"""
 def allocate(lifetimes, alignment):
     offsets, placed = {{}}, []
+    {before}
     for b in sorted(lifetimes, key=lambda b: {key}):
         at = 0
         for o in sorted((o for o in placed if {alive}), key=lambda o: offsets[o.name]):

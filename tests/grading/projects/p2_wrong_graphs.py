@@ -6,6 +6,7 @@ from tests.grading.projects.gallery import Mistake, mistakes
 from tests.grading.projects.p2_snippets import (
     CONV,
     COUNT,
+    COUNT_DILATED,
     IMPORTS,
     POOL,
     RELUS_FIRST,
@@ -18,6 +19,7 @@ from tests.grading.projects.p2_snippets import (
     infer_conv,
     infer_pool,
     nest,
+    own_pool,
     pool_rule,
     relu_rule,
     shrink,
@@ -36,6 +38,8 @@ HALF, MOST, ALL = "half_of_it_goes", "most_of_it_goes", "all_of_it_goes"
 
 RELU_NEST = "for i in range(len(x)):\n        for j in range(len(w)):\n            y[i, j] = max(y[i, j], 0)"
 STEP = "total += x[i, k] * w[j, k]"
+PADDED = ("(x.shape[2] + pads[0] + pads[2])", "(x.shape[3] + pads[1] + pads[3])")
+ALONE = "list(value.users) == [node] and not graph.is_output(value)"
 
 WRONG: tuple[Mistake, ...] = (
     *mistakes(
@@ -114,6 +118,35 @@ def linear_relu(x, w, b, y):
             PREDICTED,
             "wrong for `fused`",
         ),
+        (
+            "two nests, and a z of its own",
+            nest(
+                "total = b[j]",
+                STEP,
+                "z[i, j] = total",
+                before="z = np.zeros(y.shape)",
+                then=RELU_NEST.replace("y[i, j], 0", "z[i, j], 0"),
+            ),
+            ONCE,
+            "stored somewhere else first",
+        ),
+        (
+            "two products at a time, and none for what is left",
+            nest(
+                "total = b[j]",
+                f"{STEP} + x[i, k + 1] * w[j, k + 1]",
+                "y[i, j] = max(total, 0)",
+                steps="range(0, x.shape[1] - 1, 2)",
+            ),
+            COMPUTES,
+            "wrong values in y",
+        ),
+        (
+            "a row's product by a newer function of NumPy",
+            nest("total = b[j] + np.vecdot(list(x[i]), list(w[j]))", "pass", "y[i, j] = max(total, 0)"),
+            (COMPUTES, ONCE, PREDICTED),
+            "numpy.vecdot",
+        ),
     ),
     *mistakes(
         "P2.2",
@@ -145,6 +178,33 @@ def linear_relu(x, w, b, y):
             "not allowed here",
         ),
         ("LeNet's strides", pool_rule(strides="(2, 2)"), POOLING, "wrong shape"),
+        (
+            "pads without dilations only",
+            conv_rule(pads="(0, 0, 0, 0) if source.attribute('dilations') else source.attribute('pads', (0, 0, 0, 0))"),
+            CONVOLUTION,
+            "each attribute is read for itself|wrong shape",
+        ),
+        (
+            "dilations without strides only",
+            pool_rule(dilations="(1, 1) if source.attribute('strides') else source.attribute('dilations', (1, 1))"),
+            POOLING,
+            "each attribute is read for itself",
+        ),
+        (
+            "a third input is a bias",
+            conv_rule(bias="source.input(2) if len(source.inputs) == 3 else None"),
+            CONVOLUTION,
+            "an input whose name is empty",
+        ),
+        (
+            "the importer's own rule",
+            {
+                "P2-2-solution": f"{IMPORTS}\nfrom mlhood.compiler.onnx.importer import IMPORT_RULES as known\n"
+                "def relu(source):\n    return known['Relu'](source)"
+            },
+            RELU,
+            "not allowed here",
+        ),
     ),
     *mistakes(
         "P2.3",
@@ -194,13 +254,13 @@ def linear_relu(x, w, b, y):
         (
             "an exact fit is rejected",
             windows(WINDOWS.replace("after < span", "after <= span")),
-            SHAPE,
+            (SHAPE, POOLED),
             "padding allows larger kernels",
         ),
         (
             "the size test ignores the padding",
             windows(WINDOWS.replace("if size + before + after < span", "if size < span")),
-            SHAPE,
+            (SHAPE, POOLED),
             "padding allows larger kernels",
         ),
         (
@@ -247,6 +307,42 @@ def linear_relu(x, w, b, y):
             POOLED,
             "top, left, bottom, right|as for a convolution",
         ),
+        (
+            "a pooling whose size test ignores the padding",
+            own_pool("kernel[0] > x.shape[2] or kernel[1] > x.shape[3]"),
+            POOLED,
+            "padding allows larger windows",
+        ),
+        (
+            "a pooling that refuses an exact fit",
+            own_pool(f"kernel[0] >= {PADDED[0]} or kernel[1] >= {PADDED[1]}"),
+            POOLED,
+            "padding allows larger windows",
+        ),
+        (
+            "a pooling whose padding is the same on both sides",
+            own_pool("kernel[0] > x.shape[2] + 2 * pads[0] or kernel[1] > x.shape[3] + 2 * pads[1]"),
+            POOLED,
+            "padding allows larger windows",
+        ),
+        (
+            "a pooling that accepts what is too large by less than a stride",
+            own_pool(f"kernel[0] - {PADDED[0]} >= strides[0] or kernel[1] - {PADDED[1]} >= strides[1]"),
+            POOLED,
+            "larger than the padded image",
+        ),
+        (
+            "a list for a shape",
+            infer_conv(CONV.replace("(n, f, rows, columns)", "[n, f, rows, columns]")),
+            SHAPE,
+            "is not a tuple",
+        ),
+        (
+            "the dilation of one axis is left out of the size test",
+            infer_conv(COUNT_DILATED + CONV.replace("columns = windows(", "columns = count(")),
+            REFUSED,
+            "on 9 columns",
+        ),
     ),
     *mistakes(
         "P2.4",
@@ -290,7 +386,7 @@ def linear_relu(x, w, b, y):
         (
             "a fused activation is ignored",
             conv_before("list(value.users) == [node] and not graph.is_output(value)", without_activation=False),
-            FOLD_GUARD,
+            (FOLD_GUARD, FUSE_GUARD),
             "has an activation already",
         ),
         ("weights that are not constant", fold(unknown="False"), FOLD_GUARD, "is an input of the graph"),
@@ -322,6 +418,60 @@ def linear_relu(x, w, b, y):
             fuse("Conv((1, 1), conv.operator.pads, (1, 1), activation=('Relu',))"),
             FUSED,
             "the new node's output has another type|do not match",
+        ),
+        (
+            "a fusion that overwrites an activation",
+            {
+                "P2-4-solution-3": conv_before(ALONE, without_activation=False, name="conv_alone")["P2-4-solution"]
+                + fuse()["P2-4-solution-3"].replace("conv_before(", "conv_alone(")
+            },
+            FUSE_GUARD,
+            "has it an activation already",
+        ),
+        (
+            "what is no input is taken for a constant",
+            fold(unknown="any(v.name in graph.placeholders for v in (*conv.inputs[1:], *node.inputs[1:]))"),
+            FOLD_GUARD,
+            "is computed",
+        ),
+        (
+            "some of the statistics are taken for constants",
+            fold(
+                unknown="any(v.name not in graph.constants for v in (*conv.inputs[1:], node.inputs[1], node.inputs[4]))"
+            ),
+            FOLD_GUARD,
+            "is an input of the graph",
+        ),
+        (
+            "an output is what has the name of one",
+            conv_before("list(value.users) == [node] and value.name not in graph.outputs"),
+            (FOLD_GUARD, FUSE_GUARD),
+            "outputs as `features`",
+        ),
+        (
+            "a copy is changed",
+            {
+                "P2-4-solution-2": fold(returned="graph, changed")["P2-4-solution-2"].replace(
+                    "changed = False", "graph, changed = graph.copy(), False"
+                )
+            },
+            (FOLDED, FOLD_GUARD, CHANGED),
+            "returns a new graph",
+        ),
+        (
+            "shared weights are removed",
+            fold(cleanup="graph.remove(conv)\n        graph.remove_constant(w)"),
+            FOLDED,
+            "another conv with the same weights",
+        ),
+        (
+            "the whole pipeline",
+            {
+                "P2-4-solution-3": "from mlhood.compiler.compile import stages as made\n"
+                + fuse(returned="changed if made else None")["P2-4-solution-3"]
+            },
+            (FUSED, FUSE_GUARD, CHANGED),
+            "not allowed here",
         ),
     ),
     *mistakes(
@@ -377,6 +527,57 @@ def linear_relu(x, w, b, y):
             },
             (HALF, MOST, ALL),
             "results of the graph after|not a valid graph",
+        ),
+        (
+            "operators are the same if their names are",
+            {"P2-5-solution": TIDY.replace("(node.operator, node.inputs)", "(node.operator.name, node.inputs)")},
+            (HALF, MOST, ALL),
+            "results of the graph after",
+        ),
+        (
+            "a sum is taken to be positive",
+            {
+                "P2-5-solution": TIDY.replace(
+                    "isinstance(before.operator, Relu)", "before.operator.name in ('Relu', 'Add')"
+                )
+            },
+            (HALF, MOST, ALL),
+            "results of the graph after",
+        ),
+        (
+            "normalisations move in front of a pooling, too",
+            {
+                "P2-5-solution-2": RELUS_FIRST.replace(
+                    "isinstance(node.operator, Relu)", "isinstance(node.operator, (Relu, BatchNormalization))"
+                ).replace("pool.inputs[0])", "pool.inputs[0], *node.inputs[1:])")
+            },
+            (HALF, MOST, ALL),
+            "results of the graph after",
+        ),
+        (
+            "an output is what has the name of one",
+            {
+                "P2-5-solution": TIDY.replace(
+                    "graph.is_output(node.outputs[0])", "node.outputs[0].name in graph.outputs"
+                )
+            },
+            (HALF, MOST, ALL),
+            "a node whose output is used cannot be removed",
+        ),
+        (
+            "a new graph",
+            shrink("graph = graph.copy()\n    tidy(graph)\n    return graph"),
+            (HALF, MOST, ALL),
+            "returns a new graph",
+        ),
+        (
+            "another pass of the package",
+            {
+                "P2-5-solution-3": "from mlhood.compiler.passes.residual import fuse_residual\n"
+                "def shrink(graph):\n    tidy(graph)\n    fuse_residual(graph)"
+            },
+            (HALF, MOST, ALL),
+            "not allowed here",
         ),
     ),
 )

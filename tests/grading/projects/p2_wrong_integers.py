@@ -88,6 +88,30 @@ WRONG: tuple[Mistake, ...] = (
             (ASYMMETRIC, UNSIGNED),
             "no integer in the offset",
         ),
+        (
+            "a list",
+            parameters(CHOICE.replace("return scale, int", "return list((scale, int").replace("else 0", "else 0))")),
+            (ASYMMETRIC, SYMMETRIC, UNSIGNED, POWER),
+            "no tuple",
+        ),
+        (
+            "a small range is empty",
+            parameters(CHOICE.replace("if scale == 0:", "if high - low < 1e-6:")),
+            (ASYMMETRIC, SYMMETRIC, UNSIGNED, POWER),
+            "the scale that",
+        ),
+        (
+            "a logarithm that is not exact",
+            parameters("import math\n" + CHOICE.replace("np.ceil(np.log2(scale))", "math.ceil(math.log(scale, 2))")),
+            POWER,
+            "which powers of two",
+        ),
+        (
+            "the offset of an empty range is no integer of eight bits",
+            parameters(CHOICE.replace("    scale = 0.1", "    scale, low = 0.1, -140.8")),
+            (ASYMMETRIC, UNSIGNED),
+            "no such integer",
+        ),
     ),
     *mistakes(
         "P2.7",
@@ -162,6 +186,49 @@ WRONG: tuple[Mistake, ...] = (
             sums(bias="bias.astype(np.float64)[:, None, None]"),
             (SUMS, PADDED, WIDE),
             "wrong data type",
+        ),
+        (
+            "real numbers of 64 bits",
+            rescale("np.clip(np.floor(acc * (multiplier / 2**shift) + 0.5) + offset, -128, 127).astype(np.int8)"),
+            ROUNDED,
+            "which numbers are exact",
+        ),
+        (
+            "sixteen bits before it is clamped",
+            rescale(f"((({LONG} + {HALF}) >> shift) + offset).astype(np.int16).clip(-128, 127).astype(np.int8)"),
+            SATURATED,
+            "clamp before",
+        ),
+        (
+            "sums in float32",
+            sums(
+                x="np.pad(x.astype(np.float32) - x_offset, widths)",
+                w="w.astype(np.float32)",
+                bias="bias.astype(np.float32)[:, None, None]",
+                then=".astype(np.int32)",
+            ),
+            WIDE,
+            "how large do the sums become",
+        ),
+        ("a bias of sixteen bits", sums(bias="bias.astype(np.int16)[:, None, None]"), WIDE, "are wrong"),
+        (
+            "another convolution of torch",
+            {
+                "P2-7-solution": "def integer_conv(x, w, bias, x_offset, padding):\n"
+                "    x, w = (torch.tensor(a.astype(float))[:, :, None] for a in (x.astype(int) - x_offset, w))\n"
+                "    sums = torch.conv3d(x, w, padding=(0, padding, padding))[:, :, 0]\n"
+                "    return sums.numpy().astype(np.int64) + bias[:, None, None]"
+            },
+            (SUMS, PADDED, WIDE),
+            "torch.conv3d",
+        ),
+        (
+            "half a step without a shift",
+            rescale(
+                f"np.clip((({LONG} + {HALF} + (shift == 0) * multiplier % 2) >> shift) + offset, -128, 127).astype('b')"
+            ),
+            ROUNDED,
+            "nothing is shifted out",
         ),
     ),
     *mistakes(
@@ -240,6 +307,43 @@ WRONG: tuple[Mistake, ...] = (
             row(size="float(sum(v.data.nbytes for v in graph.constants.values()))"),
             ROWS,
             "no integer",
+        ),
+        (
+            "a table changed in place",
+            {
+                "P2-8-solution-3": "def answers(results, layers):\n"
+                "    results.set_index('recipe', inplace=True)\n"
+                "    ratio, eight = results['sqnr'], results['sqnr'].filter(regex='(?<!int16)$')\n"
+                f"    return {{'best': {BEST}, 'worst': {WORST}, 'gain': {GAIN}, 'layer': {LAYER}}}"
+            },
+            ANSWERS,
+            "changes its arguments",
+        ),
+        (
+            "the layers sorted in place",
+            answers(BEST, WORST, GAIN, "layers.sort_values('alone', inplace=True) or layers.index[0]"),
+            ANSWERS,
+            "changes its arguments",
+        ),
+        (
+            "eight bits are what is below 50 dB",
+            answers("ratio[ratio < 50].idxmax()", "ratio[ratio < 50].idxmin()", GAIN, LAYER),
+            ANSWERS,
+            "which rows have eight bits",
+        ),
+        ("the worst of all rows", answers(BEST, "ratio.idxmin()", GAIN, LAYER), ANSWERS, "which rows have eight bits"),
+        ("a gain is positive", answers(BEST, WORST, f"abs({GAIN})", LAYER), ANSWERS, "which of them minus which"),
+        (
+            "a maximum that begins at 0",
+            answers("max([('', 0), *eight.items()], key=lambda pair: pair[1])[0]", WORST, GAIN, LAYER),
+            ANSWERS,
+            "`best` of `answers`",
+        ),
+        (
+            "a minimum that begins at 100",
+            answers(BEST, WORST, GAIN, "min([('', 100), *layers['alone'].items()], key=lambda pair: pair[1])[0]"),
+            ANSWERS,
+            "`layer` of `answers`",
         ),
     ),
 )

@@ -90,7 +90,7 @@ WRONG: tuple[Mistake, ...] = (
             "a whole program",
             by_hand(*STEPS, before='program = Program("mine")', returned="program or [{}]"),
             PROGRAM,
-            "does not return instructions",
+            "does not return a list of instructions",
         ),
         (
             "the compiler's own lowering",
@@ -98,6 +98,7 @@ WRONG: tuple[Mistake, ...] = (
             PROGRAM,
             "not allowed here",
         ),
+        ("a tuple of instructions", by_hand(*STEPS, returned="({})"), PROGRAM, "does not return a list"),
     ),
     *mistakes(
         "P2.10",
@@ -164,6 +165,44 @@ WRONG: tuple[Mistake, ...] = (
             (APART, ALIGNED, AGAIN, FILLED, DENSE),
             "live at the same time share memory",
         ),
+        (
+            "the lifetimes sorted in place",
+            allocator(before="lifetimes.sort(key=lambda b: -b.bytes)"),
+            (APART, ALIGNED, AGAIN, FILLED, DENSE),
+            "changes its arguments",
+        ),
+        (
+            "instructions taken from the list",
+            ranges(numbered="((n, instructions.pop(0)) for n in range(len(instructions)))"),
+            (RANGES, VIEWS),
+            "changes its arguments",
+        ),
+        (
+            "what is declared is skipped before views are",
+            ranges(before="if isinstance(buffer, Weight):\n                continue", skipped="False"),
+            VIEWS,
+            "not allocated.*weights are declared",
+        ),
+        ("to define a view is a use", ranges(uses="i.buffers"), VIEWS, "range of v.* is wrong"),
+        (
+            "constants have a range",
+            ranges(skipped="getattr(buffer, 'kind', '') in ('input', 'output')"),
+            RANGES,
+            "weights are declared",
+        ),
+        (
+            "what is declared is x and y",
+            ranges(skipped="buffer.name in ('x', 'y')"),
+            (RANGES, VIEWS),
+            "weights are declared",
+        ),
+        (
+            "views of views, but not of those",
+            ranges(owner="i.source", buffer="owner.get(owner.get(buffer, buffer), owner.get(buffer, buffer))"),
+            VIEWS,
+            "range of v.* is wrong|weights are declared",
+        ),
+        ("lists for pairs", ranges(pair="[first, number]"), (RANGES, VIEWS), "range of v.* is wrong"),
     ),
     *mistakes(
         "P2.11",
@@ -178,7 +217,19 @@ WRONG: tuple[Mistake, ...] = (
             "buffers that share nothing",
             memory("constants + sum(b.bytes for b in program.lifetimes())"),
             (MEMORY, COSTS),
-            "not the sum of its buffers",
+            "not their sum",
+        ),
+        (
+            "what is live at once",
+            memory("constants + plan(program.lifetimes()).live_maximum"),
+            (MEMORY, COSTS),
+            "an arena in which buffers share memory",
+        ),
+        (
+            "four bytes for every constant",
+            memory("sum(4 * v.data.size for v in graph.constants.values()) + plan(program.lifetimes()).bytes"),
+            (MEMORY, COSTS),
+            "of 1 or 4 bytes an element",
         ),
         (
             "one comparison for both rows",

@@ -161,19 +161,37 @@ COLUMNS = {
 }
 
 
-def _draw_tables(rng: np.random.Generator) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Draw a table of recipes, of which those of 16 bits are the best, and one of layers, as columns."""
-    eight = ["asymmetric", "symmetric", "symmetric_unsigned", "power_of_two", "asymmetric, per channel"]
+# recipes of 8 bits besides those that `answers` names
+OTHERS = (
+    "symmetric",
+    "symmetric_unsigned",
+    "asymmetric, per channel",
+    "symmetric, per channel",
+    "power_of_two, per channel",
+)
+# SQNRs of recipes of 8 bits and of 16, and of layers, from the least to the largest
+RANGES = (
+    ((20, 40), (70, 90), (30, 50)),  # such as the notebook's
+    ((20, 40), (5, 15), (30, 50)),  # sixteen bits are worse
+    ((-40, -10), (10, 30), (-60, -20)),
+    ((110, 140), (150, 180), (120, 150)),
+)
+
+
+def _draw_tables(rng: np.random.Generator, number: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+    """Draw a table of recipes and one of layers, as columns, with SQNRs of one of `RANGES`."""
+    few, many, single = RANGES[number]
+    eight = ["asymmetric", "power_of_two", *(str(name) for name in rng.permutation(OTHERS)[:3])]
     names = [*eight, "power_of_two, int16", "symmetric, int16"]
-    ratios = [*rng.uniform(20, 40, len(eight)), *rng.uniform(70, 90, 2)]
+    ratios = [*rng.uniform(*few, len(eight)), *rng.uniform(*many, 2)]
     rows = [(names[i], round(float(ratios[i]), 3)) for i in rng.permutation(len(names))]
     columns = {"recipe": [name for name, _ in rows], "accuracy": rng.uniform(0.9, 1, len(rows)).tolist()}
     columns |= {"sqnr": [ratio for _, ratio in rows], "bytes": rng.integers(1000, 9999, len(rows)).tolist()}
     count = int(rng.integers(5, 9))
     layers = {"layer": [f"v{i}" for i in rng.permutation(20)[:count]]}
-    alone = rng.uniform(30, 50, count)
+    alone = rng.uniform(*single, count)
     together = alone - rng.uniform(0, 3, count)
-    together[int(np.argmax(alone))] = 10.0  # the lowest SQNR of all together is not that of the layer alone
+    together[int(np.argmax(alone))] = alone.min() - 20  # the lowest SQNR of all together is not that of the layer alone
     return columns, layers | {"sqnr": together.tolist(), "alone": alone.tolist()}
 
 
@@ -181,15 +199,15 @@ def _draw_tables(rng: np.random.Generator) -> tuple[dict[str, list[Any]], dict[s
 def answers_fit_the_table(submission: Submission) -> None:
     """`answers` finds the best and the worst row, {{ "the gain of sixteen bits" if gain == "gain" else "the " ~ gain }}, and the most costly layer in any tables."""  # noqa: E501 a template
     find, key = function(submission, "answers"), submission.parameters.gain
-    for _ in range(4):
-        results, layers = _draw_tables(submission.rng)
+    for number in range(len(RANGES)):
+        results, layers = _draw_tables(submission.rng, number)
         ratios = dict(zip(results["recipe"], results["sqnr"], strict=True))
         given = "a table with the SQNR " + ", ".join(f"{name} {ratio:.1f}" for name, ratio in ratios.items())
         alone = dict(zip(layers["layer"], layers["alone"], strict=True))
         with expect.case(given):
             answer = submission.call(PROBES + "answered", find, results, layers)
             found = expect.mapping(answer, ("best", "worst", key, "layer"), "what `answers` returns")
-            eight = {name: ratio for name, ratio in ratios.items() if "int16" not in name}
+            eight = {name: ratio for name, ratio in ratios.items() if not name.endswith("int16")}
             _check_name(found, "best", max(eight, key=eight.__getitem__))
             _check_name(found, "worst", min(eight, key=eight.__getitem__))
             got = expect.number(found[key], f"`{key}` of `answers`")
@@ -218,7 +236,7 @@ GAIN_HINTS = {
 
 def _check_name(found: Mapping[str, object], key: str, right: str) -> None:
     hints = {
-        "best": "which rows have eight bits? Sixteen are better than any of them",
+        "best": "which rows have eight bits? Those of sixteen do not count, good or bad",
         "worst": "which rows have eight bits?",
         "layer": "the waterfall's diamonds are the column `alone`: one layer quantised, all others not",
     }

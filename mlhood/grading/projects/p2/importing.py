@@ -27,7 +27,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], ...]] = {
     "uneven pads": ({"pads": [1, 0, 0, 0]}, {"pads": [0, 1, 0, 2]}, {"pads": [0, 1, 1, 0]}),
 }
 
-Weights = dict[str, np.ndarray]
+Weights = dict[str, np.ndarray | None]  # by name; None for an input that the node leaves out, by an empty name
 Case = tuple[Weights, dict[str, Any], str]  # weights, attributes of the node, and the hint on failure
 
 
@@ -36,7 +36,7 @@ def _model(op: str, shape: tuple[int, ...], weights: Weights, attributes: dict[s
     node = helper.make_node(op, ["x", *weights], ["y"], name=f"the_{op.lower()}", **attributes)
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", *shape[1:]])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * len(shape))
-    tensors = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    tensors = [numpy_helper.from_array(value, name) for name, value in weights.items() if value is not None]
     graph = helper.make_graph([node], "one node", [x], [y], tensors)
     return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString()
 
@@ -89,7 +89,7 @@ def _check_refusals(submission: Submission, op: str, rule: str, weights: Weights
 def _given(op: str, case: Case) -> str:
     weights, attributes, _ = case
     given = f"{op} with {', '.join([f'{k}={v}' for k, v in attributes.items()]) or 'no attributes'}"
-    return given + (f" and inputs x, {', '.join(weights)}" if weights else "")
+    return given + (f" and inputs x, {', '.join(name or 'an empty name' for name in weights)}" if weights else "")
 
 
 def _check_graph(facts: GraphFacts, want: np.ndarray, op: str, rule: str, case: Case) -> None:
@@ -130,6 +130,11 @@ def max_pool_is_imported(submission: Submission) -> None:
         ({}, {"kernel_shape": kernel}, "ONNX's defaults: strides 1, pads 0, dilations 1"),
         ({}, {"kernel_shape": [2, 3], "dilations": [2, 1]}, "dilations are the operator's last field"),
         ({}, {"kernel_shape": [2, 2], "pads": [1, 0, 1, 1]}, "the specification gives the strides if they are omitted"),
+        (
+            {},
+            {"kernel_shape": kernel, "strides": strides, "pads": pads, "dilations": [1, 2]},
+            "each attribute is read for itself, whatever others there are",
+        ),
     ]
     _check(submission, "MaxPool", "max_pool", cases)
     _check_refusals(submission, "MaxPool", "max_pool", {}, {"kernel_shape": [2, 3]})
@@ -152,6 +157,12 @@ def conv_is_imported(submission: Submission) -> None:
         ({"w": w, "b": b}, {"dilations": [2, 3]}, "dilations are an attribute, too"),
         ({"w": grouped, "b": b}, {"group": 2}, "the number of groups is an attribute; one by default"),
         ({"w": depthwise}, {"group": 4, "strides": [2, 3]}, "the number of groups is an attribute; one by default"),
+        (
+            {"w": grouped, "b": b},
+            {"strides": strides, "pads": pads, "dilations": [2, 3], "group": 2},
+            "each attribute is read for itself, whatever others there are",
+        ),
+        ({"w": w, "": None}, {}, "an input whose name is empty is left out, too: which call allows for that?"),
     ]
     _check(submission, "Conv", "conv", cases)
     _check_refusals(submission, "Conv", "conv", {"w": w, "b": b}, {"strides": strides})
@@ -169,6 +180,8 @@ lenet = import_model("lenet.onnx")
 # the package's own rules
 RULES = (
     "mlhood.compiler.operators.IMPORT_RULES",
+    "mlhood.compiler.onnx.importer.IMPORT_RULES",
+    "mlhood.compiler.operators.windows.read_window",
     "mlhood.compiler.operators.convolution.Conv.from_onnx",
     "mlhood.compiler.operators.elementwise.Relu.from_onnx",
     "mlhood.compiler.operators.pooling.MaxPool.from_onnx",

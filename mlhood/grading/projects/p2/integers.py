@@ -42,7 +42,10 @@ def _ranges(rng: np.random.Generator) -> list[tuple[float, float]]:
     powers = [(-step, 127 * 1.1 * step), (-128 * 1.9 * step, step), (-128 * step, 0.5 * step), (-step, 127 * step)]
     # The exact offsets -91.6, -64.25 and 95.1 rule out every rounding but to nearest.
     two_sided = [(-a, b), (-b / 6, b), (-b / 3, b), (-a, a / 7), (-1000 * a, 500 * b), (-1e-4 * a, 2e-4)]
-    return [*two_sided, (0.0, a), (a, a + b), (-a - b, -a), *powers]
+    # Only an empty range is empty, and logarithms to base 2 are exact to the last bit, or scales are twice too large.
+    small_and_large = [(-128 * each, 0.5 * each) for each in (2.0**-29, 2.0**29)]
+    small_and_large += [(-each, 127 * 1.1 * each) for each in (2.0**-29, 2.0**29)]
+    return [*two_sided, (0.0, a), (a, a + b), (-a - b, -a), *powers, (-1e-10, 2e-10), *small_and_large]
 
 
 def _check(submission: Submission, schema: str) -> None:
@@ -61,15 +64,20 @@ def _check_choices(submission: Submission, schema: str, extra: dict[str, Any]) -
             given, hint = f"{given}, {name} {value:.4g}", EXTRA_HINTS[name]
         with expect.case(given, hint):
             result = submission.call("choose_parameters", low, high, schema, **extra)
-        if not isinstance(result, (tuple, list)) or len(result) != 2:
-            what = "`choose_parameters` does not return two numbers"
-            expect.fail(what, expected="(scale, offset)", got=result, given=given)
+        result = expect.sequence(result, tuple, "what `choose_parameters` returns", given=given)
+        what = "`choose_parameters` does not return two numbers"
+        expect.true(len(result) == 2, what, expected="(scale, offset)", got=result, given=given)
         scale = expect.number(result[0], "the scale that `choose_parameters` returns", given=given)
         offset = expect.integer(result[1], "the offset that `choose_parameters` returns", given=given)
         right = abs(scale - want_scale) <= 1e-4 * want_scale
         what, expected = "the scale that `choose_parameters` returns is wrong", f"{want_scale:.6g}"
         expect.true(right, what, expected=expected, got=f"{scale:.6g}", given=given, hint=hint)
-        if low != high or schema not in WITH_OFFSET:  # in an empty range any integer can represent 0
+        if low == high and schema in WITH_OFFSET:  # in an empty range any integer can represent 0
+            highest = 2 ** (extra.get("bits", 8) - 1) - 1
+            lowest = -highest if extra.get("narrow") else -highest - 1
+            what, expected = "the offset that `choose_parameters` returns is no such integer", f"{lowest} to {highest}"
+            expect.true(lowest <= offset <= highest, what, expected=expected, got=offset, given=given, hint=hint)
+        else:
             exact = want_offset if extra else _exact_offset(low, high, schema, want_scale, int(want_offset))
             near = abs(offset - exact) <= 0.5 + OFFSET_SLACK
             what = "the offset that `choose_parameters` returns is wrong"
@@ -284,6 +292,12 @@ def sums_do_not_overflow(submission: Submission) -> None:
     """The accumulators have at least 32 bits: nothing overflows."""
     hint = "neither int8 * int8 nor x - offset fits into int8: convert before you compute"
     _check_sums(submission, _layer(submission, 110, 128), -128, 1, ", values near 127", hint)
+    # odd sums around 150,000,000: float32 has every integer up to 2**24
+    rng = submission.rng
+    x, w = (rng.integers(55, 64, shape) * 2 + 1 for shape in ((1, 64, 7, 6), (2, 64, 5, 5)))
+    layer = x.astype(np.int8), w.astype(np.int8), rng.integers(95_000_000, 105_000_000, 2).astype(np.int32)
+    hint = "how large do the sums become, and does the type that you add them up in have every integer up to there?"
+    _check_sums(submission, layer, -128, 0, ", values near 127, biases near 100,000,000", hint)
 
 
 HALVES_HINTS = {
@@ -291,6 +305,10 @@ HALVES_HINTS = {
     "down": "`>>` rounds down: what has to be added before it, so that only more than half rounds up?",
     "away from zero": "`>>` rounds down: what has to be added before it, for numbers above 0 and for those below?",
 }
+
+
+# accumulators with multipliers of which the product over 2**48 is just below a half: in float64, it is a half
+JUST_BELOW_A_HALF = ((59_051_851, 302_677_405), (9_600_677, 1_891_026_643))
 
 
 @points(2)
@@ -306,7 +324,12 @@ def rescale_rounds(submission: Submission) -> None:
     _check_rescaled(submission, np.arange(-40, 40, dtype=np.int32).reshape(1, 2, 8, 5), (1, 2, 0), hint)
     _check_rescaled(submission, np.arange(-40, 40, dtype=np.int32), (3, 1, 0), hint)
     hint = "nothing is shifted out, so nothing is rounded: how much is half of the last place then?"
-    _check_rescaled(submission, rng.integers(-60, 60, (3, 4)).astype(np.int32), (2, 0, 5), hint)
+    for multiplier in (2, 1):
+        _check_rescaled(submission, rng.integers(-60, 60, (3, 4)).astype(np.int32), (multiplier, 0, 5), hint)
+    if expect.holds(rescale_saturates, submission):  # whether the product has enough bits at all is asked there
+        hint = "float64 has 53 bits, and the product of two 32-bit integers up to 64: which numbers are exact?"
+        for value, multiplier in JUST_BELOW_A_HALF:
+            _check_rescaled(submission, np.array([value, -value], np.int32), (multiplier, 48, 0), hint)
 
 
 @points(1)
@@ -319,6 +342,10 @@ def rescale_saturates(submission: Submission) -> None:
     hint = "clamp after the offset is added, and before the numbers become int8"
     _check_rescaled(submission, acc, (1, 16, offset), hint)
     _check_rescaled(submission, acc, (1 << 30, 46, offset), "how many bits has the product of two 32-bit integers?")
+    hint = "clamp before the numbers become any type in which they may not fit, int32 and int16 as well"
+    for multiplier in (4, 1 << 30):
+        extremes = np.array([[2**31 - 1, -(2**31 - 1)]], np.int32)
+        _check_rescaled(submission, extremes, (multiplier, 1, offset), hint)
 
 
 TASKS = (
@@ -339,7 +366,14 @@ TASKS = (
             "torch.nn",
             "torch.nn.functional.conv2d",
             "torch.conv2d",
+            "torch.conv3d",
+            "torch.convolution",
+            "torch.conv1d",
             "scipy.signal",
+            "scipy.ndimage",
+            "jax.lax",
+            "onnxruntime",
+            "onnx.reference",
             "mlhood.kernels",
             "mlhood.compiler.backends",
             "mlhood.compiler.operators",

@@ -18,6 +18,8 @@ TRAFFIC_UNIT = Parameter("traffic_unit", ("elements", "bytes of float32", "bytes
 UNIT_BYTES = {"elements": 1, "bytes of float32": 4, "bytes of float64": 8}
 
 PROBES = "mlhood.grading.projects.p2.probes:"
+LARGE = (19, 17)  # rows and outputs
+EARLY = 0.5  # share of x and of w that is read before anything is written: all of both if the sums are kept
 
 
 def function(submission: Submission, name: str) -> Remote:
@@ -35,17 +37,22 @@ def _run(
 
     With `by_default`, the last argument that `linear_relu` has in a variant is left out.
     """
-    if sizes is None:
-        sizes = tuple(int(n) for n in submission.rng.permutation([3, 4, 5, 6, 7])[:3])  # all different
-    rows, depth, outputs = sizes
+    rows, depth, outputs = sizes or _sizes(submission, depths=(4, 6))
     x, w, b = submission.normal(rows, depth), submission.normal(outputs, depth), submission.normal(outputs)
     with expect.case(f"x {[rows, depth]}, w {[outputs, depth]}"):
         extra = {} if by_default else _relu_argument(submission)
         counts = submission.call(PROBES + "counted", function(submission, "linear_relu"), x, w, b, extra)
-    keys = ("y", "reads", "writes", "inputs", "broken")
+    keys = ("y", "reads", "writes", "inputs", "early", "broken")
     report = dict(expect.mapping(counts, keys, "the result of `linear_relu`"))
     check_rules(report["broken"], "`linear_relu`")
     return report, _relu(x @ w.T + b, **extra)
+
+
+def _sizes(submission: Submission, depths: tuple[int, int]) -> tuple[int, int, int]:
+    """Draw rows, depth and outputs, all different."""
+    depth = int(submission.rng.choice(depths))
+    rows, outputs = (int(n) for n in submission.rng.permutation([n for n in range(3, 8) if n != depth])[:2])
+    return rows, depth, outputs
 
 
 def _relu_argument(submission: Submission) -> dict[str, Any]:
@@ -74,6 +81,10 @@ def one_nest_computes_the_layer(submission: Submission) -> None:
         )
     hint = "compare with the two nests line by line: where does the bias enter, and what does the max see?"
     expect.close(got, want, "y, as `linear_relu` leaves it", given="x, w and b of random sizes", hint=hint)
+    odd = _sizes(submission, depths=(5, 7))  # a loop that takes two steps at once has one left
+    counts, want = _run(submission, odd)
+    given = f"x {[odd[0], odd[1]]}, w {[odd[2], odd[1]]}"
+    expect.close(counts["y"], want, "y, as `linear_relu` leaves it", given=given, hint=hint)
     argument = submission.parameters.relu_argument
     if argument != "none":
         counts, want = _run(submission, by_default=True)
@@ -88,6 +99,14 @@ def nothing_is_stored_in_between(submission: Submission) -> None:
     expect.equal(counts["writes"], want.size, "`linear_relu` does not write every element of y once", hint=hint)
     expect.equal(counts["reads"], 0, "`linear_relu` reads elements of y back", hint=hint)
     expect.resembles(counts["y"], want, "y, as `linear_relu` leaves it", hint="y[i, j] has to hold relu(x wᵀ + b)")
+    # so large that a block of sums in registers is a small part of y
+    counts, _ = _run(submission, (LARGE[0], int(submission.rng.choice([4, 6])), LARGE[1]))
+    what = "`linear_relu` reads x and w before it writes the first y[i, j]: all sums are stored somewhere else first"
+    expected, got = "less than half of both", f"{counts['early']:.0%} or more of each"
+    hint = "one nest: when is the sum of y[i, j] complete, and where does it go?"
+    given = f"{LARGE[0]} rows and {LARGE[1]} outputs"
+    early = expect.number(counts["early"], "what is read first")
+    expect.true(early < EARLY, what, expected=expected, got=got, given=given, hint=hint)
 
 
 def _own_traffic(submission: Submission, sizes: tuple[int, ...]) -> int | None:
@@ -123,14 +142,17 @@ def traffic_is_predicted(submission: Submission) -> None:
 
 
 # what would compute the sums of products without a loop
-PRODUCTS = ("matmul", "dot", "vdot", "inner", "outer", "einsum", "tensordot")
+PRODUCTS = ("matmul", "dot", "vdot", "vecdot", "matvec", "vecmat", "inner", "outer", "einsum", "tensordot", "multiply")
+PRODUCTS += ("correlate", "convolve")
+PRODUCTS += tuple(f"linalg.{name}" for name in ("matmul", "vecdot", "multi_dot", "tensordot", "outer"))
+NUMPY_PRODUCTS = tuple(f"numpy.{name}" for name in PRODUCTS)
 
 TASKS = (
     Task(
         "P2.1",
         "Fuse two loop nests",
         checks=(one_nest_computes_the_layer, nothing_is_stored_in_between, traffic_is_predicted),
-        forbidden=("torch.nn", "mlhood.kernels", "mlhood.compiler", *(f"numpy.{name}" for name in PRODUCTS)),
+        forbidden=("torch.nn", "mlhood.kernels", "mlhood.compiler", "operator.matmul", *NUMPY_PRODUCTS),
         minutes=10,
         varies=(RELU_ARGUMENT, TRAFFIC_UNIT),
     ),

@@ -8,6 +8,7 @@ import numpy as np
 
 from mlhood.compiler.hir import TensorType
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, Dealloc, Instruction, TensorView, Weight
+from mlhood.compiler.lir.parse import constants_by_digest
 from mlhood.compiler.lir.program import Lifetime, Program, with_deallocs
 from mlhood.compiler.lir.text import instruction_text, to_text
 from mlhood.compiler.memory.plan import live_bytes, plan
@@ -43,26 +44,46 @@ HINTS = (
 
 
 def draw_program(rng: np.random.Generator, views: bool) -> Program:
-    """Draw a program of element-wise instructions, some of them in place; with views, and views of views, if asked."""
+    """Draw a program of element-wise instructions, some of them in place.
+
+    With views, if asked: of buffers and of what is declared, up to three deep, before the first use of their memory and
+    after the last. Without them, there is a constant.
+    """
     program, taken = Program("drawn"), 0
-    values: list[Buffer] = [program.declare_input("x", IMAGE)]
-    y, late, instructions = program.declare_output("y", IMAGE), [], []
+    names = [f"w{i}" for i in rng.permutation(9)]
+    x, y = program.declare_input(names[0], IMAGE), program.declare_output(names[1], IMAGE)
+    values: list[Buffer] = [x]
+    late, instructions = [], []
+    if not views:
+        constant = program.declare_constant(names[2], np.ones((2, 3, 4, 4), np.float32))
+        early = Buffer("v", IMAGE)
+        instructions += [Alloc(early), Compute(Add(), (early,), (x, constant))]
+        values.append(early)
     for taken in range(int(rng.integers(6, 12))):
         buffer = Buffer(f"v{taken}", IMAGE)
         pair = [values[int(i)] for i in rng.integers(max(0, len(values) - 3), len(values), 2)]
-        instructions += [Alloc(buffer), Compute(Add(), (buffer,), tuple(pair))]
+        before = [TensorView(Buffer(f"v{taken}.unused", FLAT), buffer)] if views and rng.random() < 0.5 else []
+        instructions += [Alloc(buffer), *before, Compute(Add(), (buffer,), tuple(pair))]
         if rng.random() < 0.3:
             instructions.append(Compute(Relu(), (buffer,), (buffer,)))
         values.append(buffer)
         if views and rng.random() < 0.6:
             flat, again = Buffer(f"v{taken}.flat", FLAT), Buffer(f"v{taken}.again", IMAGE)
-            instructions += [TensorView(flat, buffer), TensorView(again, flat)]
-            late.append(flat if rng.random() < 0.5 else again)
+            third = Buffer(f"v{taken}.third", FLAT)
+            instructions += [TensorView(flat, buffer), TensorView(again, flat), TensorView(third, again)]
+            late.append((flat, again, third)[int(rng.integers(3))])
+    if views:
+        rows, flat = Buffer("rows", FLAT), Buffer("flat", FLAT)
+        instructions += [TensorView(rows, x), TensorView(flat, values[-1])]
+        late += [rows, flat]
     for view in late:
         taken += 1
         result = Buffer(f"v{taken}", view.type)
         instructions += [Alloc(result), Compute(Relu(), (result,), (view,))]
     instructions.append(Copy(y, values[-1]))
+    if views:  # y is written again, by a second name, and a view of what was read before is not used at all
+        target = Buffer("target", FLAT)
+        instructions += [TensorView(target, y), Copy(target, late[-1]), TensorView(Buffer("after", FLAT), late[0])]
     program.instructions = instructions
     program.instructions = with_deallocs(instructions, program.memory())
     return program
@@ -109,7 +130,7 @@ def _check_ranges(submission: Submission, views: bool, hint: str) -> None:
         steps = [each for each in program.instructions if not isinstance(each, (Alloc, Dealloc))]
         want, given = _uses(steps), f"{len(steps)} instructions"
         with expect.case(given, hint):
-            answer = submission.call(PROBES + "ranges", ranges, to_text(program))
+            answer = submission.call(PROBES + "ranges", ranges, to_text(program), constants_by_digest(program))
             got = expect.mapping(answer, tuple(want), "what `live_ranges` returns")
         extra = ", ".join(str(name) for name in got if name not in want)
         what = "`live_ranges` has a range for what is not allocated"
@@ -123,12 +144,13 @@ def _check_ranges(submission: Submission, views: bool, hint: str) -> None:
 
 
 def _integers(value: Any, count: int) -> tuple[int, ...] | None:
-    """Return so many integers, however they are stored; None for anything else."""
-    if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
-        value = value.tolist()
-    if not isinstance(value, (tuple, list)) or len(value) != count:
+    """Return a tuple of so many integers; None for anything else."""
+    if not isinstance(value, tuple) or len(value) != count:
         return None
-    return tuple(value) if all(type(n) is int for n in value) else None
+    try:
+        return tuple(expect.integer(n, "a range") for n in value)
+    except expect.CheckFailed:
+        return None
 
 
 @points(2)

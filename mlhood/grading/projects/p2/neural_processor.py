@@ -168,6 +168,8 @@ def _check_bytes(submission: Submission, operand: str, split: bool, hint: str) -
 def input_slices_have_a_halo(submission: Submission) -> None:
     """`slice_bytes` counts what the windows of a slice read of the image, and {{ input_slice }}."""
     _check_bytes(submission, "input", False, INPUT_HINTS[submission.parameters.input_slice])
+    hint = "if input channels are cut, how many of them has a slice of the image?"
+    _check_bytes(submission, "input", True, hint)
 
 
 @points(1)
@@ -175,6 +177,8 @@ def weights_come_with_their_bias(submission: Submission) -> None:
     """`slice_bytes` counts the weights of a slice and {{ filter_constants }} for each of its filters."""
     hint = "what belongs to one filter? The bias is always int32"
     _check_bytes(submission, "weights", False, hint)
+    hint = "if input channels are cut, what belongs to one filter of the slice? The bias, too"
+    _check_bytes(submission, "weights", True, hint)
 
 
 @points(1)
@@ -195,7 +199,15 @@ def _ask(submission: Submission) -> list[tuple[Layer, int, int, dict[str, int]]]
     for layer, blob, element in _draw_blobs(submission):
         given = _given(layer, blob=blob, element=element)
         with expect.case(given, "a cut has `rows`, `columns`, `filters` and `channels`; an axis of 1 has one size: 1"):
-            cut = _cut(submission.call("fitting", layer, blob, element))
+            answer = submission.call("fitting", layer, blob, element)
+        if answer is None:
+            what = "`fitting` returns None: it has found no cut that fits"
+            hint = (
+                "are the bytes of your `slice_bytes` right, and which sizes do you try (an axis of 1 has one size: 1)?"
+            )
+            expect.fail(what, expected="a cut: there is one for every layer", given=given, hint=hint)
+        with expect.case(given):
+            cut = _cut(answer)
         lengths = _whole(layer)
         wrong = {name: size for name, size in cut.items() if size > lengths[name]}
         what = "`fitting` returns a slice that is larger than its layer"
@@ -288,13 +300,24 @@ def slices_move_few_bytes(submission: Submission) -> None:
 # -- P2.13
 
 
-def draw_serial(rng: np.random.Generator, number: int) -> tuple[Layer, dict[str, int], Machine]:
+def draw_serial(rng: np.random.Generator, number: int, element: int) -> tuple[Layer, dict[str, int], Machine]:
     """Draw a layer whose slices are all of one size, and a machine of one tilelet that moves bytes one by one.
 
     Args:
         rng: Generator of what is drawn.
-        number: From 0 to 2; kernels, strides and numbers of slices differ with it.
+        number: From 0 to 2; kernels, strides and numbers of slices differ with it. In the first, it is better if the
+            multipliers share out filters, and in the second, if they share out pixels.
+        element: Bytes of an element.
     """
+    while True:
+        layer, cut, machine = _draw_serial(rng, number)
+        pixels, filters, lanes = cut["rows"] * cut["columns"], cut["filters"], machine.lanes(element)
+        by_filters, by_pixels = pixels * -(-filters // lanes), filters * -(-pixels // lanes)
+        if (by_filters < by_pixels, by_pixels < by_filters, True)[number]:
+            return layer, cut, machine
+
+
+def _draw_serial(rng: np.random.Generator, number: int) -> tuple[Layer, dict[str, int], Machine]:
     kernel, stride = ((3, 1), (1, 2), (5, 2))[number]
     cut = {"rows": 1 + (number + int(rng.integers(2))) % 4, "columns": int(rng.integers(3, 9))}
     cut |= {"filters": int(rng.integers(2, 25)), "channels": 1 + (number + int(rng.integers(2))) % 4}
@@ -321,14 +344,15 @@ def _simulate(submission: Submission) -> list[tuple[str, str, Mapping[str, objec
     found, element = [], submission.parameters.moved_element
     names = MOVED_NAMES[submission.parameters.moved]
     for case in range(3):
-        layer, cut, machine = draw_serial(submission.rng, case)
+        layer, cut, machine = draw_serial(submission.rng, case, element)
+        told = cut | {"columns": int(submission.rng.integers(1, cut["columns"]))}  # rows are full, whatever it says
         machine, more = _with_more_cycles(submission, machine)
         numbers = {"lanes": machine.lanes(element), "byte_cycles": machine.dram.burst_cycles}
         numbers |= {"latency": machine.dram.latency_cycles} | more
         for order in ORDERS:
-            given = f"{_given(layer)}; {_given(cut)}; {order} stationary; {_given(numbers)}"
+            given = f"{_given(layer)}; {_given(told)}; {order} stationary; {_given(numbers)}"
             with expect.case(given):
-                answer = submission.call("predict", layer, cut, order, numbers)
+                answer = submission.call("predict", layer, told, order, numbers)
                 got = expect.mapping(answer, (*names, "cycles"), "what `predict` returns")
             timing = time_program(convolution_program(stage_of(layer, element), _slicing(cut, order), machine))
             found.append((order, given, got, _moved(timing.program, names), timing.cycles))
@@ -413,12 +437,16 @@ def _open_machine(submission: Submission) -> Machine:
     return replace(default_machine(), tiles=tiles, tilelets=tilelets, blob_bytes=blob)
 
 
-def draw_open(rng: np.random.Generator, machine: Machine) -> Layer:
-    """Draw a layer in which greedy slices waste at least a quarter of the cycles."""
+def draw_open(rng: np.random.Generator, machine: Machine, number: int) -> Layer:
+    """Draw a layer in which greedy slices waste at least a quarter of the cycles.
+
+    Neither its image nor its output is square. The first layer is padded; the second has strides and no padding.
+    """
     while True:
-        size, kernel = int(rng.integers(10, 29)), int(rng.choice([1, 3]))
-        layer = {"channels": 8 * int(rng.integers(2, 9)), "height": size, "width": size}
-        layer |= {"filters": 8 * int(rng.integers(2, 9)), "kernel": kernel, "stride": 1, "pad": kernel // 2}
+        height, width = (int(n) for n in rng.permutation(np.arange(12, 31))[:2])
+        kernel, stride, pad = ((3, 1, 1), (3, 2, 0))[number]
+        layer = {"channels": 8 * int(rng.integers(2, 9)), "height": height, "width": width}
+        layer |= {"filters": 8 * int(rng.integers(2, 9)), "kernel": kernel, "stride": stride, "pad": pad}
         slow, fast, _ = rivals(stage_of(layer), machine)
         if fast < 0.75 * slow:
             return layer
@@ -431,8 +459,8 @@ def _submitted(submission: Submission) -> list[tuple[Layer, Choice]]:
 def _run_fastest(submission: Submission) -> list[tuple[Layer, Choice]]:
     """Return drawn layers, the student's slicing of each, and its cycles by the judge's own model."""
     found, machine = [], _open_machine(submission)
-    for _ in range(2):
-        layer = draw_open(submission.rng, machine)
+    for number in range(2):
+        layer = draw_open(submission.rng, machine, number)
         with expect.case(_given(layer), "return a dictionary with the fields of a Slicing"):
             answer = expect.mapping(submission.call("fastest", layer), (*AXES, "order"), "what `fastest` returns")
             tiles, tilelets = (_natural(answer.get(name, 1), name) for name in ("tiles", "tilelets"))
@@ -497,6 +525,7 @@ def close_to_the_search(submission: Submission) -> None:
 
 _OFF_LIMITS = ("mlhood.compiler.backends.nmp.codegen.search", "mlhood.compiler.backends.nmp.codegen.estimate")
 _OFF_LIMITS += ("mlhood.compiler.backends.nmp.codegen.generate", "mlhood.compiler.bench_nmp")
+_OFF_LIMITS += ("mlhood.compiler.backends.nmp.runner", "mlhood.compiler.compile", "mlhood.compile")  # they search, too
 _ANSWERS = ("mlhood.compiler.backends.nmp.codegen", "mlhood.compiler.backends.nmp.cycles", "mlhood.compiler.bench_nmp")
 
 TASKS = (

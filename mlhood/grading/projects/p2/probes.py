@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mlhood.compiler.hir import Graph, TensorType
-from mlhood.compiler.lir.instructions import Alloc, Dealloc, Instruction
+from mlhood.compiler.lir.instructions import Alloc, Buffer, Dealloc, Instruction, TensorView, Weight
 from mlhood.compiler.lir.parse import parse
 from mlhood.compiler.lir.program import Lifetime, Program
 from mlhood.compiler.lir.text import to_text
@@ -17,7 +18,7 @@ from mlhood.compiler.lir.verify import verify
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.errors import CompilerError
 from mlhood.grading.checks.probes import Kept
-from mlhood.grading.rpc.guard import CHANGED
+from mlhood.grading.rpc.guard import CHANGED, RuleBroken
 from mlhood.measure.traffic import Counted
 
 
@@ -29,6 +30,11 @@ def attempt(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> dict[
         raise
     except Exception as error:  # the student's code may raise anything
         return {"raised": type(error).__name__, "message": str(error)[:300]}
+
+
+def container_of_shape(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> str:
+    """Return in which container the shape of the type is that a call infers: other types do not travel."""
+    return type(function(*args, **kwargs).shape).__name__
 
 
 def refused(rules: Mapping[str, Callable], data: bytes) -> dict[str, Any]:
@@ -107,11 +113,25 @@ def counted(
 ) -> dict[str, Any]:
     """Run `linear_relu` on arrays that count accesses; y is NaN at first, so that unwritten elements show."""
     result = np.full((len(x), len(w)), np.nan, np.float32)
-    inputs, y = [Looped(each) for each in (x, w, b)], Looped(result)
+    inputs, first = [Looped(each) for each in (x, w, b)], []
+
+    class Result(Looped):
+        """Notes how often x and w have been read when it is written for the first time."""
+
+        __slots__ = ()
+
+        def __setitem__(self, index: Any, value: Any) -> None:
+            if not first:
+                first.extend(each.reads for each in inputs[:2])
+            super().__setitem__(index, value)
+
+    y = Result(result)
     function(*inputs, y, **(extra or {}))
-    inputs_read, written = sum(each.reads for each in inputs), any(each.writes for each in inputs)
-    broken = CHANGED if written else ""
-    return {"y": result, "reads": y.reads, "writes": y.writes, "inputs": inputs_read, "broken": broken}
+    reads, written = [each.reads for each in inputs], any(each.writes for each in inputs)
+    # one of the two may be read ahead, into registers; the sums are complete when both have been read
+    early = min((before / (total or 1) for before, total in zip(first, reads, strict=False)), default=0.0)
+    counts = {"reads": y.reads, "writes": y.writes, "inputs": sum(reads), "early": early}
+    return {"y": result, "broken": CHANGED if written else ""} | counts
 
 
 def imported(rules: Mapping[str, Callable], data: bytes) -> Graph:
@@ -123,30 +143,34 @@ def rewritten(function: Callable, graph: Graph, arguments: Mapping[str, Any]) ->
     """Apply a rewrite, with these arguments, until it reports no more changes; return the graph and what it reports.
 
     Returns:
-        The graph, changed in place or new; the report of the first call (None: no report); and of the last.
+        The graph, changed in place; the report of the first call, and of the last; and whether a call returns another
+        graph than that which it was given.
     """
-    graph, first = _apply(function, graph, arguments)
-    last = first
+    first = last = function(graph, **arguments)
     for _ in range(MAX_REWRITES):
-        if not isinstance(last, bool | int | np.bool_) or not last:
+        if not isinstance(last, bool | int | np.bool_ | np.integer) or not last:
             break
-        graph, last = _apply(function, graph, arguments)
-    return {"graph": graph, "changed": first, "last": last}
-
-
-def _apply(function: Callable, graph: Graph, arguments: Mapping[str, Any]) -> tuple[Graph, Any]:
-    changed = function(graph, **arguments)
-    if isinstance(changed, tuple) and len(changed) == 2:
-        first, changed = changed
-        graph = first if isinstance(first, Graph) else graph
-    return (changed, None) if isinstance(changed, Graph) else (graph, changed)
+        last = function(graph, **arguments)
+    returned = [each for each in (last if isinstance(last, tuple | list) else [last]) if isinstance(each, Graph)]
+    reports = [None if returned else report for report in (first, last)]
+    return {"graph": graph, "changed": reports[0], "last": reports[1], "new": any(g is not graph for g in returned)}
 
 
 def answered(
     function: Callable, results: Mapping[str, Sequence[Any]], layers: Mapping[str, Sequence[Any]]
 ) -> dict[str, Any]:
     """Call `answers` with two tables, each given as its columns; layers are the index of the second."""
-    return function(pd.DataFrame(dict(results)), pd.DataFrame(dict(layers)).set_index("layer"))
+    frames = pd.DataFrame(dict(results)), pd.DataFrame(dict(layers)).set_index("layer")
+    before = [frame.copy() for frame in frames]
+    answer = function(*frames)
+    _require_unchanged(function, all(map(pd.DataFrame.equals, frames, before)))
+    return answer
+
+
+def _require_unchanged(function: Callable, unchanged: bool) -> None:
+    """Raise RuleBroken if a call has changed its arguments; `Guard` compares no tables and no instructions."""
+    if not unchanged:
+        raise RuleBroken(f"{CHANGED} {getattr(function, '__name__', 'the function')}")
 
 
 def by_hand(function: Callable, types: Mapping[str, TensorType], y: TensorType, *arguments: Any) -> dict[str, Any]:
@@ -161,9 +185,9 @@ def by_hand(function: Callable, types: Mapping[str, TensorType], y: TensorType, 
     program = Program("by hand")
     inputs = [program.declare_input(name, type) for name, type in types.items()]
     instructions = function(*inputs, program.declare_output("y", y), *arguments)
-    if not isinstance(instructions, (list, tuple)) or not all(isinstance(each, Instruction) for each in instructions):
+    if not isinstance(instructions, list) or not all(isinstance(each, Instruction) for each in instructions):
         return {"returned": instructions}
-    program.instructions.extend(instructions)
+    program.instructions.extend(_with_plain_shapes(instructions))
     try:
         verify(program)
     except CompilerError as error:
@@ -171,17 +195,43 @@ def by_hand(function: Callable, types: Mapping[str, TensorType], y: TensorType, 
     return {"text": to_text(program)}
 
 
-def ranges(function: Callable, text: str) -> Any:
+def _with_plain_shapes(instructions: Sequence[Instruction]) -> list[Instruction]:
+    """Return instructions in whose types every shape is a tuple of Python's integers: NumPy's are as good."""
+    known: dict[Buffer, Buffer] = {}
+
+    def plain(buffer: Buffer) -> Buffer:
+        if not isinstance(buffer, Buffer) or isinstance(buffer, Weight):
+            return buffer
+        if buffer not in known:
+            shape = tuple(int(axis) if isinstance(axis, np.integer) else axis for axis in buffer.type.shape)
+            known[buffer] = Buffer(buffer.name, replace(buffer.type, shape=shape))
+        return known[buffer]
+
+    return [
+        TensorView(plain(each.buffer), plain(each.source)) if isinstance(each, TensorView) else each.renamed(plain)
+        for each in instructions
+    ]
+
+
+def ranges(function: Callable, text: str, constants: Mapping[str, np.ndarray]) -> Any:
     """Call `live_ranges` with the instructions of a program, without those that say when memory is needed."""
-    instructions = parse(text).instructions
-    return function([each for each in instructions if not isinstance(each, (Alloc, Dealloc))])
+    parsed = parse(text, constants).instructions
+    instructions = [each for each in parsed if not isinstance(each, (Alloc, Dealloc))]
+    before = list(instructions)
+    answer = function(instructions)
+    _require_unchanged(function, instructions == before)
+    return answer
 
 
 def allocated(
     function: Callable, buffers: Sequence[Sequence[Any]], alignment: int, extra: Mapping[str, Any] | None = None
 ) -> Any:
     """Call `allocate` with lifetimes, each as (name, bytes, first, last), and what a variant gives it besides."""
-    return function([Lifetime(*buffer) for buffer in buffers], alignment, **(extra or {}))
+    lifetimes = [Lifetime(*buffer) for buffer in buffers]
+    before = list(lifetimes)
+    answer = function(lifetimes, alignment, **(extra or {}))
+    _require_unchanged(function, lifetimes == before)
+    return answer
 
 
 def logits_of(side: Callable, kept: Kept, starts: Sequence[int], count: int) -> np.ndarray:

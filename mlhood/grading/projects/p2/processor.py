@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.hir import Graph
+from mlhood.compiler.quantize import Recipe, profile, quantize
 from mlhood.compiler.tables import IMAGES, STAGES, costs_table, latency_table
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.reference_runs import image_bytes
@@ -48,7 +49,7 @@ GROWTH = 1.5  # sixteen images take about ten times as long as one
 FEW = 2  # digits: the last bit may decide between two nearly equal logits
 
 
-def _graphs(rng: np.random.Generator, chain: bool) -> Iterator[tuple[str, Graph]]:
+def _graphs(rng: np.random.Generator) -> Iterator[tuple[str, Graph]]:
     """Draw graphs, each with a description; in a chain, the arena is larger than what is live at once."""
     for name in ("conv -> bn -> relu", "conv without bias -> relu", "grouped, strided conv"):
         builder = Builder(rng, name)
@@ -57,20 +58,22 @@ def _graphs(rng: np.random.Generator, chain: bool) -> Iterator[tuple[str, Graph]
         value = builder.batchnorm(value) if "bn" in name else value
         builder.graph.output(builder.relu(value) if "relu" in name else value)
         yield name, builder.graph
-    if chain:
-        builder = Builder(rng, "conv -> relu, four times")
-        value = builder.x
-        for _ in range(4):
-            value = builder.relu(builder.conv(value, int(rng.integers(4, 10))))
-        builder.graph.output(value)
-        yield builder.name, builder.graph
+    builder = Builder(rng, "conv -> relu, four times")
+    value = builder.x
+    for _ in range(4):
+        value = builder.relu(builder.conv(value, int(rng.integers(4, 10))))
+    builder.graph.output(value)
+    yield builder.name, builder.graph
+    images = rng.standard_normal((2, 3, 9, 8)).astype(np.float32)
+    seen = profile(builder.graph, [{"x": images}])
+    yield f"{builder.name}, in integers", quantize(builder.graph, seen, Recipe("asymmetric"))
 
 
 @points(2)
 def memory_is_counted(submission: Submission) -> None:
     """`memory` adds up the bytes of a graph's constants, and of {{ activations }} of its program for one image."""
     line, activations = _counted(submission)
-    for name, graph in _graphs(submission.rng, chain=activations != ACTIVATIONS.default):
+    for name, graph in _graphs(submission.rng):
         constants = sum(-(-value.data.nbytes // line) * line for value in graph.constants.values())
         want = image_bytes(graph, line, activations)
         with expect.case(name):
@@ -93,7 +96,7 @@ def _memory_hint(got: int, constants: int, arena: int) -> str:
         return "the activations need memory, too: how large is the arena of the plan?"
     if got == arena:
         return "the constants need memory, too: how many bytes has each of them?"
-    return "the constants and an arena, in which buffers share memory: not the sum of its buffers"
+    return "the constants, of 1 or 4 bytes an element, and an arena in which buffers share memory: not their sum"
 
 
 def _latency(submission: Submission) -> Table:

@@ -113,7 +113,7 @@ def _run(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
             report = submission.call(PROBES + "by_hand", by_hand, case.types, y, case.pads, case.kernel)
             reports.append(dict(expect.mapping(report, (), "the report on `by_hand`")))
             if "returned" in report:
-                what, hint = "`by_hand` does not return instructions", "return [Alloc(...), Compute(...), ...]"
+                what, hint = "`by_hand` does not return a list of instructions", "[Alloc(...), Compute(...), ...]"
                 expect.fail(what, expected="a list of instructions", got=report["returned"], hint=hint)
     texts = [report["text"] for report in reports if isinstance(report.get("text"), str)]
     if len(texts) < CASES:  # those that are refused first: the others have not been run

@@ -55,6 +55,12 @@ def _check_type(got: object, want: TensorType, name: str, given: str, hint: str)
     expect.equal(got.element, want.element, f"`{name}` infers the wrong element type", given=given, hint="x.element")
 
 
+def _check_container(submission: Submission, name: str, *args: Any, **kwargs: Any) -> None:
+    container = submission.call(PROBES + "container_of_shape", function(submission, name), args, kwargs)
+    what, hint = f"the shape that `{name}` infers is not a tuple", 'as in the task: TensorType("float32", ("batch", 1))'
+    expect.equal(container, "tuple", what, hint=hint)
+
+
 def _spelled(tensor: TensorType) -> str:
     return f"{tensor.element}{list(tensor.shape)}"
 
@@ -105,6 +111,7 @@ def convolution_has_its_shape(submission: Submission) -> None:
     hint = "each axis has its own stride, padding at either end, and dilation"
     for group in (1, 2, 3):
         _check_conv(submission, _conv_case(submission.rng, group), hint)
+    _check_container(submission, "infer_conv", x, w, **plain)
 
 
 @points(1)
@@ -138,11 +145,15 @@ def misfits_are_refused(submission: Submission) -> None:
     infer = function(submission, "infer_conv")
     depth, kernel = int(w.shape[1]), w.shape[2:]
     two_groups, dilated = attributes | {"group": 2}, attributes | {"pads": (0, 0, 0, 0), "dilations": (3, 3)}
+    tall, wide = dilated | {"dilations": (3, 1)}, dilated | {"dilations": (1, 3)}
     cases = (
         (x, _tensor(w.shape[0], depth + 1, *kernel), attributes, "x's channels are not w's second axis x group"),
         (x, _tensor(*w.shape, element="float64"), attributes, "x and w differ in their element type"),
+        (_tensor(*x.shape, element="int32"), w, attributes, "x is int32 and w is float32"),
         (_tensor(*x.shape[:2], 2, 2), _tensor(*w.shape[:2], 9, 9), attributes, "a kernel larger than the padded image"),
         (_tensor(*x.shape[:2], 9, 9), _tensor(*w.shape[:2], 5, 5), dilated, "a kernel of 5 that spans 13, on 9 pixels"),
+        (_tensor(*x.shape[:2], 9, 30), _tensor(*w.shape[:2], 5, 3), tall, "a kernel of 5 that spans 13, on 9 rows"),
+        (_tensor(*x.shape[:2], 30, 9), _tensor(*w.shape[:2], 3, 5), wide, "a kernel of 5 that spans 13, on 9 columns"),
         (_tensor(1, 6, *x.shape[2:]), _tensor(7, 3, *kernel), two_groups, "7 output channels in 2 groups"),
         (_tensor(1, 7, *x.shape[2:]), _tensor(6, 3, *kernel), two_groups, "7 channels in 2 groups of 3"),
         (_tensor(1, 3, *x.shape[2:]), _tensor(6, 3, *kernel), two_groups, "3 channels, and 2 groups of 3"),
@@ -169,11 +180,24 @@ def pooling_has_its_type(submission: Submission) -> None:
     x = _tensor("batch", 3, 13, 16)
     _check_pool(submission, x, (3, 3), (1, 1), (0, 1, 2, 0), f"pads are ({submission.parameters.pads_order})")
     _check_pool(submission, x, (2, 2), (3, 3), (0, 0, 0, 0), "the last window must end within the padded image")
+    hint = "padding allows larger windows: it is the padded image that the window must fit into, also exactly"
+    for size, pads in (((2, 3), (0, 1, 1, 0)), ((3, 2), (1, 0, 0, 1))):  # one axis fits exactly
+        _check_pool(submission, _tensor(2, 3, *size), (3, 3), (1, 1), pads, hint)
+    _check_container(submission, "infer_pool", x, kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0))
     infer = function(submission, "infer_pool")
-    for kernel in ((9, 2), (2, 9)):
-        large = {"kernel": kernel, "strides": (2, 2), "pads": (1, 1, 1, 1)}
-        result = submission.call(PROBES + "attempt", infer, (_tensor(1, 3, 6, 6),), large)
-        reason = f"a window of {kernel[0]} x {kernel[1]}, larger than the padded image of 8 x 8"
+    # larger than the padded image on one axis each: by one, if nothing else
+    for size, kernel, strides, pads in (
+        ((6, 6), (9, 2), (2, 2), (1, 1, 1, 1)),
+        ((6, 6), (2, 9), (2, 2), (1, 1, 1, 1)),
+        ((4, 6), (6, 2), (1, 1), (1, 0, 0, 0)),
+        ((6, 4), (2, 6), (1, 1), (0, 1, 0, 0)),
+        ((4, 6), (6, 2), (3, 3), (0, 0, 1, 0)),
+        ((6, 4), (2, 6), (3, 3), (0, 0, 0, 1)),
+    ):
+        large = {"kernel": kernel, "strides": strides, "pads": arranged(submission, pads)}
+        result = submission.call(PROBES + "attempt", infer, (_tensor(1, 3, *size),), large)
+        padded = f"{size[0] + pads[0] + pads[2]} x {size[1] + pads[1] + pads[3]}"
+        reason = f"a window of {kernel[0]} x {kernel[1]}, larger than the padded image of {padded}"
         check_raised(result, "infer_pool", reason, "raise ValueError(...), as in `infer_conv`")
 
 

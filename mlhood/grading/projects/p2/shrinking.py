@@ -20,6 +20,7 @@ SHRINK_ARGUMENT = Parameter("shrink_argument", ("none", "outputs", "level", "dry
 
 GRAPHS = 6
 POOL = MaxPool((2, 2), (1, 1), (0, 0, 0, 0), (1, 1))
+COARSE = MaxPool((2, 2), (2, 2), (0, 0, 0, 0), (1, 1))
 STEPS = (0.5, 0.75, 1.0)
 """Of the nodes that the course's own solution removes. The two rewrites of P2.4 by themselves remove a third."""
 
@@ -77,13 +78,38 @@ def _pooled_for_two(b: Builder) -> int:
 def _pooled_and_returned(b: Builder) -> int:
     """Add a pooled value that a ReLU reads, and the graph returns; return its nodes, all of which must stay."""
     pooled = b.graph.add(POOL, b.conv(b.x, 3, name="returned"), name="returned.pool").outputs[0]
-    b.graph.output(pooled)
+    b.graph.output(pooled, "pooled")  # not its own name
     b.graph.output(b.relu(pooled, "returned.relu"))
     return 3
 
 
+def _two_strides(b: Builder) -> int:
+    """Add two poolings of one value that differ in their strides; return the nodes, all of which must stay."""
+    conv = b.conv(b.x, 3, name="twice")
+    for name, pool in (("twice.fine", POOL), ("twice.coarse", COARSE)):
+        b.graph.output(b.graph.add(pool, conv, name=name).outputs[0])
+    return 3
+
+
+def _added_and_rectified(b: Builder) -> int:
+    """Add a ReLU of a sum, which may be negative; return its nodes, all of which must stay."""
+    total = b.graph.add(Add(), b.conv(b.x, 3, name="added"), b.x, name="added.sum").outputs[0]
+    b.graph.output(b.relu(total, "added.relu"))
+    return 3
+
+
+def _pooled_and_normalised(b: Builder) -> int:
+    """Add a normalisation of pooled values, of which some factors are negative; return its nodes, which must stay."""
+    pooled = b.graph.add(POOL, b.conv(b.x, 8, name="late"), name="late.pool").outputs[0]
+    b.graph.output(b.batchnorm(pooled, name="late.bn"))
+    return 3
+
+
+MUST_STAY = (_two_strides, _added_and_rectified, _pooled_and_normalised)
+
+
 def draw_draft(rng: np.random.Generator, number: int) -> tuple[Builder, int]:
-    """Draw a chain of redundant blocks, and add two that must stay; return the fewest nodes known, too."""
+    """Draw a chain of redundant blocks, and add some that must stay; return the fewest nodes known, too."""
     builder, least = Builder(rng, f"drawn graph {number + 1}"), 0
     value, kinds = builder.x, len(REDUNDANT)
     # each graph lacks two other kinds, so that the steps a solution reaches do not depend on how often one is drawn
@@ -93,9 +119,9 @@ def draw_draft(rng: np.random.Generator, number: int) -> tuple[Builder, int]:
     grouped = builder.conv(builder.x, 6, operator=GROUPED, name="grouped")
     builder.graph.output(value)
     builder.graph.output(grouped)
-    builder.graph.output(builder.relu(grouped, "kept"))
+    builder.graph.output(builder.relu(grouped, "kept"), "rectified")  # not its own name
     stay = _pooled_and_returned if number % 2 else _pooled_for_two
-    return builder, least + 2 + stay(builder)
+    return builder, least + 2 + sum(add(builder) for add in (stay, *MUST_STAY))
 
 
 def _shrunk(submission: Submission) -> tuple[int, int, int]:
@@ -116,12 +142,16 @@ def _shrink(submission: Submission) -> tuple[int, int, int]:
     return sum(before), sum(len(facts.nodes) for _, facts, _ in results), sum(least for _, least in drawn)
 
 
+# outputs of drawn graphs: a node and its ReLU
+PAIRS = (("grouped", "rectified"), ("pooled", "returned.relu"))
+
+
 def _drop_outputs(builder: Builder) -> int:
     """Ask for all outputs but one of each pair of a node and its ReLU; return how many nodes fewer must stay."""
-    chain, *others = builder.graph.outputs
-    pairs = [others[i : i + 2] for i in range(0, len(others) - 1, 2)]
+    names = list(builder.graph.outputs)
+    pairs = [pair for pair in PAIRS if set(pair) <= set(names)]
     dropped = [pair[int(builder.rng.integers(2))] for pair in pairs]
-    builder.arguments["outputs"] = [name for name in (chain, *others) if name not in dropped]
+    builder.arguments["outputs"] = [name for name in names if name not in dropped]
     return len(dropped)
 
 
@@ -186,7 +216,7 @@ TASKS = (
         "P2.5",
         "Fewest nodes",
         checks=(half_of_it_goes, most_of_it_goes, all_of_it_goes),
-        forbidden=("mlhood.compiler.passes.dead_code", "mlhood.compiler.passes.common_subexpressions", *PASSES),
+        forbidden=PASSES,
         minutes=30,
         builds_on=("P2.4",),
         varies=(SHRINK_ARGUMENT,),
