@@ -30,12 +30,15 @@ def direct(
     w: str = "w",
     bias: str = "bias[:, None, None]",
     spec: str = "nchwij,fcij->nfhw",
+    after: str = "",
 ) -> dict[str, str]:
     body = f"""
 {before}
 x = np.pad(x, ((0, 0), (0, 0), {widths}, {widths}))
 views = np.lib.stride_tricks.sliding_window_view(x, {window}, axis=(2, 3))[:, :, {steps}]
-return np.einsum("{spec}", views, {w}) + {bias}
+y = np.einsum("{spec}", views, {w}) + {bias}
+{after}
+return y
 """
     return {"P3-2-solution": _function("def conv_direct(x, w, bias, stride, padding):", body)}
 
@@ -62,15 +65,19 @@ def blas(
     bias: str = "bias[:, None, None]",
     dtype: str = "np.float32",
     after: str = "",
+    product: str = "rows @ columns",
+    result: str = "y",
 ) -> dict[str, str]:
     body = f"""
 high = (x.shape[2] + 2 * padding - w.shape[2]) // stride + 1
 wide = (x.shape[3] + 2 * padding - w.shape[3]) // stride + 1
 y = np.zeros((len(x), len(w), high, wide), {dtype})
 for n, image in enumerate({images}):
-    y[n] = ({flat} @ im2col(image, w.shape[2:], stride, padding)).reshape(y[n].shape)
+    rows, columns = {flat}, im2col(image, w.shape[2:], stride, padding)
+    y[n] = ({product}).reshape(y[n].shape)
     {after}
-return y + {bias}
+y = y + {bias}
+return {result}
 """
     return {"P3-4-solution": _function("def conv_blas(x, w, bias, stride, padding):", body)}
 
@@ -111,6 +118,12 @@ def reordered(order: str = "ikj", step: str = "c[i, j] += a[i, k] * b[k, j]") ->
     sizes = {"i": "len(a)", "j": "b.shape[1]", "k": "len(b)"}
     loops = "".join(f"{'    ' * depth}for {name} in range({sizes[name]}):\n" for depth, name in enumerate(order))
     body = f"c = np.zeros((len(a), b.shape[1]), np.float32)\n{loops}{'    ' * len(order)}{step}\nreturn c"
+    return {"P3-7-solution": _function("def gemm_reordered(a, b):", body)}
+
+
+def looping(loops: str) -> dict[str, str]:
+    """P3.7's first rung, from loops that fill c."""
+    body = f"c = np.zeros((len(a), b.shape[1]), np.float32)\n{loops.strip()}\nreturn c"
     return {"P3-7-solution": _function("def gemm_reordered(a, b):", body)}
 
 
@@ -205,6 +218,20 @@ for row in models_table.rows:
                                     "BLAS": lambda: counted({blas})}}, shortest=1e-4, describe_machine=False))
 """
     }
+
+
+def kept(cells: dict[str, str], name: str) -> dict[str, str]:
+    """The same, but all results for arguments of the same shapes are returned in the same memory."""
+    ((cell, source),) = cells.items()
+    head = f"kept_by_{name} = {{}}\n{source}\nnew_by_{name} = {name}\n"
+    body = f"""
+new = new_by_{name}(*arguments)
+shapes = str([getattr(argument, "shape", argument) for argument in arguments])
+result = kept_by_{name}.setdefault(shapes, np.empty_like(new))
+result[:] = new
+return result
+"""
+    return {cell: head + _function(f"def {name}(*arguments):", body)}
 
 
 def mixing(choice: str = "conv if w.shape in shapes else direct", before: str = "", result: str = "") -> dict[str, str]:

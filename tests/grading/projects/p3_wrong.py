@@ -11,6 +11,8 @@ from tests.grading.projects.p3_snippets import (
     direct,
     fast,
     filling,
+    kept,
+    looping,
     memory,
     mixing,
     model_filling,
@@ -135,7 +137,110 @@ for i in range(a.shape[0] // 4 * 4):
         for j in range(b.shape[1]):
             c[i, j] += a[i, k] * b[k, j]
 """
+FIRST_BIAS = "y[0] += bias[:, None, None]"
+# two calls of the same shape meet there
+DIRECT_KEPT, COLUMNS_KEPT, BLAS_KEPT = (BIAS, DIRECT_FLOAT32), (COLUMNS_FLOAT32,), (BATCH, PRODUCT_BIAS)
 FLIPPED_IN_PLACE = "w[:] = w[:, :, ::-1, ::-1]"
+# the part of each window that is in the image, beside the weights from w[f, c, 0, 0] on
+SLIPPED_WEIGHTS = {
+    "P3-2-solution": """
+def conv_direct(x, w, bias, stride, padding):
+    (_, _, high, wide), (_, _, kh, kw) = x.shape, w.shape
+    rows, across = output_size(high, kh, stride, padding), output_size(wide, kw, stride, padding)
+    y = np.empty((len(x), len(w), rows, across), np.float32)
+    for r, q in np.ndindex(rows, across):
+        top, left = r * stride - padding, q * stride - padding
+        part = x[:, :, max(top, 0):max(top + kh, 0), max(left, 0):max(left + kw, 0)]
+        y[:, :, r, q] = np.einsum("ncij,fcij->nf", part, w[:, :, :part.shape[2], :part.shape[3]]) + bias
+    return y
+"""
+}
+SLIPPED_COLUMNS = {
+    "P3-3-solution": """
+def im2col(x, kernel, stride, padding):
+    (c, high, wide), (kh, kw) = x.shape, kernel
+    rows, across = output_size(high, kh, stride, padding), output_size(wide, kw, stride, padding)
+    columns = np.zeros((c, kh, kw, rows, across), np.float32)
+    for r, q in np.ndindex(rows, across):
+        top, left = r * stride - padding, q * stride - padding
+        part = x[:, max(top, 0):max(top + kh, 0), max(left, 0):max(left + kw, 0)]
+        columns[:, :part.shape[1], :part.shape[2], r, q] = part
+    return columns.reshape(c * kh * kw, rows * across)
+"""
+}
+OWN_PRODUCT = blas(product="times(rows, columns)")
+OWN_PRODUCT["P3-4-solution"] = f"""
+def times(a, b):
+    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for i in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            for j in range(b.shape[1]):
+                c[i, j] += a[i, k] * b[k, j]
+    return c
+
+{OWN_PRODUCT["P3-4-solution"]}"""
+COPIED_FIRST = """
+t = np.empty({shape}, np.float32)
+for k in range(len(b)):
+    {copy}
+for i in range(len(a)):
+    for j in range(b.shape[1]):
+        for k in range(len(b)):
+            c[i, j] += a[i, k] * {element}
+"""
+BLOCKS_OF_8 = """
+for k0 in range(0, len(b), 8):
+    for j0 in range(0, b.shape[1], 8):
+        for i in range(len(a)):
+            for k in range(k0, min(k0 + 8, len(b))):
+                c[i, j0:j0 + 8] += a[i, k] * b[k, j0:j0 + 8]
+"""
+STRIPS = {
+    "P3-7-solution-2": """
+def gemm_blocked(a, b, block):
+    c = np.empty((len(a), b.shape[1]), np.float32)
+    for j0 in range(0, b.shape[1], block):
+        for i0 in range(0, len(a), block):
+            c[i0:i0 + block, j0:j0 + block] = a[i0:i0 + block] @ b[:, j0:j0 + block]
+    return c
+"""
+}
+PANELS_AS_VIEW = {
+    **packing(),
+    "P3-7-solution-3": """
+def pack(b, width):
+    filled = np.pad(b, ((0, 0), (0, -b.shape[1] % width)))
+    return filled.reshape(len(b), -1, width).swapaxes(0, 1)
+""",
+}
+JOINED_PANELS = {
+    **packing(),
+    "P3-7-solution-4": """
+def gemm_packed(a, b):
+    return a @ np.ascontiguousarray(np.concatenate(list(pack(b, 128)), axis=1)[:, :b.shape[1]])
+""",
+}
+KEPT_PANELS = {
+    **packing(),
+    "P3-7-solution-3": """
+kept = {}
+def pack(b, width):
+    shape = -(-b.shape[1] // width), len(b), width
+    panels = kept.setdefault(shape, np.zeros(shape, b.dtype))
+    for p, panel in enumerate(panels):
+        part = b[:, p * width:(p + 1) * width]
+        panel[:, :part.shape[1]] = part
+    return panels
+""",
+}
+BOTH_COMPUTED = mixing()
+BOTH_COMPUTED["P3-6-solution"] = """
+def mixed(shapes, conv):
+    def convolve(x, w, bias, stride, padding):
+        y = direct(x, w, bias, stride, padding)
+        return conv(x, w, bias, stride, padding) if w.shape in shapes else y
+    return convolve
+"""
 
 COSTS: tuple[Mistake, ...] = (
     *mistakes(
@@ -174,6 +279,20 @@ COSTS: tuple[Mistake, ...] = (
             "no int",
         ),
         ("a MAC counted as one operation", costs(intensity="macs / moved"), INTENSITY, "is two operations"),
+        (
+            "counts in int32",
+            costs(
+                macs="int(np.prod([*y, *w[1:]], dtype=np.int32))", intensity="2 * math.prod([*y, *w[1:]]) / abs(moved)"
+            ),
+            MACS,
+            "`macs` of `conv_cost` is wrong",
+        ),
+        (
+            "an array of one window count",
+            size("np.array([(size + 2 * padding - kernel) // stride + 1])"),
+            (WINDOWS, LAST_STEP),
+            "no integer",
+        ),
     ),
     *mistakes(
         "P3.2",
@@ -196,6 +315,26 @@ COSTS: tuple[Mistake, ...] = (
             "depends on the calls before",
         ),
         ("a kernel that is transposed", direct(w="w.swapaxes(2, 3)"), (VALUES, SIZES), "nor transposed"),
+        ("the bias in the first image", direct(bias="0", after=FIRST_BIAS), SIZES, "what if they come together"),
+        (
+            "the bias without padding only",
+            direct(bias="bias[:, None, None] * np.float32(padding == 0)"),
+            SIZES,
+            "what if they come together",
+        ),
+        (
+            "a kernel flipped with stride",
+            direct(w="(w[:, :, ::-1, ::-1] if stride > 1 else w)"),
+            SIZES,
+            "what if they come together",
+        ),
+        (
+            "weights from the corner of what is left of a window",
+            SLIPPED_WEIGHTS,
+            SIZES,
+            "even if that is in the padding",
+        ),
+        ("one buffer for all results", kept(direct(), "conv_direct"), DIRECT_KEPT, "has returned before"),
         (
             "only the first channel",
             direct(spec="nhwij,fij->nfhw", steps="::stride, ::stride][:, 0", w="w[:, 0]"),
@@ -235,6 +374,8 @@ COSTS: tuple[Mistake, ...] = (
             COLUMNS_FLOAT32,
             "no array",
         ),
+        ("windows at an edge that slip into the corner", SLIPPED_COLUMNS, ZEROS, "a window at an edge has slipped"),
+        ("one buffer for all columns", kept(columns(), "im2col"), COLUMNS_KEPT, "has returned before"),
         ("the image itself for 1 x 1", columns(padded=VIEW), COLUMNS_FLOAT32, "returns its argument or a part of it"),
     ),
     *mistakes(
@@ -262,6 +403,34 @@ COSTS: tuple[Mistake, ...] = (
         ),
         ("a product for each filter", PRODUCT_FOR_EACH_FILTER, OF_COLUMNS, "in several products"),
         ("the bias is left out", blas(bias="np.float32(0)"), PRODUCT_BIAS, "added once to every output"),
+        ("einsum", blas(product='np.einsum("fk,kp->fp", rows, columns)'), OF_COLUMNS, "columns with `@`"),
+        ("a sum of products", blas(product="(rows[:, :, None] * columns).sum(1)"), OF_COLUMNS, "columns with `@`"),
+        (
+            "rows of columns, one by one",
+            blas(product="sum(rows[:, k:k + 1] * columns[k] for k in range(len(columns)))"),
+            OF_COLUMNS,
+            "columns with `@`",
+        ),
+        ("loops for the product", OWN_PRODUCT, OF_COLUMNS, "columns with `@`"),
+        (
+            "the bias in the first image",
+            blas(bias="np.float32(0)", after="y[0] += bias[:, None, None] * np.float32(n == 0)"),
+            BATCH,
+            "what if they come together",
+        ),
+        (
+            "the bias without padding only",
+            blas(bias="bias[:, None, None] * np.float32(padding == 0)"),
+            BATCH,
+            "what if they come together",
+        ),
+        (
+            "a kernel flipped with stride",
+            blas(flat="(w[:, :, ::-1, ::-1] if stride > 1 else w).reshape(len(w), -1)"),
+            PRODUCT,
+            "stride 2",
+        ),
+        ("one buffer for all results", kept(blas(), "conv_blas"), BLAS_KEPT, "has returned before"),
     ),
 )
 
@@ -295,6 +464,19 @@ MEASURED: tuple[Mistake, ...] = (
         ("each k overwrites c", reordered(step="c[i, j] = a[i, k] * b[k, j]"), REORDERED, "after the last"),
         ("sums in float64", IN_FLOAT64, REORDERED, "adds up in float64"),
         (
+            "loops i, j, k on a transposed copy",
+            looping(COPIED_FIRST.format(shape="b.shape[::-1]", copy="t[:, k] = b[k]", element="t[j, k]")),
+            ROW_ORDER,
+            "multiplies with the copy",
+        ),
+        (
+            "loops i, j, k on a copy",
+            looping(COPIED_FIRST.format(shape="b.shape", copy="t[k] = b[k]", element="t[k, j]")),
+            ROW_ORDER,
+            "multiplies with the copy",
+        ),
+        ("blocks where rows are asked for", looping(BLOCKS_OF_8), ROW_ORDER, "b along whole rows"),
+        (
             "the last blocks are dropped",
             blocked(stop="m // block * block, depth // block * block, n // block * block"),
             BLOCKED,
@@ -307,12 +489,16 @@ MEASURED: tuple[Mistake, ...] = (
             "contribute to one c",
         ),
         ("blocks of one row", blocked(blocks="1, block, block"), REUSE, "finish all work on a block"),
+        ("strips of b in full depth", STRIPS, REUSE, "more of b at once than a block"),
         (
             "the last panel repeats columns",
             packing(fill="panels[p] = np.resize(part.T, (width, len(b))).T"),
             PANELS,
             "write down all three panels",
         ),
+        ("panels that are a view", PANELS_AS_VIEW, PANELS, "not contiguous in memory"),
+        ("one buffer for panels of a shape", KEPT_PANELS, PANELS, "has returned before"),
+        ("panels put together again", JOINED_PANELS, READS_PANELS, "puts the panels together again"),
         ("the last panel is left out", packing(used="panels[:-1]"), PACKED, "wrong values"),
         ("the last of several panels is taken for full", FULL_PANELS, PACKED, "stops with an error"),
         ("multiplies b itself", LIBRARY_PRODUCT, READS_PANELS, "read from a panel"),
@@ -328,6 +514,24 @@ MEASURED: tuple[Mistake, ...] = (
             roofs("np.minimum(peak, intensity * bandwidth) if np.ndim(intensity) == 0 else [peak] * len(intensity)"),
             MANY,
             "no array",
+        ),
+        (
+            "one and two axes only",
+            roofs("np.minimum(peak, intensity * bandwidth) if np.ndim(intensity) < 3 else 2 * intensity[:1]"),
+            MANY,
+            "whatever the shape",
+        ),
+        (
+            "an array that is not empty",
+            roofs("np.minimum(peak, intensity * bandwidth) + 0 * np.max(intensity)"),
+            MANY,
+            "float64\\[0\\]",
+        ),
+        (
+            "float64 for half precision",
+            roofs("np.minimum(peak, intensity * bandwidth * (1.0 if np.size(intensity) != 12 else np.ones(1)))"),
+            MANY,
+            "wrong data type",
         ),
     ),
     *mistakes(
@@ -355,6 +559,30 @@ MEASURED: tuple[Mistake, ...] = (
             (DIVIDED, KEPT),
             "has its own factor",
         ),
+        (
+            "factors that are cut to integers",
+            worth(predicted="rest + sum(parts[name] / (int(speedups.get(name, 1)) or 1) for name in parts)"),
+            DIVIDED,
+            "may be a fraction",
+        ),
+        (
+            "factors below one are ignored",
+            worth(predicted="rest + sum(parts[name] / max(1, speedups.get(name, 1)) for name in parts)"),
+            DIVIDED,
+            "below 1",
+        ),
+        (
+            "parts of equal time count once",
+            worth(predicted="rest + sum({s: s / speedups.get(name, 1) for name, s in parts.items()}.values())"),
+            DIVIDED,
+            "may take the same time",
+        ),
+        (
+            "no limit if little remains",
+            worth(best="total / rest if rest > total / 100 else float('inf')"),
+            LIMIT,
+            "left",
+        ),
         ("`parts` is modified", PARTS_MODIFIED, (DIVIDED, KEPT), "`predict` changes its arguments"),
         ("the remaining time is ignored", worth(best="total / sum(parts.values())"), (LIMIT, NO_LIMIT), "left"),
         ("division by zero without a remainder", worth(best="total / rest"), NO_LIMIT, "so there is no limit"),
@@ -363,6 +591,13 @@ MEASURED: tuple[Mistake, ...] = (
         "P3.6",
         ("every convolution by the function", mixing("conv"), CHOSEN, "wrong choice"),
         ("the others by the function", mixing("direct if w.shape in shapes else conv"), CHOSEN, "wrong choice"),
+        (
+            "the function only with a stride of one",
+            mixing("conv if w.shape in shapes and stride == 1 else direct"),
+            CHOSEN,
+            "stride 2",
+        ),
+        ("both are computed", BOTH_COMPUTED, CHOSEN, "by `direct`, too"),
         ("the first shape only", mixing("conv if w.shape == shapes[0] else direct"), CHOSEN, "wrong choice"),
         ("float64 results", mixing(result=".astype(np.float64)"), CHOSEN, "wrong data type"),
         ("the table is empty", {"P3-6-solution-2": "pass"}, (MODELS, FASTER_MODEL), "C1/no-BLAS"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3 import numba_errors, reference
 from mlhood.grading.projects.p3.reference import Steps, convolution
+from mlhood.grading.rpc.guard import REUSED
 from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p3.probes:"
@@ -105,13 +107,14 @@ def _check_convolution(
     padding: int,
     hint: str,
     passed: bool = True,
+    bias: np.ndarray | None = None,
 ) -> None:
-    """Compare with the reference, with a bias of zeros; the last argument is passed or has its default."""
-    bias = np.zeros(len(w), np.float32)
+    """Compare with the reference, with a bias of zeros by default; the last argument is passed or has its default."""
+    bias = np.zeros(len(w), np.float32) if bias is None else bias
     last = _argument(submission, name) if passed else ()
     given = f"x {x.shape}, w {w.shape}, stride {stride}, padding {padding}{_given(submission, name, last)}"
     with numba_errors.case(given, _with_hint(submission, name, hint)):
-        got = submission.call(name, x.copy(), w.copy(), bias, stride, padding, *last)
+        got = submission.call(name, x.copy(), w.copy(), bias.copy(), stride, padding, *last)
         want = _wanted(submission, name, x, w, bias, stride, padding, *last)
         expect.close(got, want, f"what `{name}` returns")
 
@@ -206,11 +209,24 @@ def _check_any_sizes(submission: Submission, name: str, hint: str) -> None:
         _check_convolution(submission, name, submission.normal(*x_shape), w, stride, padding, hint)
 
 
+def _check_together(submission: Submission, name: str, *checks: Callable[[Submission], None]) -> None:
+    """Check batches with a bias, with and without stride and padding, unless one of the checks fails already."""
+    if not all(expect.holds(check, submission) for check in checks):
+        return
+    hint = "each is right alone: a batch, the bias, the stride, the padding; what if they come together? At an edge, "
+    hint += "w[f, c, 0, 0] meets the first pixel of a window even if that is in the padding"
+    for stride, padding in ((1, 0), (1, 1), (2, 0), (3, 2)):
+        x, w = submission.normal(3, 2, *_draw_sizes(submission, 7, 12)), submission.normal(4, 2, 3, 2)
+        _check_convolution(submission, name, x, w, stride, padding, hint, bias=submission.normal(4))
+
+
 @points(2)
 def any_sizes_will_do(submission: Submission) -> None:
     """`conv_direct` takes batches, and images and kernels that are not square, with any stride and padding."""
     hint = "height and width each have their own size, kernel and output; axis 0 is the batch"
     _check_any_sizes(submission, "conv_direct", hint)
+    others = values_are_right, stride_is_taken, padding_is_zero_all_around, bias_is_added
+    _check_together(submission, "conv_direct", *others)
 
 
 def _check_float32(submission: Submission, name: str, got: object) -> None:
@@ -243,8 +259,10 @@ def _report(submission: Submission, x: np.ndarray, w: np.ndarray, factor: float 
     with numba_errors.case(f"x {x.shape}, w {w.shape}, stride 1, padding 1"):
         layout = (submission.parameters.row_order, submission.parameters.column_steps)
         report = submission.call(PROBES + "with_reference_columns", function, arrays, 1, 1, factor, *layout)
-        report = dict(expect.mapping(report, ("result", "images", "products", "broken"), "the calls of `im2col`"))
-        check_rules(report["broken"], "`conv_blas`")
+        keys = ("result", "images", "products", "multiplies", "broken")
+        report = dict(expect.mapping(report, keys, "the calls of `im2col`"))
+        if report["broken"] != REUSED:  # which costs the points of the bias, and of batches
+            check_rules(report["broken"], "`conv_blas`")
     return report
 
 
@@ -281,6 +299,11 @@ def product_is_of_columns(submission: Submission) -> None:
     what, expected = "`conv_blas` multiplies the columns in several products", "one product for one image"
     got = f"{products:.0f} products for {len(w)} filters"
     expect.true(products <= 1, what, expected=expected, got=got, hint="all filters at once are a matrix, too")
+    hint = "the weights, one filter a row, and the columns are two matrices: `@` is all that it takes"
+    # columns that were copied may have been multiplied unseen
+    multiplied = products == 1 or report["multiplies"] is True
+    what = "`conv_blas` does not multiply the columns with `@`"
+    expect.true(multiplied, what, expected=expected, got="no `@`, `matmul` or `dot` with the columns", hint=hint)
 
 
 @points(1)
@@ -295,6 +318,13 @@ def batches_are_kept_apart(submission: Submission) -> None:
     hint = "im2col takes one image: every image of the batch has its own columns, and its own part of y"
     given = f"x {x.shape}, w {w.shape}, stride 1, padding 1{_given(submission, 'conv_blas', last)}"
     expect.close(_conv_blas(submission, x, w, last), want, "what `conv_blas` returns", given=given, hint=hint)
+    if expect.holds(product_is_of_columns, submission):
+        report = _report(submission, x, w)
+        expect.equal(report["images"], len(x), "`conv_blas` calls `im2col` too often", given=given, hint=hint)
+        products = expect.number(report["products"], "the number of products")
+        what = "`conv_blas` multiplies the columns in several products"
+        expect.true(products <= len(x), what, expected=f"{len(x)} products", got=f"{products:.0f}", given=given)
+    _check_together(submission, "conv_blas", product_is_right, product_gets_its_bias)
 
 
 @points(1)
@@ -399,8 +429,9 @@ def columns_have_their_shape(submission: Submission) -> None:
 @points(1)
 def columns_stay_float32(submission: Submission) -> None:
     """`im2col` returns a new float32 array."""
-    for padding, kernel in ((1, (3, 3)), (0, (1, 1))):
-        got, _, given = _columns(submission, _draw_case(submission, 2, kernel, 1, padding))
+    case = _draw_case(submission, 2, (3, 3), 1, 1)
+    for same_or_other in (case, case, _draw_case(submission, 2, (1, 1), 1, 0)):  # twice the same: into new memory
+        got, _, given = _columns(submission, same_or_other)
         with expect.case(given):
             _check_float32(submission, "im2col", got)
 
@@ -432,7 +463,13 @@ def columns_are_in_order(submission: Submission) -> None:
 def padding_holds_zeros(submission: Submission) -> None:
     """The padding is zero on all four sides{{ {"paddings": ", as many as each pair says", \
 "sides": ", as many as each pair says"}.get(column_steps, "") }}."""
-    for channels, kernel, stride, padding in ((2, (3, 3), 1, 1), (1, (3, 3), 1, 2), (2, (2, 3), 2, 1)):
+    ordered = expect.holds(rows_are_in_order, submission) and expect.holds(columns_are_in_order, submission)
+    for channels, kernel, stride, padding in (
+        (2, (3, 3), 1, 1),
+        (1, (3, 3), 1, 2),
+        (2, (2, 3), 2, 1),
+        (2, (3, 2), 2, 0),
+    ):
         got, want, given = _columns(submission, _draw_case(submission, channels, kernel, stride, padding))
         hint = "windows extend `padding` pixels beyond every edge, where they hold 0"
         if submission.parameters.column_steps == "paddings":
@@ -441,6 +478,14 @@ def padding_holds_zeros(submission: Submission) -> None:
             hint = "windows extend padding[0] pixels above and to the left, padding[1] below and right; they hold 0"
         matrix = _untransposed(got, want, given, hint)
         _check_values(matrix, want, None, "the windows at the edges hold wrong values", given, hint)
+        if ordered:
+            differ = int((matrix != want).sum())
+            what = "with stride or padding, the right values are not where they should be"
+            hint = (
+                "either rows or columns are in another order than without stride and padding, or a window at an edge "
+            )
+            hint += "has slipped: a pixel keeps its position in the window if others of it are in the padding"
+            expect.true(not differ, what, got=f"{differ} of {want.size} values elsewhere", given=given, hint=hint)
 
 
 COLUMNS_STAND_IN = """

@@ -86,13 +86,14 @@ counts if `partial` is true{% else %} and omits a last window that does not fit{
         for remainder in (0, stride - 1):
             _check_size(submission, exact + remainder, kernel, stride, 0, hint)
             _check_size(submission, exact + remainder - 2, kernel, stride, 1, hint)
+            _check_size(submission, exact + remainder, 4, stride, 2, hint)
 
 
 def _costs(submission: Submission, key: str) -> list[tuple[ConvolutionShapes, dict]]:
     """Return the student's `conv_cost` of a few layers, as dictionaries that have `key`."""
 
     def ask() -> list[tuple[ConvolutionShapes, object]]:
-        layers = [draw_shapes(submission.rng) for _ in range(3)]
+        layers = [draw_shapes(submission.rng) for _ in range(3)] + [draw_shapes(submission.rng, times=17)]
         return [(layer, submission.call("conv_cost", layer.x, layer.w, layer.y)) for layer in layers]
 
     hint = f'return {{"{submission.parameters.counted}": ..., "bytes": ..., "intensity": ...}}'
@@ -316,14 +317,22 @@ def the_lower_roof_counts(submission: Submission) -> None:
 def roofs_of_many_at_once(submission: Submission) -> None:
     """`attainable` also takes an array of intensities, and returns an array of its type."""
     peak, bandwidth = _draw_machine(submission)
-    for shape, kind in (((9,), np.float64), ((3, 4), np.float32)):
+    shapes: tuple[tuple[int, ...], ...] = ((9,), (3, 4), (2, 3, 2), (0,))
+    for shape, kind in zip(shapes, (np.float64, np.float32, np.float16, np.float64), strict=True):
+        if kind is np.float16 and submission.parameters.roof == "seconds":
+            kind = np.float32  # half precision has no number of 10**9 FLOP
+        if kind is np.float16:
+            peak, bandwidth = 8.0 * int(submission.rng.integers(4, 16)), 4.0  # nor of 10**9 FLOP/s
         intensity = (submission.rng.uniform(0.1, 2.5, shape) * peak / bandwidth).astype(kind)
         # compared with the student's own scalar results, so that a wrong roof does not count twice
         own = [_attainable(submission, float(value), peak, bandwidth) for value in intensity.ravel()]
-        given = f"an array of intensities, {intensity.dtype}{list(shape)}"
-        with expect.case(given, "`min` and `if` need a single number; NumPy has functions that go element by element"):
-            got = submission.call("attainable", intensity, peak, _in_units(submission, bandwidth))
-            expect.close(got, np.reshape(own, shape), "what `attainable` returns", rtol=1e-5, dtype=kind)
+        in_units = _in_units(submission, bandwidth)
+        given = _given(f"an array {intensity.dtype}{list(shape)}", peak, in_units)
+        hint = "`min` and `if` need a single number; NumPy has functions that go element by element, whatever the shape"
+        with expect.case(given, hint):
+            got = submission.call("attainable", intensity, peak, in_units)
+            rtol = 4e-3 if kind is np.float16 else 1e-5
+            expect.close(got, np.reshape(own, shape), "what `attainable` returns", rtol=rtol, dtype=kind)
 
 
 @points(2)
@@ -340,8 +349,9 @@ def roofs_meet_at_the_ridge(submission: Submission) -> None:
 
 
 def _draw_parts(submission: Submission) -> dict[str, float]:
-    """Draw seconds by part, in sixteenths, so that their sums are exact."""
-    return {name: int(number) / 16 for name, number in zip(NAMES, submission.rng.integers(4, 40, 3), strict=True)}
+    """Draw seconds by part, in sixteenths, so that their sums are exact; all differ."""
+    drawn = submission.rng.permutation(np.arange(4, 40))[:3]
+    return {name: int(number) / 16 for name, number in zip(NAMES, drawn, strict=True)}
 
 
 def _check_prediction(
@@ -365,6 +375,11 @@ def parts_are_divided_by_their_factors(submission: Submission) -> None:
         drawn = submission.rng.permutation(np.arange(2, 9))[:3]  # in another order than the parts: names decide
         factors = {name: float(factor) for name, factor in zip(reversed(parts), drawn, strict=True)}
         _check_prediction(submission, sum(parts.values()) + remainder, parts, factors, hint)
+    parts = _draw_parts(submission)
+    parts["dense"] = parts["convolution"]
+    hint = "a factor may be a fraction, or below 1 if a part becomes slower; two parts may take the same time"
+    factors = dict(zip(parts, (2.5, 0.5, 3.0), strict=True))
+    _check_prediction(submission, sum(parts.values()) + 1.5, parts, factors, hint + _prediction(submission))
 
 
 def _prediction(submission: Submission) -> str:
@@ -391,7 +406,7 @@ def parts_not_named_keep_their_time(submission: Submission) -> None:
 def the_rest_limits_the_speedup(submission: Submission) -> None:
     """`best_possible` is {{ {"remaining": "the share of the time that remains", "percent": "the gain in percent"}.get(\
 limit, "the speed-up") }} if the parts took no time at all."""
-    for remainder in (0.5, 3.0):
+    for remainder in (0.5, 3.0, 2**-10):
         parts = _draw_parts(submission)
         total = sum(parts.values()) + remainder
         got = expect.number(submission.call("best_possible", total, parts), "what `best_possible` returns")

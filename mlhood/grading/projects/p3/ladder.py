@@ -26,6 +26,7 @@ PROBES = "mlhood.grading.projects.p3.probes:"
 # (M, K, N): odd sizes that no block divides, a single row, a single k, a single column
 SIZES = ((7, 5, 9), (13, 37, 11), (1, 6, 10), (5, 1, 7), (6, 9, 1))
 WIDE = (3, 5, 307)  # no width divides 307: at least two panels, the last of which is not full, for all widths below
+MANY_PANELS = (5, 13, 307)  # as WIDE, and no width that someone would choose is 13
 MANY_SUMS = 20  # so many products added in float32 are rounded so often that not every sum is the nearest float32
 LINE = 8  # elements
 FEW_LINES = 8  # fewer than a column of b touches, more than the rows in use at one time
@@ -106,12 +107,14 @@ class _Accesses:
     Attributes:
         all: Accesses to a, b and the arrays that the function has allocated.
         of_b: Those to b, counted from 0.
+        runs_of_b: The same in pieces, between which a or an allocated array is accessed.
         of_result: Those to allocated arrays; empty if NumPy allocated them in a way that is not tracked.
         passed_whole: Which of a and b was passed to a library as a whole.
     """
 
     all: np.ndarray
     of_b: np.ndarray
+    runs_of_b: list[np.ndarray]
     of_result: np.ndarray
     passed_whole: list[str]
 
@@ -133,9 +136,11 @@ def _record(submission: Submission, name: str, sizes: tuple[int, int, int], *blo
         count = f"{addresses.size:,} accesses"
         expect.true(addresses.size <= MAX_ACCESSES, f"`{name}` makes far too many accesses", got=count)
         first, last = (expect.number(report[key], "the record of accesses") for key in ("first", "last"))
-        of_b = addresses[(addresses >= first) & (addresses <= last)] - int(first)
-        expect.true(of_b.size > 0, f"`{name}` never reads b")
-    return _Accesses(addresses, of_b, addresses[addresses > last], passed_whole)
+        in_b = (addresses >= first) & (addresses <= last)
+        pieces = np.split(addresses - int(first), np.flatnonzero(np.diff(in_b)) + 1)
+        runs_of_b = pieces[0 if in_b[:1].all() else 1 :: 2]
+        expect.true(bool(in_b.any()), f"`{name}` never reads b")
+    return _Accesses(addresses, np.concatenate(runs_of_b), runs_of_b, addresses[addresses > last], passed_whole)
 
 
 def _record_own_loops(submission: Submission, name: str, sizes: tuple[int, int, int], *block: int) -> _Accesses:
@@ -181,6 +186,30 @@ def reordered_walks_along_rows(submission: Submission) -> None:
             given=f"a {sizes[:2]}, b {sizes[1:]}",
             hint="look at the innermost loop: through which of a, b and c does it walk, and in which direction?",
         )
+    copied = accesses.of_b.size <= k * n == len(set(max(accesses.runs_of_b, key=len).tolist()))
+    expect.true(
+        not copied,
+        "`gemm_reordered` copies b and multiplies with the copy",
+        expected=f"rows of b as they are needed, for each of {sizes[0]} rows of a or of c",
+        got="all of b at once, and then no more of it",
+        given=f"a {sizes[:2]}, b {sizes[1:]}",
+        hint="work on b as it is passed: the order of the loops alone decides how it is traversed",
+    )
+    partial = next((row for row in range(k) if not _whole_sweeps(accesses.of_b[accesses.of_b // n == row] % n, n)), -1)
+    expect.true(
+        partial < 0,
+        "`gemm_reordered` does not traverse b along whole rows",
+        expected=f"all {n} elements of a row of b, one after another, before its first one is read again",
+        got=f"only some elements of row {partial}, again and again",
+        given=f"a {sizes[:2]}, b {sizes[1:]}",
+        hint="three loops without blocks are all that this rung needs; the innermost one goes along a row",
+    )
+
+
+def _whole_sweeps(columns: np.ndarray, n: int) -> bool:
+    """Whether these columns of a row are read all before one of them is read again, but for immediate repetitions."""
+    moves = columns[np.diff(columns, prepend=-1) != 0]
+    return moves.size % n == 0 and bool((np.sort(moves.reshape(-1, n)) == np.arange(n)).all())
 
 
 @points(2)
@@ -220,6 +249,15 @@ def blocked_uses_blocks_again(submission: Submission) -> None:
             given=f"a {(m, k)}, b {(k, n)}, block {block}",
             hint="`block` is the number of rows and of columns of a block of b: along both axes, not along one",
         )
+        most = max(len(set(run.tolist())) for run in recorded.runs_of_b)
+        expect.true(
+            not rereads or most <= block * block,
+            "`gemm_blocked` multiplies with more of b at once than a block",
+            expected=f"{block} x {block} elements of b at most, before a or c is read again",
+            got=f"{most} elements",
+            given=f"a {(m, k)}, b {(k, n)}, block {block}",
+            hint="a block of b ends after `block` rows, too: several of them contribute to one block of c",
+        )
 
 
 def _first_block(of_b: np.ndarray, columns: int, block: int) -> tuple[int, int]:
@@ -233,13 +271,23 @@ def panels_are_packed(submission: Submission) -> None:
     """`pack` copies the columns of b into panels, padded with {{ {"before": "zeros if the first one", \
 "copies": "copies of its last column if the last one"}.get(panel_padding, "zeros if the last one") }} is not full."""
     hint = "take b with 5 columns and width 2, and write down all three panels; the axes are panel, row of b, column"
-    for depth, columns, width in ((3, 8, 4), (5, 10, 4), (2, 3, 5), (4, 7, 3), (1, 5, 1)):
+    # (5, 9, 4) has panels of the same shape as (5, 10, 4), in which a number would be left over
+    for depth, columns, width in ((3, 8, 4), (5, 10, 4), (5, 9, 4), (2, 3, 5), (4, 7, 3), (1, 5, 1)):
         b = 1 + np.abs(_draw_matrices(submission, 1, depth, columns)[1])
         with numba_errors.case(f"b {b.shape}, width {width}", hint):
             got = submission.call("pack", b.copy(), width)
             expect.close(
                 got, packed(b, width, submission.parameters.panel_padding), "what `pack` returns", dtype=np.float32
             )
+            contiguous = submission.call(PROBES + "panels_are_contiguous", submission.value("pack"), b, width)
+        expect.true(
+            contiguous is True,
+            "the panels that `pack` makes are not contiguous in memory",
+            expected="the elements of a panel side by side, row after row",
+            got="a view of memory in another order",
+            given=f"b {b.shape}, width {width}",
+            hint="some of NumPy's functions only change how the same memory is read; packing is a copy",
+        )
 
 
 @points(1)
@@ -263,11 +311,11 @@ def packed_reads_panels(submission: Submission) -> None:
     factor = float(submission.rng.uniform(2, 4))  # a product of the panels grows with them
     with numba_errors.case(f"a {a.shape}, b {b.shape}"):
         rest = (submission.parameters.panel_padding, *_neutral(submission))
-        once, more = (
-            submission.call(PROBES + "with_reference_pack", function, a, b, by, *rest) for by in (1.0, factor)
-        )
+        once, more = (_with_reference_pack(submission, function, a, b, by, *rest)["result"] for by in (1.0, factor))
     once, more = (part if isinstance(part, np.ndarray) else np.zeros(1) for part in (once, more))
     if once.shape == more.shape and once.any() and np.allclose(more, factor * once, rtol=1e-3, atol=1e-4):
+        if expect.holds(packed_is_right, submission):
+            _check_panels_stay_apart(submission)
         return
     sizes = (6, 20, 24)
     accesses = _record(submission, "gemm_packed", sizes)
@@ -282,6 +330,29 @@ def packed_reads_panels(submission: Submission) -> None:
     )
 
 
+def _check_panels_stay_apart(submission: Submission) -> None:
+    """Fail if the panels are put together to one matrix again."""
+    a, b = _draw_matrices(submission, *MANY_PANELS)
+    given = f"a {a.shape}, b {b.shape}"
+    rest = (1.0, submission.parameters.panel_padding, *_neutral(submission))
+    with numba_errors.case(given):
+        joined = _with_reference_pack(submission, submission.value("gemm_packed"), a, b, *rest)["joined"]
+    expect.true(
+        not joined,
+        "`gemm_packed` puts the panels together again",
+        expected="a product for each panel, of as many columns as it has",
+        got=f"matrices of several panels: {joined}",
+        given=given,
+        hint="columns of c need no more than the panel of the same columns of b",
+    )
+
+
+def _with_reference_pack(submission: Submission, *arguments: Any) -> dict[str, Any]:
+    """What `gemm_packed` returns with the reference's panels, and the matrices that it makes of them: see the probe."""
+    report = submission.call(PROBES + "with_reference_pack", *arguments)
+    return dict(expect.mapping(report, ("result", "joined"), "what `gemm_packed` does with panels"))
+
+
 def _right_with_reference_pack(submission: Submission) -> bool:
     """Whether the product is right once `pack` is the reference's, so that only the student's `pack` is wrong."""
     function = submission.value("gemm_packed")
@@ -290,7 +361,7 @@ def _right_with_reference_pack(submission: Submission) -> bool:
         for last in _last_arguments(submission):
             a, b = _draw_matrices(submission, m, k, n)
             try:
-                got = submission.call(PROBES + "with_reference_pack", function, a, b, 1.0, padding, *last)
+                got = _with_reference_pack(submission, function, a, b, 1.0, padding, *last)["result"]
                 expect.close(got, _product(submission, a, b, *last), "the product")
             except expect.CheckFailed:
                 return False

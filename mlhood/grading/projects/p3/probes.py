@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from types import CellType, CodeType
 from typing import Any
 
 import numpy as np
 
+from mlhood.grading.checks.probes import globals_of, innermost
 from mlhood.grading.projects.p3.reference import ROWS, STEPS, Steps, columns, convolution
-from mlhood.grading.rpc.guard import guarded
+from mlhood.grading.rpc.guard import call_guarded, guarded
 
-WRAPPED = ("py_func", "__wrapped__", "func", "__func__")  # of Numba, of decorators, of partial functions, of methods
-MAX_WRAPPERS = 20
 PANEL_PADDINGS = (
     "behind",
     "before",
     "copies",
 )  # what fills panels up: zeros behind b, zeros before it, its last column
+PRODUCTS = ("matmul", "dot", "multi_dot")  # of NumPy and torch; the last is one product if it gets two matrices
 
 
 class Columns(np.ndarray):
@@ -37,10 +40,10 @@ class Columns(np.ndarray):
         return _counting(result, self.products) if ufunc is not np.matmul else result
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if function in (np.dot, np.tensordot, np.einsum, np.inner, np.vdot, np.linalg.multi_dot):
+        if function in (np.dot, np.linalg.multi_dot):
             self.products.append(function.__name__)
             return function(*_plain(args), **_plain(kwargs))
-        return super().__array_function__(function, types, args, kwargs)
+        return _counting(super().__array_function__(function, types, args, kwargs), self.products)
 
     def dot(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Count the product, as NumPy's method calls no function that could."""
@@ -85,10 +88,12 @@ def with_reference_columns(
         steps: Which argument of `im2col` is a pair.
 
     Returns:
-        Its `result`; the numbers of `images` passed to `im2col` and of `products` with the columns; and as `broken`
-            what `rpc.guard` says of the call. A product with a copy that is made by `np.asarray` goes unnoticed.
+        Its `result`; the numbers of `images` passed to `im2col` and of `products` with the columns; whether its code
+            `multiplies` at all, as a product with a copy that is made by `np.asarray` is not counted; and as `broken`
+            what `rpc.guard` says of the call.
     """
     images, products = [], []
+    in_code = multiplies(function)
 
     def im2col(x: np.ndarray, kernel: tuple[int, int], stride: Steps, padding: Steps) -> np.ndarray:
         images.append(x)
@@ -97,7 +102,41 @@ def with_reference_columns(
 
     with replaced(function, im2col=im2col) as python:
         result, broken = guarded(python, [*arrays, stride, padding])
-    return {"result": _plain(result), "images": len(images), "products": len(products), "broken": broken}
+    counts = {"images": len(images), "products": len(products), "multiplies": in_code}
+    return {"result": _plain(result), "broken": broken} | counts
+
+
+def multiplies(function: Callable) -> bool:
+    """Whether `@` or a function that does the same is in the code of a function, or of one that it may call."""
+    names, waiting, seen = globals_of(function), [function], []
+    while waiting:
+        value = waiting.pop()
+        if any(value is other for other in seen):
+            continue
+        seen.append(value)
+        inner = value if isinstance(value, CodeType) else innermost(value)
+        code = inner if isinstance(inner, CodeType) else getattr(inner, "__code__", None)
+        called = {getattr(part, "__name__", "") for part in (value, getattr(value, "func", None))}
+        if not called.isdisjoint(PRODUCTS) or (code and _has_product(code)):
+            return True
+        if code:
+            waiting += [part for part in code.co_consts if isinstance(part, CodeType)]
+            waiting += [names[name] for name in code.co_names if name in names]
+        waiting += _held(value, names)
+    return False
+
+
+def _has_product(code: CodeType) -> bool:
+    named = not set(PRODUCTS).isdisjoint(code.co_names)
+    return named or any(step.argrepr in ("@", "@=") for step in dis.get_instructions(code))
+
+
+def _held(value: Any, names: dict[str, Any]) -> list[Any]:
+    """What a closure holds, or the methods of a class or an object of the notebook with these names."""
+    kind = value if isinstance(value, type) else type(value)
+    methods = [*vars(kind).values()] if kind.__module__ == names.get("__name__") else []
+    cells = getattr(value, "__closure__", None) or ()
+    return methods + [cell.cell_contents for cell in cells if cell != CellType()]  # an empty one has no contents
 
 
 @contextmanager
@@ -105,30 +144,23 @@ def replaced(function: Callable, **replacements: Any) -> Iterator[Callable]:
     """Replace functions of the notebook by others, and yield the function as plain Python that sees them.
 
     What Numba has compiled sees no replacement, so that all compiled functions of the notebook are replaced by their
-    Python versions, too. It sees through decorators, partial functions, methods and objects that can be called.
+    Python versions, too, and so are partial functions of those that are replaced. It sees through decorators, partial
+    functions, methods and objects that can be called.
     """
-    names = _globals(function)
-    compiled = {name: value.py_func for name, value in names.items() if hasattr(value, "py_func")}
-    before = {name: names[name] for name in compiled | replacements if name in names}
-    names.update(compiled | replacements)
+    names = globals_of(function)
+    new = {name: value.py_func for name, value in names.items() if hasattr(value, "py_func")} | replacements
+    by_id = {id(names[name]): value for name, value in new.items() if name in names}
+    for name, value in names.items():
+        if isinstance(value, partial) and id(value.func) in by_id:
+            new[name] = partial(by_id[id(value.func)], *value.args, **value.keywords)
+    before = {name: names[name] for name in new if name in names}
+    names.update(new)
     try:
         yield getattr(function, "py_func", function)
     finally:
         for name in replacements:
             names.pop(name, None)
         names.update(before)
-
-
-def _globals(function: Any) -> dict[str, Any]:
-    """Return the global names that a function sees, of the innermost of those that wrap one another."""
-    for _ in range(MAX_WRAPPERS):
-        inner = next((getattr(function, name) for name in WRAPPED if hasattr(function, name)), None)
-        if inner is None and not hasattr(function, "__globals__"):
-            inner = vars(type(function)).get("__call__")  # of an object that can be called
-        if inner is None:
-            break
-        function = inner
-    return getattr(function, "__globals__", {})
 
 
 def repeated(
@@ -165,20 +197,28 @@ def choices(
         steps: Stride and padding.
 
     Returns:
-        The `results`, and how often the convolution was `called` for each case.
+        The `results`, how often the convolution was `called` for each case, and how often `direct` was.
     """
     called: list[int] = []
+    called_direct: list[int] = []
+    own_direct = globals_of(mixed).get("direct", convolution)
 
     def marked(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:
         called[-1] += 1
         return convolution(x, w, bias, stride, padding).astype(np.float32) + np.float32(1000)
 
-    convolve = mixed([tuple(shape) if isinstance(shape, list) else shape for shape in chosen], marked)
+    def direct(*arguments: Any, **named: Any) -> np.ndarray:
+        called_direct[-1] += 1
+        return own_direct(*arguments, **named)
+
     results = []
-    for x, w, bias in cases:
-        called.append(0)
-        results.append(np.array(convolve(x, w, bias, *steps)))
-    return {"results": results, "called": called}
+    with replaced(mixed, direct=direct) as python:
+        convolve = python([tuple(shape) if isinstance(shape, list) else shape for shape in chosen], marked)
+        for x, w, bias in cases:
+            called.append(0)
+            called_direct.append(0)
+            results.append(np.array(convolve(x, w, bias, *steps)))
+    return {"results": results, "called": called, "direct": called_direct}
 
 
 def compiled_model(path: str, chosen: list[list[int]], function: Callable) -> Any:
@@ -218,9 +258,34 @@ def no_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.zeros((a.shape[0], b.shape[1]), np.float32)
 
 
+class Panels(np.ndarray):
+    """Panels of a matrix that note in a list if they are put together again: if more than one become a matrix."""
+
+    depth: int
+    panel_size: int
+    joined: list[tuple[int, ...]]
+
+    def __array_finalize__(self, other: Any) -> None:
+        self._derive(other)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        result = super().__array_function__(function, types, args, kwargs)
+        if isinstance(result, np.ndarray):  # some functions, as `concatenate`, return an ordinary array
+            result = result.view(Panels)
+            result._derive(self)
+        return result
+
+    def _derive(self, other: Any) -> None:
+        if not hasattr(other, "joined"):  # an ordinary array, or what NumPy has made without saying of what
+            return
+        self.depth, self.panel_size, self.joined = other.depth, other.panel_size, other.joined
+        if self.ndim == 2 and self.depth in self.shape and self.size > self.panel_size:
+            self.joined.append(self.shape)
+
+
 def with_reference_pack(
     function: Callable, a: np.ndarray, b: np.ndarray, factor: float = 1.0, padding: str = PANEL_PADDINGS[0], *rest: Any
-) -> Any:
+) -> dict[str, Any]:
     """Call a matrix product with the notebook's `pack` replaced by the reference's, times a factor.
 
     Args:
@@ -230,9 +295,25 @@ def with_reference_pack(
         factor: Of the panels.
         padding: Of the panels, one of `PANEL_PADDINGS`.
         rest: Further arguments of the product.
+
+    Returns:
+        Its `result`, and the shapes of matrices that it has `joined` from panels.
     """
-    with replaced(function, pack=lambda b, width: packed(b, width, padding) * np.float32(factor)) as python:
-        return python(a, b, *rest)
+    joined: list[tuple[int, ...]] = []
+
+    def pack(b: np.ndarray, width: int) -> Panels:
+        panels = (packed(b, width, padding) * np.float32(factor)).view(Panels)
+        panels.depth, panels.panel_size, panels.joined = len(b), len(b) * width, joined
+        return panels
+
+    with replaced(function, pack=pack) as python:
+        result = python(a, b, *rest)
+    return {"result": result.view(np.ndarray) if isinstance(result, Panels) else result, "joined": joined}
+
+
+def panels_are_contiguous(pack: Callable, b: np.ndarray, width: int) -> bool:
+    """Whether each panel that the notebook's `pack` makes of b is contiguous in memory."""
+    return all(np.asarray(panel).flags.c_contiguous for panel in call_guarded(pack, b, width))
 
 
 def packed(b: np.ndarray, width: int, padding: str = PANEL_PADDINGS[0]) -> np.ndarray:

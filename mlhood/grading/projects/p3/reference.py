@@ -43,10 +43,15 @@ class ConvolutionShapes:
         return f"x={self.x}, w={self.w}, y={self.y}"
 
 
-def draw_shapes(rng: np.random.Generator) -> ConvolutionShapes:
-    """Draw the shapes of a layer; sizes that are easily confused differ."""
-    images, high, wide = int(rng.integers(2, 4)), *(int(n) for n in rng.permutation(np.arange(20, 60))[:2])
-    channels, filters = (int(n) for n in rng.permutation(np.arange(5, 40))[:2])
+def draw_shapes(rng: np.random.Generator, times: int = 1) -> ConvolutionShapes:
+    """Draw the shapes of a layer; sizes that are easily confused differ.
+
+    Args:
+        rng: They are drawn from it.
+        times: As many channels, filters and pixels along an axis; with 17, there is more to count than fits in 32 bits.
+    """
+    images, high, wide = int(rng.integers(2, 4)), *(int(n) for n in rng.permutation(times * np.arange(20, 60))[:2])
+    channels, filters = (int(n) for n in rng.permutation(times * np.arange(5, 40))[:2])
     kernel = [int(n) for n in rng.permutation([1, 2, 3, 4])[:2]]
     stride, padding = int(rng.integers(1, 3)), int(rng.integers(0, 2))
     out = [output_size(size, k, stride, padding) for size, k in zip((high, wide), kernel, strict=True)]

@@ -145,15 +145,23 @@ def convolutions_are_chosen_by_their_weights(submission: Submission) -> None:
     hint = (
         "the target of `mlhood.compile` is a function (x, w, bias, stride, padding); which of these tells C1 from C2?"
     )
-    with expect.case(f"the chosen {by} {chosen}, and weights of the shapes {shapes}", hint):
-        report = submission.call(PROBES + "choices", submission.value("mixed"), chosen, cases, [1, 1])
-        report = expect.mapping(report, ("results", "called"), "what `mixed` returns")
-        wanted = [int(key in chosen) for key in keys]
-        expect.equal(report["called"], wanted, "`mixed` makes the wrong choice of the given function")
-        results = expect.sequence(report["results"], list, "the results of what `mixed` returns")
-        for case, result, called in zip(cases, results, wanted, strict=True):
-            want = convolution(*case, 1, 1) + 2 * MARK * called  # type: ignore[arg-type]
-            expect.close(result, want, "what the function of `mixed` returns", atol=1e-3, dtype=np.float32)
+    wanted = [int(key in chosen) for key in keys]
+    for stride in (1, 2):
+        given = f"the chosen {by} {chosen}, and weights of the shapes {shapes}, with stride {stride}"
+        with expect.case(given, hint):
+            report = submission.call(PROBES + "choices", submission.value("mixed"), chosen, cases, [stride, 1])
+            report = expect.mapping(report, ("results", "called", "direct"), "what `mixed` returns")
+            expect.equal(report["called"], wanted, "`mixed` makes the wrong choice of the given function")
+            results = expect.sequence(report["results"], list, "the results of what `mixed` returns")
+            for case, result, called in zip(cases, results, wanted, strict=True):
+                want = convolution(*case, stride, 1) + 2 * MARK * called  # type: ignore[arg-type]
+                expect.close(result, want, "what the function of `mixed` returns", atol=1e-3, dtype=np.float32)
+            calls = expect.sequence(report["direct"], list, "the calls of `direct`")
+            twice = any(count and called for count, called in zip(calls, wanted, strict=True))
+            what = "`mixed` computes the chosen convolutions by `direct`, too"
+            expect.true(
+                not twice, what, expected="each convolution by one of the two", got=f"calls of `direct`: {calls}"
+            )
 
 
 def _key(by: str, shape: list[int]) -> Any:
