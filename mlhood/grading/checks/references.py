@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mlhood.grading.checks.cell_source import CellCode, Piece, read_cell
+from mlhood.grading.checks.course_modules import all_names
 from mlhood.grading.checks.reference_visitor import StatementReferences, Steps, TooMuchCodeError, read_statement
 from mlhood.grading.checks.scopes import (
     DEFINITIONS,
@@ -115,10 +116,10 @@ class ReferenceAnalysis:
                 scope = next((scope for scope in scopes if scope.startswith(module + ".")), None)
                 unclear = unclear or (ForbiddenUse(scope, line, module) if scope else None)
             for dotted, line in definition.escaped.items():
-                scope = next((scope for scope in scopes if is_within(dotted, scope)), None)
+                scope = _scope_of(dotted, scopes)
                 unclear = unclear or (ForbiddenUse(scope, line, dotted) if scope else None)
             for dotted, line in {**definition.dotted, **self._star_references(definition)}.items():
-                scope = next((scope for scope in scopes if is_within(dotted, scope)), None)
+                scope = _scope_of(dotted, scopes)
                 if scope:
                     return ForbiddenUse(scope, line)
         return unclear
@@ -260,6 +261,11 @@ def forbidden_use_in_program(source: str, forbidden: Iterable[str]) -> Forbidden
     if analysis.too_much:
         raise TooMuchCodeError
     return analysis.find_forbidden([WHOLE_PROGRAM], forbidden)
+
+
+def _scope_of(dotted: str, scopes: Iterable[str]) -> str | None:
+    """Return the first of these names that a dotted name is within, also by the imports of the course's modules."""
+    return next((scope for scope in scopes if any(is_within(name, scope) for name in all_names(dotted))), None)
 
 
 def _bound_by_loop(statement: ast.stmt) -> set[str]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mlhood.grading.checks.cell_source import read_cell
+from mlhood.grading.checks.course_modules import all_names, is_function
 from mlhood.grading.checks.marks import judge
 from mlhood.grading.checks.references import ReferenceAnalysis
 from mlhood.grading.checks.submission import Session
@@ -103,6 +104,38 @@ def test_a_forbidden_module_forbids_its_contents():
         forbidden_name("from mlhood.kernels import conv\ndef im2col(x):\n    return conv.im2col(x)") == "mlhood.kernels"
     )
     assert forbidden_name("import mlhood\ndef im2col(x):\n    return mlhood.kernels.GEMM['blas']") == "mlhood.kernels"
+
+
+RULES = "mlhood.jaxlab.autodiff.rules"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "from mlhood.jaxlab.autodiff import RULES\nim2col = RULES['relu']",
+        "from mlhood.jaxlab.autodiff.autodiff_figures import RULES as R\ndef im2col(x): return R['relu'](x)",
+        "from mlhood.jaxlab.autodiff import autodiff_figures as f\ndef im2col(x): return f.RULES['relu'](x)",
+        "import mlhood.jaxlab.autodiff.tape\ndef im2col(x): return mlhood.jaxlab.autodiff.RULES",
+        "from mlhood.jaxlab.autodiff.autodiff_figures import *\ndef im2col(x): return RULES['relu'](x)",
+    ],
+)
+def test_what_another_module_of_the_course_imports_is_found(cell):
+    references = ReferenceAnalysis()
+    references.add_cell(read_cell(cell))
+    use = references.find_forbidden(["im2col"], [RULES])
+    assert use is not None
+    assert use.name == RULES
+    assert references.find_forbidden(["im2col"], ["mlhood.jaxlab.autodiff.tape"]) is None
+
+
+def test_names_of_the_course_are_followed_through_its_modules_and_no_further():
+    assert "mlhood.jaxlab.operators.network.forward" in all_names("mlhood.jaxlab.operators.cases.network.forward")
+    assert all_names("mlhood.jaxlab.tracing.tracer.live") == {"mlhood.jaxlab.tracing.tracer.live"}
+    assert all_names("torch.nn.functional") == {"torch.nn.functional"}
+    assert all_names("mlhood.jaxlab.cluster.program.loss") == {"mlhood.jaxlab.cluster.program.loss"}  # offered there
+    assert all_names(f"mlhood.{'a' * 5000}.b")
+    assert is_function("mlhood.jaxlab.operators.with_jax.add")
+    assert not is_function("mlhood.kernels.GEMM.update")
 
 
 @pytest.mark.parametrize("values", ["[torch]", "dict(f=torch.nn.functional)", "torch"])

@@ -294,6 +294,7 @@ def test_a_right_solution_in_any_style_gets_all_points(project, style, gallery):
     failed = [check for task in tasks for check in failed_checks(task)]
     assert not failed, messages_of(failed)
     assert tasks
+    assert not [task.held for task in tasks if task.held and UNDECIDED not in task.held]
     assert all(task.earned == task.points for task in tasks if not task.held)
 
 

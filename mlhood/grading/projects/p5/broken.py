@@ -13,7 +13,15 @@ PROBES = "mlhood.grading.projects.p5.probes:"
 MASK = "a Boolean index has a shape that depends on the values of x; what has the shape of x, and the same sum?"
 LOOP = "jax.lax.while_loop takes a condition, a step and a first guess: a Python `while` cannot test a traced value"
 RATE = "draw a mask of the shape of x from the key (jax.random), and select by it (jnp.where)"
-LIBRARY = ("sqrt", "rsqrt", "cbrt", "pow", "exp", "exp2", "log", "log1p", "pure_callback", "io_callback")
+# what +, -, *, / and comparisons of a number are traced to, with loops, choices and shapes around them
+_ARITHMETIC = """
+add add_any sub mul div neg abs sign square integer_pow max min clamp dot_general eq ne lt le gt ge and or not xor
+is_finite select_n while scan cond pjit jit closed_call core_call custom_jvp_call custom_vjp_call checkpoint remat
+convert_element_type broadcast_in_dim reshape squeeze expand_dims concatenate transpose slice dynamic_slice gather
+dynamic_update_slice iota copy stop_gradient debug_callback debug_print
+reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or
+"""
+ARITHMETIC = frozenset(_ARITHMETIC.split())
 # what is summed over the positive numbers
 SUMMED = Parameter("summed", ("x", "x ** 2", "x ** 3", "log1p(x)"))
 ROOT = Parameter("root", ("square_root", "cube_root", "fourth_root", "fifth_root"))
@@ -28,8 +36,10 @@ UNROLLED = 10  # divisions at least, if Newton's method is not a loop: from 1e-6
 @points(1)
 def positive_numbers_are_summed(submission: Submission) -> None:
     """`positive_sum` works under `jax.jit`."""
-    for x in (submission.normal(9), -1 - np.abs(submission.normal(5)), submission.normal(3, 4)):
-        with expect.case(f"x {x.shape}", MASK):
+    endless = submission.normal(6)
+    endless[:2] = -np.inf, np.finfo(np.float32).min
+    for x in (submission.normal(9), -1 - np.abs(submission.normal(5)), submission.normal(3, 4), endless):
+        with expect.case(f"x {x.shape}, from {x.min():.4g} to {x.max():.4g}", MASK):
             got = submission.call(PROBES + "jitted", submission.value("positive_sum"), [x])
             want = np.asarray(_terms(submission, x).sum())
             expect.close(got, want, "what `positive_sum` returns: the sum", dtype=np.float32)
@@ -54,16 +64,17 @@ def _root(submission: Submission, a: float) -> np.ndarray:
     """Return the student's square root; to be called in an `expect.case`."""
     name = submission.parameters.root
     answer = submission.call(PROBES + "bounded_root", submission.value(name), a)
-    report = expect.mapping(answer, ("result", "endless", "operations"), f"the run of `{name}`")
+    report = expect.mapping(answer, ("result", "endless", "operations", "divisions"), f"the run of `{name}`")
     expect.true(report["endless"] is not True, "the loop does not stop")
     operations = report["operations"] if isinstance(report["operations"], list | tuple) else []
-    loops = any(name in operations for name in ("while", "scan")) or operations.count("div") >= UNROLLED
-    library = sorted({str(name) for name in operations}.intersection(LIBRARY))
+    divisions = expect.number(report["divisions"], "the number of divisions")
+    loops = any(name in operations for name in ("while", "scan")) or divisions >= UNROLLED
+    library = sorted({str(name) for name in operations} - ARITHMETIC)
     what = f"`{name}` is not Newton's iteration"
     got = ", ".join(sorted(map(str, {*operations}))) or "nothing"
     expect.true(not library, what, expected="+, -, *, / and comparisons", got=f"the operations {', '.join(library)}")
-    expected = "a loop that divides, among the traced operations"
-    expect.true(loops and "div" in operations, what, expected=expected, got=got, hint=LOOP)
+    expected = "a loop that divides by the guess, among the traced operations"
+    expect.true(loops and divisions > 0, what, expected=expected, got=got, hint=LOOP)
     return expect.is_array(expect.array(report["result"], (), f"what `{name}` returns"), np.float32, "the root")
 
 
@@ -112,7 +123,10 @@ def means_run_along(submission: Submission) -> None:
             for count, (got_mean, got_state) in enumerate(steps, start=1):
                 mean = np.asarray(np.mean(values[:count]))
                 expect.close(got_mean, mean, f"the mean of {count} by `running_mean`", dtype=np.float32)
-                state = expect.array([expect.number(part, "the state") for part in got_state], (2,), "the state")
+                numbers = [expect.number(part, "the state") for part in got_state]
+                state = expect.array(numbers, (2,), "the state")
+                for part in got_state:
+                    expect.is_array(part, np.float32, f"the state after {count} by `running_mean`")
                 parts = {"count": count, "total": np.sum(values[:count]), "mean": mean}
                 want = np.array([parts[name] for name in names])
                 expect.close(state, want, f"the state after {count} by `running_mean`", hint=f"({', '.join(names)})")
@@ -171,11 +185,41 @@ def as_many_as_asked_are_dropped(submission: Submission) -> None:
                 uniform = float((zero.all(axis) | ~zero.any(axis)).mean())
                 what = f"whole {name} are dropped together by `dropout`"
                 expect.true(uniform < 0.5, what, expected="each element by itself", got=f"{uniform:.0%} of the {name}")
+    for shape in ((900,), (12, 14, 16)):
+        masks = [
+            _dropout(submission, seed, _draw_dropout_input(submission, *shape), 0.5) == 0 for seed in _seeds(submission)
+        ]
+        with expect.case(f"x {shape}, {_given(submission, 0.5)}", RATE):
+            _check_independent(masks)
     for shape in ((7,), (3, 2, 5)):
         x = _draw_dropout_input(submission, *shape)
         got, what = _dropout(submission, int(submission.rng.integers(1000)), x, 0.0), "what `dropout` returns"
         none = _given(submission, 0.0)
         expect.close(got, x, what, given=f"x {x.shape}, {none}", hint=f"with {none} nothing is dropped")
+
+
+def _seeds(submission: Submission) -> list[int]:
+    """Draw five different seeds."""
+    return [int(seed) for seed in submission.rng.choice(1000, 5, replace=False)]
+
+
+def _check_independent(masks: list[np.ndarray]) -> None:
+    """Check masks of several keys, in which a number is dropped with probability 1/2, whatever happens to the others.
+
+    The bounds are six standard deviations wide, and five masks of the same number are as unlikely.
+    """
+    mask, margin = masks[0], 3 / np.sqrt(masks[0].size)
+    share, what = float(mask.mean()), "the wrong share of elements becomes zero in `dropout`"
+    expect.true(abs(share - 0.5) < margin, what, expected=f"0.5 ± {margin:.2f}", got=f"{share:.3f}")
+    for axis in range(mask.ndim):
+        left, right = (np.take(mask, range(start, mask.shape[axis] - 1 + start), axis) for start in (0, 1))
+        alike, margin = float((left == right).mean()), 3 / np.sqrt(left.size)
+        what, expected = "neighbours are not dropped independently by `dropout`", f"0.5 ± {margin:.2f} of them alike"
+        expect.true(abs(alike - 0.5) < margin, what, expected=expected, got=f"{alike:.3f} along axis {axis}")
+    counts = [int(mask.sum()) for mask in masks]
+    drawn = any((mask != masks[0]).any() for mask in masks)  # else the key is not used, which is another mistake
+    what, expected = "`dropout` drops the same number of elements for every key", "each element by itself"
+    expect.true(len(set(counts)) > 1 or not drawn, what, expected=expected, got=f"{counts[0]} of {mask.size} each time")
 
 
 @points(1)

@@ -187,17 +187,20 @@ def _two_layers(submission: Submission, devices: int, shapes: tuple[tuple[int, .
     given = f"x {x.shape}, w1 {w1.shape}, w2 {w2.shape}, {devices} devices"
     with expect.case(given):
         answer = submission.call(PROBES + "layers", submission.value("two_layers"), arrays, devices)
-        report = expect.mapping(answer, ("value", "program"), "what `two_layers` returns")
+        report = expect.mapping(answer, ("value", "replicated", "program"), "what `two_layers` returns")
     return Case(dict(report), want, devices, given)
 
 
 @points(1)
 def layers_are_right_in_parts(submission: Submission) -> None:
-    """`two_layers` returns {{ activation }}(x @ w1 + b1) @ w2 + b2."""
+    """`two_layers` returns {{ activation }}(x @ w1 + b1) @ w2 + b2, the same on every device."""
     for case in submission.once("layers", lambda: _layers(submission)):
         parts = {"given": case.given, "hint": "the bias of the second layer is added once, and not by every device"}
         what = "what `two_layers` returns"
         expect.close(case.report["value"], case.want, what, rtol=1e-3, atol=1e-4, dtype=np.float32, **parts)
+        what, expected = "the result of `two_layers` is divided among the devices", "all of it on every device"
+        hint = "the result has a sharding, too: out_shardings, or out_specs"
+        expect.true(case.report["replicated"] is True, what, expected=expected, given=case.given, hint=hint)
 
 
 @points(1)
@@ -227,14 +230,16 @@ def gradient_bytes_are_counted(submission: Submission) -> None:
     hint = "the gradient has the shapes and dtypes of the parameters: how many bytes has an element?"
     if sent_as != "own":
         hint = "the gradient has the shapes of the parameters: in which type is it sent, and how many bytes has that?"
-    cases = [(np.float32, np.float32), (np.float32, np.float16)]
+    cases = [(np.float32, np.float32), (np.float32, np.float16), (np.int8, np.float32)]
     for first, dtype in cases if sent_as == "own" else [*cases, (np.float16, np.float16)]:
         sizes = [tuple(int(size) for size in rng.integers(2, 9, axes)) for axes in (2, 1, 4)]
         types = first, dtype, dtype
         arrays = [submission.normal(*size).astype(kind) for size, kind in zip(sizes, types, strict=True)]
-        want = sum(map(_bytes_of(sent_as, arrays), arrays))
-        with expect.case(f"{np.dtype(dtype)} arrays {sizes[1]} and {sizes[2]}, a {np.dtype(first)} array {sizes[0]}"):
-            params = {"conv": {"weight": arrays[2]}, "fc": [arrays[0], {"bias": arrays[1]}]}
+        kind = np.dtype(first)
+        with expect.case(f"{np.dtype(dtype)} arrays {sizes[1]} and {sizes[2]}, {kind} arrays {sizes[0]} and ()"):
+            arrays.append(np.asarray(submission.rng.random(), first))  # a single number is an array, too
+            params = {"conv": {"weight": arrays[2]}, "fc": [arrays[0], {"bias": arrays[1]}], "scale": arrays[3]}
+            want = sum(map(_bytes_of(sent_as, arrays), arrays))
             answer = submission.call(PROBES + "counted", submission.value("all_reduce_bytes"), params)
             got = expect.integer(answer, "what `all_reduce_bytes` returns")
             expect.close_number(got, want, "`all_reduce_bytes` is wrong", hint=hint)

@@ -114,14 +114,17 @@ def it_is_compiled(submission: Submission) -> None:
 def _derivatives(submission: Submission) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, str]:
     """Return derivatives in both modes, the tangent, which elements are in range, and a description of the case."""
     x, parameters = _draw(submission, 40)
-    x[-2:] = np.multiply(_range(**parameters), parameters["scale"])  # both ends are in range
+    low, high = _range(**parameters)
+    # both ends are in range, and what is only rounded to them is not
+    x[-4:] = np.multiply((low - 0.3, high + 0.3, low, high), parameters["scale"])
     tangent = (1 + submission.rng.random(40)).astype(np.float32)
     given = f"x {x.shape}, {_described(parameters)}"
     hint = "ad.primitive_jvps, or ad.defjvp, of the primitive"
     with expect.case(given, hint):
         answer = _call(submission, "quantized_derivatives", x, tangent, parameters)
-        report = expect.mapping(answer, ("forward", "backward"), "the derivatives")
-        arrays = {name: expect.array(report[name], x.shape, f"the {name} derivative") for name in report}
+        names = ("forward", "backward")
+        report = expect.mapping(answer, names, "the derivatives")
+        arrays = {name: expect.array(report[name], x.shape, f"the {name} derivative") for name in names}
     return arrays, tangent, _in_range(x, parameters), given
 
 
@@ -138,6 +141,12 @@ def gradients_go_straight_through(submission: Submission) -> None:
         answer = _call(submission, "quantized_compiled_derivatives", x, parameters)
         got, inside = expect.array(answer, x.shape, "the gradient"), _in_range(x, parameters)
         expect.close(got[inside], np.ones(inside.sum()), "the gradient of `fake_quantize` in range")
+    x, parameters = _draw(submission, 12)
+    half, tangent = x.astype(np.float16), (1 + submission.rng.random(12)).astype(np.float16)
+    with expect.case(f"float16 x {x.shape}, {_described(parameters)}", "derivatives have the dtype of x, too"):
+        answer = _call(submission, "quantized_derivatives", half, tangent, parameters)
+        dtypes = expect.mapping(answer, ("dtypes",), "the derivatives")["dtypes"]
+        expect.equal(dtypes, ["float16", "float16"], "the derivatives of `fake_quantize` have the wrong dtype")
 
 
 @points(1)
@@ -170,11 +179,14 @@ def it_stands_in_the_jaxpr(submission: Submission) -> None:
     with expect.case(f"x {x.shape}, {_described(parameters)}", hint):
         other = submission.normal(*x.shape)
         answer = _call(submission, "quantized_primitives", x, parameters, other)
-        report = expect.mapping(answer, ("operations", "value", "replaced"), "the jaxpr of `fake_quantize`")
+        report = expect.mapping(answer, ("operations", "inputs", "value", "replaced"), "the jaxpr of `fake_quantize`")
         expect.resembles(report["value"], _quantize(x, parameters), "what the jaxpr of `fake_quantize` computes")
         names = [str(name) for name in report["operations"]] if isinstance(report["operations"], list | tuple) else []
         shown, what = ", ".join(names) or "nothing", "there is no operation `fake_quantize`"
         expect.true(names.count("fake_quantize") == 1, what, expected="fake_quantize", got=shown)
+        what, expected = "the operation `fake_quantize` has more inputs than x", "one input: all else is a parameter"
+        got = f"{report['inputs']} inputs"
+        expect.true(report["inputs"] == 1, what, expected=expected, got=got)
         same = isinstance(report["replaced"], np.ndarray) and np.array_equal(report["replaced"], other)
         expect.true(same, "other operations do the work", expected="only fake_quantize", got=shown)
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
-from mlhood.grading.checks.probes import patched_globals
+from mlhood.grading.checks.probes import globals_of, patched_globals
 from mlhood.grading.rpc.guard import CHANGED, guarded
 from mlhood.jaxlab.operators import network, with_jax
 from mlhood.jaxlab.operators.cases import Case
@@ -115,16 +116,18 @@ def _reordered(params: Any, axes: str, order: str) -> Any:
 
 
 def compile_times(function: Callable, stages: int) -> dict[str, Any]:
-    """Call the student's `compile_seconds` on functions that sleep for `SLEEP` while they are traced.
+    """Call the student's `compile_seconds` on functions that sleep for `SLEEP` while they are traced, and compiled.
 
     Each function is passed twice, with arguments of the same shapes. If it has several `stages`, it returns a tuple of
     their seconds, the first of which is that of the tracing, at least.
 
     Returns:
-        For each call the `reported` seconds, of the first stage, and the `sum` of all stages, the `elapsed` seconds of
-        the call, how often the function was `traced` in it, and how often it `ran`.
+        For each call the `reported` seconds, of the first stage, those of the `last` one, and the `sum` of all stages,
+        the `elapsed` seconds of the call, how often the function was `traced` and its program `compiled` in it, and how
+        often it `ran`.
     """
-    report: dict[str, Any] = {"reported": [], "elapsed": [], "traced": [], "ran": [], "sum": []}
+    keys = ("reported", "last", "elapsed", "traced", "compiled", "ran", "sum")
+    report: dict[str, list[Any]] = {key: [] for key in keys}
     for size in (3, 5):
         traced, ran = [], []
 
@@ -136,17 +139,42 @@ def compile_times(function: Callable, stages: int) -> dict[str, Any]:
 
         for _ in range(2):
             traced.clear()
-            start = time.perf_counter()
-            seconds = function(sleepy, jnp.ones(size), jnp.ones(size))
-            report["elapsed"].append(time.perf_counter() - start)
+            arguments = jnp.ones(size), jnp.ones(size)
+            with _slow_compiler("tanh") as compiled:
+                start = time.perf_counter()
+                seconds = function(sleepy, *arguments)
+                report["elapsed"].append(time.perf_counter() - start)
             if stages > 1 and not (isinstance(seconds, tuple) and len(seconds) == stages and min(seconds) >= 0):
                 raise TypeError(f"`compile_seconds` returns a tuple of {stages} times")
             report["reported"].append(seconds[0] if stages > 1 else seconds)
+            report["last"].append(seconds[-1] if stages > 1 else seconds)
+            report["compiled"].append(len(compiled))
             report["sum"].append(sum(seconds) if stages > 1 else seconds)
             jax.effects_barrier()
             report["traced"].append(len(traced))
             report["ran"].append(len(ran))
     return report
+
+
+@contextmanager
+def _slow_compiler(operation: str) -> Iterator[list[int]]:
+    """Let programs with this operation take `SLEEP` more to be compiled ahead of time; yield a list with each of them.
+
+    A program without it is not that of the function.
+    """
+    original, compiled = jax.stages.Lowered.compile, []
+
+    def slow(lowered: Any, *args: Any, **kwargs: Any) -> Any:
+        if operation in lowered.as_text():
+            compiled.append(1)
+            time.sleep(SLEEP)
+        return original(lowered, *args, **kwargs)
+
+    jax.stages.Lowered.compile = slow  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield compiled
+    finally:
+        jax.stages.Lowered.compile = original
 
 
 def watched_sides(function: Callable, x: np.ndarray, y: np.ndarray, form: str) -> dict[str, Any]:
@@ -156,10 +184,11 @@ def watched_sides(function: Callable, x: np.ndarray, y: np.ndarray, form: str) -
 
     Returns:
         The results of both sides, of two calls each (`no_jax`, `with_jax`), how often the function with JAX was called
-        on tracers (`traced`) and on arrays (`eager`), whether its side runs without transferring anything to the device
-        (`on_device`), and whether the function without JAX gets NumPy's arrays only (`in_numpy`).
+        on tracers (`traced`) and on arrays (`eager`), how often it ran in these calls (`runs`), whether its side runs
+        without transferring anything to the device (`on_device`), and whether the function without JAX gets NumPy's
+        arrays only, and its side returns them (`in_numpy`).
     """
-    calls: dict[str, list[bool]] = {"tracers": [], "numpy": []}
+    calls: dict[str, list[bool]] = {"tracers": [], "numpy": [], "runs": []}
 
     def no_jax(x: Any, y: Any) -> Any:
         calls["numpy"].append(isinstance(x, np.ndarray) and isinstance(y, np.ndarray))
@@ -167,6 +196,7 @@ def watched_sides(function: Callable, x: np.ndarray, y: np.ndarray, form: str) -
 
     def with_jax(x: Any, y: Any) -> Any:
         calls["tracers"].append(isinstance(x, Tracer) and isinstance(y, Tracer))
+        jax.debug.callback(lambda: calls["runs"].append(True))  # without arguments, which would be transferred
         return x * 2 + y
 
     both = function(Case(no_jax, with_jax, (x, y), x.size))
@@ -175,10 +205,15 @@ def watched_sides(function: Callable, x: np.ndarray, y: np.ndarray, form: str) -
     names = ("No-JAX", "JAX")
     if not isinstance(both, dict) or sorted(both) != sorted(names) or not all(map(callable, both.values())):
         return {"sides": [str(key) for key in both] if isinstance(both, dict) else str(type(both).__name__)}
-    results = {name: [np.asarray(jax.block_until_ready(both[name]())) for _ in range(2)] for name in names}
-    report = {"sides": list(names), "no_jax": results["No-JAX"], "with_jax": results["JAX"]}
+    jax.effects_barrier()
+    calls["runs"].clear()  # those before, which have compiled
+    results = {name: [jax.block_until_ready(both[name]()) for _ in range(2)] for name in names}
+    jax.effects_barrier()
+    values = {name: list(map(np.asarray, both_calls)) for name, both_calls in results.items()}
+    report = {"sides": list(names), "no_jax": values["No-JAX"], "with_jax": values["JAX"], "runs": len(calls["runs"])}
     traced, eager = sum(calls["tracers"]), calls["tracers"].count(False)
     in_numpy = len(calls["numpy"]) == 2 and all(calls["numpy"])
+    in_numpy = in_numpy and all(isinstance(result, np.ndarray) for result in results["No-JAX"])
     return report | {
         "traced": traced,
         "eager": eager,
@@ -217,7 +252,8 @@ def bounded_root(function: Callable, argument: float) -> dict[str, Any]:
     """Call a function of one number under `jax.jit`, with a bound on the iterations of `lax.while_loop`.
 
     Returns:
-        The `result`, whether a loop was `endless`, and the names of the traced `operations`.
+        The `result`, whether a loop was `endless`, the names of the traced `operations`, and the number of `divisions`
+        among them, other than those by a constant.
     """
     original, exceeded = lax.while_loop, []
 
@@ -240,7 +276,10 @@ def bounded_root(function: Callable, argument: float) -> dict[str, Any]:
             jax.effects_barrier()
     finally:
         lax.while_loop = original
-    return {"result": result, "endless": any(exceeded), "operations": _operations(traced.jaxpr.jaxpr)}
+    equations = list(_equations(traced.jaxpr.jaxpr))
+    divisions = [item for item in equations if item.primitive.name == "div" and not hasattr(item.invars[1], "val")]
+    operations = [equation.primitive.name for equation in equations]
+    return {"result": result, "endless": any(exceeded), "operations": operations, "divisions": len(divisions)}
 
 
 def running_means(function: Callable, values: list[float]) -> list[list[Any]]:
@@ -301,12 +340,15 @@ def example_operations(function: Callable, params: Any, x: np.ndarray, y: np.nda
 
 def _operations(jaxpr: Any) -> list[str]:
     """Return the names of the operations of a jaxpr, nested ones included."""
-    names = []
+    return [equation.primitive.name for equation in _equations(jaxpr)]
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    """Yield the equations of a jaxpr, nested ones included."""
     for equation in jaxpr.eqns:
-        names.append(equation.primitive.name)
+        yield equation
         for nested in _nested_jaxprs(equation):
-            names += _operations(nested)
-    return names
+            yield from _equations(nested)
 
 
 def _nested_jaxprs(equation: Any) -> list[Any]:
@@ -366,13 +408,30 @@ def training_steps(
     return report
 
 
+def decayed_step(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, rate: float, names: list[str]) -> Any:
+    """Return the parameters after a step that `make_step` returns for AdamW, whose updates depend on them."""
+    import optax
+
+    optimizer = optax.adamw(rate, weight_decay=1.0)
+    step, params = function(optimizer, square_loss), jax.tree.map(jnp.array, params)
+    results = step(params, optimizer.init(params), jnp.asarray(x), jnp.asarray(y))
+    return results[names.index("params")]
+
+
 def trained_on(function: Callable, x: np.ndarray, y: np.ndarray, names: list[str]) -> dict[str, Any]:
     """Call the student's `train` with a `make_step` that works and is watched; its steps return what has these names.
 
     Returns:
-        The `params` and `losses` that it returns, the losses of the `steps` that it took, how many of their batches are
-        `strangers`, rows that are not those of x with their labels y, and the rule `broken`.
+        The `params` and `losses` that it returns, whether these are Python's or NumPy's `numbers`, the losses of the
+        `steps` that it took, how many of their batches are `strangers`, rows that are not those of x with their labels
+        y, whether the first step has another `start` than `cnn.init(0)`, the `own_loss` of its batch by the notebook's
+        `training_loss`, and the rule `broken`.
     """
+    from mlhood.jaxlab.training import cnn
+
+    inner = inspect.unwrap(function)
+    training_loss = globals_of(inner).get("training_loss")
+    first: dict[str, Any] = {}
     rows: dict[bytes, set[int]] = {}
     for image, label in zip(x, y, strict=True):
         rows.setdefault(image.tobytes(), set()).add(int(label))
@@ -392,16 +451,26 @@ def trained_on(function: Callable, x: np.ndarray, y: np.ndarray, names: list[str
             pairs = zip(np.asarray(images), np.asarray(labels), strict=True)
             known = all(int(label) in rows.get(image.tobytes(), ()) for image, label in pairs)
             strangers.append(not known)
+            if not steps:
+                first["start"] = not _same_trees(params, cnn.init(0))
+                first["own_loss"] = float(training_loss(params, images, labels)) if training_loss else None
             result = step(params, state, images, labels)
             steps.append(result["value"])
             return tuple(result[name] for name in names)
 
         return watched
 
-    with patched_globals(inspect.unwrap(function), make_step=make_step):
+    with patched_globals(inner, make_step=make_step):
         (params, losses), broken = guarded(function, [x, y])
-    report = {"params": on_host(params), "losses": losses, "broken": broken if broken == CHANGED else ""}
+    numbers = isinstance(losses, list) and all(isinstance(loss, Real) for loss in losses)
+    report = {"params": on_host(params), "losses": losses, "numbers": numbers}
+    report |= {"start": False, "own_loss": None, "broken": broken if broken == CHANGED else ""} | first
     return {**report, "steps": np.asarray([float(loss) for loss in steps]), "strangers": sum(strangers)}
+
+
+def _same_trees(tree: Any, other: Any) -> bool:
+    same = jax.tree.structure(tree) == jax.tree.structure(other)
+    return same and all(map(np.array_equal, jax.tree.leaves(tree), jax.tree.leaves(other)))
 
 
 # -- P5.9: `fake_quantize` takes its parameters by name
@@ -445,12 +514,17 @@ def quantized_compiled(function: Callable, x: np.ndarray, parameters: Params) ->
 
 @_missing_rules()
 def quantized_derivatives(function: Callable, x: np.ndarray, tangent: np.ndarray, parameters: Params) -> dict[str, Any]:
-    """Differentiate `fake_quantize`: forward along `tangent`, and backward from its product with `tangent`, summed."""
+    """Differentiate `fake_quantize`: `forward` along `tangent`, and `backward` from its product with `tangent`, summed.
+
+    Both are as float32; the names of their `dtypes` are returned, too.
+    """
     fixed = partial(function, **parameters)
     primal, along = jnp.asarray(x), jnp.asarray(tangent)
     forward = jax.jvp(lambda values: fixed(values), (primal,), (along,))[1]
     backward = jax.grad(lambda values: jnp.sum(fixed(values) * along))(primal)
-    return {"forward": forward, "backward": backward}
+    found = {"forward": forward, "backward": backward}
+    values = {name: np.asarray(value, np.float32) for name, value in found.items()}
+    return values | {"dtypes": [str(value.dtype) for value in found.values()]}
 
 
 @_missing_rules()
@@ -464,8 +538,9 @@ def quantized_primitives(function: Callable, x: np.ndarray, parameters: Params, 
     """Trace `fake_quantize`.
 
     Returns:
-        The names of the `operations` in the jaxpr, nested ones included, the `value` that it computes, and what it
-        computes if the operation `fake_quantize` returns `other` (`replaced`).
+        The names of the `operations` in the jaxpr, nested ones included, the most `inputs` of one that is
+        `fake_quantize`, the `value` that it computes, and what it computes if this operation returns `other`
+        (`replaced`).
     """
     jaxpr = jax.make_jaxpr(lambda values: function(values, **parameters))(jnp.asarray(x))
     evaluate = partial(_evaluate, jaxpr.jaxpr, jaxpr.consts, {})
@@ -474,7 +549,10 @@ def quantized_primitives(function: Callable, x: np.ndarray, parameters: Params, 
     except Exception:  # without a rule for values, it may still have one for compiling
         value = jax.jit(lambda values: evaluate(values))(x)
     replaced = _evaluate(jaxpr.jaxpr, jaxpr.consts, {"fake_quantize": jnp.asarray(other)}, jnp.asarray(x))
-    return {"operations": _operations(jaxpr.jaxpr), "value": value[0], "replaced": replaced[0]}
+    equations = list(_equations(jaxpr.jaxpr))
+    operations = [equation.primitive.name for equation in equations]
+    inputs = max((len(item.invars) for item in equations if item.primitive.name == "fake_quantize"), default=0)
+    return {"operations": operations, "inputs": inputs, "value": value[0], "replaced": replaced[0]}
 
 
 def _evaluate(jaxpr: Any, consts: Any, results: Mapping[str, Any], *args: Any) -> list[Any]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from mlhood.grading.checks.probes import globals_of, patched_globals
 from mlhood.grading.projects.p5.probes import on_device, square_loss
 
 COLLECTIVE = re.compile(r" (all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute)(?:-start)?\(")
@@ -79,10 +82,15 @@ def gradient(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, devi
 def layers(function: Callable, arrays: list[np.ndarray], devices: int) -> dict[str, Any]:
     """Return the `value` of `two_layers` for x, w1, b1, w2 and b2, and the compiled `program` (see `_program`).
 
-    The arguments are not sharded: that is the function's task.
+    The arguments are not sharded: that is the function's task. It is also reported whether the value is `replicated`.
     """
     forward = function(_mesh("model", devices))
-    return {"value": np.asarray(forward(*on_device(arrays))), "program": _program(forward, on_device(arrays))}
+    result = forward(*on_device(arrays))
+    return {
+        "value": np.asarray(result),
+        "replicated": result.sharding.is_fully_replicated,
+        "program": _program(forward, on_device(arrays)),
+    }
 
 
 def _program(function: Callable, arguments: list[Any]) -> dict[str, Any]:
@@ -91,10 +99,32 @@ def _program(function: Callable, arguments: list[Any]) -> dict[str, Any]:
     Returns:
         The `collectives` of the program, the `value` that it computes, and the `flops` of one device; 0 if unknown.
     """
-    compiled = jax.jit(lambda *traced: function(*traced)).lower(*arguments).compile()
+    with _placing_what_is_traced(function):
+        compiled = jax.jit(lambda *traced: function(*traced)).lower(*arguments).compile()
     flops = (compiled.cost_analysis() or {}).get("flops", 0.0)
     value = jax.tree.map(np.asarray, compiled(*arguments))
     return {"collectives": COLLECTIVE.findall(compiled.as_text() or ""), "value": value, "flops": flops}
+
+
+@contextmanager
+def _placing_what_is_traced(function: Callable) -> Iterator[None]:
+    """Let `jax.device_put` be binding for what is traced, too: the compiler is free to place that elsewhere."""
+    original = jax.device_put
+
+    def device_put(x: Any, device: Any = None, **options: Any) -> Any:
+        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(x))
+        places = jax.tree.leaves(device)
+        if traced and places and all(isinstance(place, NamedSharding) for place in places):
+            return jax.lax.with_sharding_constraint(x, device)
+        return original(x, device, **options)
+
+    imported = {name: device_put for name, value in globals_of(function).items() if value is original}
+    jax.device_put = device_put
+    try:
+        with patched_globals(function, **imported):
+            yield
+    finally:
+        jax.device_put = original
 
 
 def plain_plan(function: Callable, batch: int, widths: list[int]) -> Any:

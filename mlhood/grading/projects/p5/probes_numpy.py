@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from mlhood.grading.rpc.guard import CHANGED, Guard, guarded
 
-FOREIGN = ("jax", "jaxlib", "torch")
+FOREIGN = ("jax", "jaxlib", "torch", "scipy", "numba")
 
 
 def numpy_only(function: Callable, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]
     Args:
         function: The student's `record`.
         shapes: Shapes of the existing variables.
-        steps: Operation and operands: integers are indices of all variables so far, floats are numbers.
+        steps: Operation and operands: indices of all variables so far, or numbers, each in a list of its own.
 
     Returns:
         For each step the `returned` variable, the `appended` equations, the `operands`, and whether earlier equations
@@ -65,7 +66,7 @@ def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]
     equations: list[Any] = []
     reports = []
     for op, indices in steps:
-        operands = tuple(values[index] if isinstance(index, int) else index for index in indices)
+        operands = tuple(index[0] if isinstance(index, list) else values[index] for index in indices)
         before = list(equations)
         values.append(function(equations, op, operands))
         appended = [_plain_equation(equation) for equation in equations[len(before) :]]
@@ -77,14 +78,20 @@ def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]
 def evaluated(function: Callable, program: list[Any], arguments: list[np.ndarray]) -> dict[str, Any]:
     """Call `evaluate` on a program: return its `outputs`, and the rule that is `broken`.
 
-    An output may be an argument: if the program's output is its input. A dictionary from variables is returned as
-    `values`: pairs of a variable's number and its value.
+    An output of the program that is its input is the argument itself: the others of these outputs are `copied`. A
+    dictionary from variables is returned as `values`: pairs of a variable's number and its value.
     """
     outputs, broken = guarded(function, [_program(program), *arguments])
+    inputs, _, wanted = program
+    own = [arguments[inputs.index(output)] if output in inputs else None for output in wanted]
+    pairs = zip(outputs, own, strict=False) if isinstance(outputs, tuple) else ()
+    copied = [
+        index for index, (output, argument) in enumerate(pairs) if argument is not None and output is not argument
+    ]
     if isinstance(outputs, dict):
         pairs = [[getattr(variable, "number", -1), value] for variable, value in outputs.items()]
         outputs = {"values": pairs}
-    return {"outputs": outputs, "broken": broken if broken == CHANGED else ""}
+    return {"outputs": outputs, "copied": copied, "broken": broken if broken == CHANGED else ""}
 
 
 def live_result(function: Callable, program: list[Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -129,6 +136,17 @@ def _plain_equation(equation: Any) -> list[Any]:
 
 
 # -- P5.6
+
+
+def rule_gradients(function: Callable, args: list[Any], attributes: dict[str, Any]) -> dict[str, Any]:
+    """Call a rule: return its `gradients`, the rule of the notebook `broken`, and whether two gradients are `shared`.
+
+    That is, whether they have memory in common.
+    """
+    gradients, broken = guarded(function, args, attributes)
+    arrays = [part for part in gradients if isinstance(part, np.ndarray)] if isinstance(gradients, list | tuple) else []
+    shared = any(np.may_share_memory(*pair) for pair in itertools.combinations(arrays, 2))
+    return {"gradients": gradients, "broken": broken, "shared": shared}
 
 
 RULES: dict[str, Callable] = {

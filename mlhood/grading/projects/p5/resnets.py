@@ -49,13 +49,19 @@ def _stored(submission: Submission, value: np.ndarray) -> np.ndarray:
 def names_become_a_tree(submission: Submission) -> None:
     """`to_tree` converts dotted names to nested dictionaries."""
     blocks = (reference.draw_block(submission.rng, *sizes, "stage.1.") for sizes in ((3, 3), (2, 4)))
-    for state in (reference.draw_state(submission.rng), *blocks):
+    small = {  # none of them is a batch counter
+        "scale.factor": np.asarray(submission.rng.random(), np.float32),
+        "scale.offset": submission.normal(1),
+        "scale.steps": submission.rng.integers(1, 9, 3).astype(np.int32),
+        "scale.num_batches_tracked": np.array(submission.rng.integers(1, 9)),
+    }
+    for state in (reference.draw_state(submission.rng), *blocks, small):
         tree = _tree(submission, state)["tree"]
         names = [name for name in state if not name.endswith("num_batches_tracked")]
         for name in names:
             given = f"the state with `{name}` {state[name].shape}"
             want = _stored(submission, state[name])
-            expect.close(_lookup(tree, name), want, f"the tree at `{name}`", dtype=np.float32, given=given)
+            expect.close(_lookup(tree, name), want, f"the tree at `{name}`", dtype=want.dtype, given=given)
         more = sorted(set(_names(tree)) - set(state))
         expect.true(not more, "the tree of `to_tree` has more than the state", got=", ".join(more[:3]))
 

@@ -63,9 +63,9 @@ def compiling_is_earned_back(submission: Submission) -> None:
     hint = "each call gains no_jax - jax: how many of these gains are more than compile_seconds?"
     if (price := submission.parameters.price) > 1:
         hint = f"each call gains no_jax - {price} * jax: how many of these gains are more than what compiling costs?"
-    for _ in range(4):
+    for most in (30, 30, 30, 2_000_000):
         gain, jax = (int(part) / 16 for part in submission.rng.integers(2, 40, 2))
-        calls = int(submission.rng.integers(2, 30))
+        calls = int(submission.rng.integers(most // 2, most))
         _check_break_even(submission, calls, (calls * gain - gain / 2, jax + gain, jax), hint)
 
 
@@ -92,7 +92,7 @@ def _compilations(submission: Submission) -> list[dict[str, float]]:
     """Return the student's `compile_seconds` of functions that are slow to trace, and what really happened."""
     stages = len(submission.parameters.stages)
     answer = submission.call(PROBES + "compile_times", submission.value("compile_seconds"), stages)
-    keys = ("reported", "elapsed", "traced", "ran", "sum")
+    keys = ("reported", "last", "elapsed", "traced", "compiled", "ran", "sum")
     report: Any = expect.mapping(answer, keys, "the record of compilations")
     count = min(len(report[key]) for key in keys)
     expect.true(count > 0, "`compile_seconds` returns nothing")
@@ -119,6 +119,16 @@ def tracing_and_compiling_take_time(submission: Submission) -> None:
         right = SLEEP <= times["reported"] <= times["sum"] <= times["elapsed"]
         hint = "the clock runs from before the tracing to after the compilation, in seconds"
         expect.true(right, what, expected=expected, got=got, hint=hint)
+        if not times["ran"]:  # a call compiles, too, which the probe does not see
+            _check_compiled(times, stages[-1], hint)
+
+
+def _check_compiled(times: dict[str, float], stage: str, hint: str) -> None:
+    what, expected = "`compile_seconds` does not compile the function", "its program is compiled once in each call"
+    expect.true(times["compiled"] >= 1, what, expected=expected, got=f"{times['compiled']:.0f} times", hint=hint)
+    least = 2 * SLEEP if stage == STAGES.values[0][0] else SLEEP
+    what, expected = "`compile_seconds` leaves out the compiling", f"at least {least} s for {stage}"
+    expect.true(times["last"] >= least, what, expected=expected, got=f"{times['last']:.6g} s", hint=hint)
 
 
 @points(1)
@@ -159,7 +169,7 @@ def one_side_is_numpy(submission: Submission) -> None:
         expect.close(result, want, 'what the side "No-JAX" of `sides` returns')
     what, expected = (
         'the side "No-JAX" of `sides` is not NumPy',
-        "case.no_jax, once a call, on the NumPy arrays of the case",
+        "case.no_jax, once a call, on the NumPy arrays of the case, and its result",
     )
     hint = "an array on JAX's device is converted in every call, and that would be timed, too"
     expect.true(report["in_numpy"] is True, what, expected=expected, hint=hint)
@@ -178,6 +188,9 @@ def the_other_side_is_compiled(submission: Submission) -> None:
         "what jax.jit returns calls it only to trace it",
     )
     expect.true(traced == 1 and not eager, what, expected=expected, got=got, hint=hint)
+    runs, hint = expect.number(report["runs"], "the number of runs"), "each call of the side calls what is compiled"
+    what, expected = 'the side "JAX" of `sides` does not run in each call', "2 runs in two calls"
+    expect.true(runs == 2, what, expected=expected, got=f"{runs:.0f}", hint=hint)
     what, hint = 'the side "JAX" of `sides` transfers its arguments in each call', "put them on the device before"
     expect.true(report["on_device"] is True, what, expected="arrays that are on the device already", hint=hint)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.variants.parameter import Parameter
@@ -26,12 +26,17 @@ def _vjp(
     submission: Submission, name: str, g: np.ndarray, y: np.ndarray, inputs: list[np.ndarray], **attributes: Any
 ) -> list[Any]:
     """Return the gradients of a student's rule, one for each input."""
-    gradients = submission.call(name, g, y, *inputs, **attributes)
+    answer = submission.call(PROBES + "rule_gradients", submission.value(name), [g, y, *inputs], attributes)
+    report = expect.mapping(answer, ("gradients", "broken", "shared"), f"the run of `{name}`")
+    check_rules(report["broken"], f"`{name}`")
+    gradients = report["gradients"]
     complete = isinstance(gradients, list | tuple) and len(gradients) == len(inputs)
     what, expected = f"`{name}` does not return a tuple of gradients", f"{len(inputs)} in a tuple"
     hint = "return a tuple with one gradient for each input, in their order"
     expect.true(complete, what, expected=expected, got=gradients, hint=hint)
-    return list(gradients)
+    what, hint = f"`{name}` returns the same memory for several inputs", "who adds to one would change the other, too"
+    expect.true(report["shared"] is not True, what, expected="a new array for each input", hint=hint)
+    return list(gradients)  # pyright: ignore[reportArgumentType]
 
 
 def _check_gradient(got: object, want: np.ndarray, name: str, what: str, **parts: str) -> None:
@@ -64,6 +69,10 @@ def relu_lets_positive_numbers_pass(submission: Submission) -> None:
             at_zero = "slope times g" if option == "slope" else "0"
             hint = f"which elements of x have changed y? At 0 the gradient is {at_zero}"
             _check_gradient(got, g * slope, "vjp_relu", "the gradient of x", hint=hint)
+    x, g = 1 + np.abs(submission.normal(3, 4)), submission.normal(3, 4)
+    with expect.case(f"x {x.shape}, all of it positive"):
+        (got,) = _vjp(submission, "vjp_relu", g, x.copy(), [x])
+        _check_gradient(got, g, "vjp_relu", "the gradient of x", hint="the gradient, in a new array")
 
 
 def _relu(
@@ -214,7 +223,7 @@ def strides_and_padding_are_kept(submission: Submission) -> None:
     indices = [i for i in range(3) if _is_close(gradients[i], right[i])]  # the others have lost points above already
     expect.true(bool(indices), "no gradient of `vjp_conv2d` is right, even without stride and padding")
     hint = "`columns` and `scatter` take stride and padding, both the same ones as the convolution"
-    for stride, padding in ((2, 1), (2, 0), (1, 1)):
+    for stride, padding in ((2, 1), (2, 0), (1, 1), (3, 0)):  # with 3, no window reaches the last row and column
         gradients, want, given = _conv(submission, stride, padding)
         for i in indices:
             _close(gradients[i], want[i], f"the gradient of {('x', 'w', 'bias')[i]}", given=given, hint=hint)
@@ -339,6 +348,11 @@ def what_is_used_twice_gets_both(submission: Submission) -> None:
         hint = "where a gradient exists already, the sum of both, as a new array: += would change a shared one"
         with expect.case(given, hint):
             _check_backward(submission, values, entries, want)
+    weights, x = submission.normal(4), submission.normal(4)
+    values = [weights, x, x * x, _scalar((x * x * weights).sum())]
+    entries = [["mul", [1, 1], 2, {}], ["weighted_sum", [2, 0], 3, {}]]
+    with expect.case("2 = 1 * 1, 3 = weighted_sum of 2 by 0", "one entry can read a value twice: both parts count"):
+        _check_backward(submission, values, entries, {3: _scalar(1.0), 2: weights, 1: 2 * x * weights})
 
 
 # libraries that differentiate; `columns` and `scatter` may be used

@@ -19,21 +19,33 @@ PROBES = "mlhood.grading.projects.p5.probes_numpy:"
 # what `evaluate` returns: a tuple of the outputs, a dictionary of the values, or a list of the results of all equations
 EVALUATED = Parameter("evaluated", ("outputs", "values", "results"))
 LIVE_OPTION = Parameter("live_option", ("", "used", "outputs", "count"))  # one more argument of `live`
-NUMPY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "matmul": np.matmul, "relu": lambda x: np.maximum(x, 0)}
+NUMPY = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "maximum": np.maximum,
+    "neg": np.negative,
+    "exp": np.exp,
+    "matmul": np.matmul,
+    "relu": lambda x: np.maximum(x, 0),
+    "sum": np.sum,
+    "transpose": np.transpose,
+}
 Plain = list[Any]
 Step = tuple[str, list[Any], list[int]]
 RECORD = "one new variable of the right shape, one equation that defines it, and the variable is returned"
 
 
 def _draw_steps(submission: Submission, numbers: bool) -> tuple[list[list[int]], list[Step]]:
-    """Draw shapes of inputs, and steps: operation, operands by index (floats are numbers), shape of the result."""
+    """Draw shapes of inputs, and steps: operation, operands by index (or a number in a list), shape of the result."""
     m, k, n = (int(size) for size in submission.rng.permutation([2, 3, 4, 5, 6])[:3])
     shapes = [[m, k], [k, n], [n]]
     return shapes, [
         ("matmul", [0, 1], [m, n]),
         ("add", [3, 2], [m, n]),
-        ("mul", [2.5 if numbers else 3, 4], [m, n]),
-        ("sub", [5, 4], [m, n]),
+        ("mul", [[2.5] if numbers else 3, 4], [m, n]),
+        ("sub", [5, [2] if numbers else 4], [m, n]),
         ("transpose", [6], [n, m]),
         ("sum", [7], []),
     ]
@@ -135,7 +147,7 @@ def _check_evaluation(
 ) -> None:
     with expect.case(given, hint):
         answer = submission.call(PROBES + "evaluated", submission.value("evaluate"), program, arguments)
-        report = expect.mapping(answer, ("outputs", "broken"), "what `evaluate` does")
+        report = expect.mapping(answer, ("outputs", "copied", "broken"), "what `evaluate` does")
         check_rules(report["broken"], "`evaluate`")
         got = report["outputs"]
         if submission.parameters.evaluated != "outputs":
@@ -149,6 +161,8 @@ def _check_evaluation(
             what = f"output {index} of `evaluate`"
             dtype = np.float32 if np.shape(output) else None
             expect.close(got_output, np.asarray(output), what, rtol=1e-4, atol=1e-5, dtype=dtype)
+        what, expected = "an output of `evaluate` that is an input is another array", "the argument itself, not a copy"
+        expect.true(report["copied"] == [], what, expected=expected, got=f"output {report['copied']}")
 
 
 def _check_all_values(form: str, got: object, program: Plain, arguments: list[np.ndarray]) -> None:
@@ -185,6 +199,18 @@ def programs_are_run(submission: Submission) -> None:
     want = np.maximum(x @ y - z, 0)
     hint = "keep the value of every variable: inputs first, then that of each equation in order"
     _check_evaluation(submission, w.program(f), [x, y, z], [want], "relu(a @ b - c)", hint)
+    w = Builder(submission)
+    a, b, c = w.input(4, 3), w.input(3, 4), w.input(4, 3)
+    d = w.equation("transpose", [b], 4, 3)
+    e = w.equation("maximum", [a, d], 4, 3)
+    f = w.equation("neg", [e], 4, 3)
+    g = w.equation("exp", [f], 4, 3)
+    h = w.equation("div", [c, g], 4, 3)
+    i = w.equation("sum", [h])
+    x, y, z = submission.normal(4, 3), submission.normal(3, 4), submission.normal(4, 3)
+    want = np.asarray((z * np.exp(np.maximum(x, y.T))).sum())
+    hint = "NUMPY has a function for every operation"
+    _check_evaluation(submission, w.program(i), [x, y, z], [want], "sum(c / exp(-maximum(a, transpose(b))))", hint)
 
 
 @points(1)
@@ -193,9 +219,9 @@ def numbers_stand_for_themselves(submission: Submission) -> None:
     w = Builder(submission)
     a, b = w.input(3, 2), w.input(3, 2)
     c = w.equation("sub", [1.5, a], 3, 2)
-    d = w.equation("mul", [b, -2.0], 3, 2)
+    d = w.equation("mul", [b, -2], 3, 2)
     x, y = submission.normal(3, 2), submission.normal(3, 2)
-    given = "c = 1.5 - a, d = b * -2.0; d, c"
+    given = "c = 1.5 - a, d = b * -2; d, c"
     hint = "an operand that is not a Variable is a number, and stands for itself"
     _check_evaluation(submission, w.program(d, c), [x, y], [y * -2, 1.5 - x], given, hint)
 
@@ -243,6 +269,17 @@ def _drawn_program(submission: Submission) -> tuple[Plain, Plain]:
     return w.program(*outputs), _needed(w.equations, outputs)
 
 
+def _chain(submission: Submission) -> tuple[Plain, Plain]:
+    """Build a chain of ten equations beside one that nothing needs; an input is an output, too."""
+    w = Builder(submission)
+    a, b = w.input(2), w.input(2)
+    value = a
+    for op in ("neg", "exp", "add", "sub", "mul", "log", "maximum", "neg", "div", "add"):
+        value = w.equation(op, [value] if op in ("neg", "exp", "log") else [value, b], 2)
+    w.equation("mul", [value, value], 2)
+    return w.program(value, a), w.equations[:-1]
+
+
 def _needed(equations: list[Plain], outputs: Plain) -> Plain:
     """Return the equations that lead to these outputs, in order."""
     needed, kept = [*outputs], []
@@ -253,14 +290,15 @@ def _needed(equations: list[Plain], outputs: Plain) -> Plain:
     return kept[::-1]
 
 
-def _live(submission: Submission) -> Iterator[tuple[Plain, Plain, Plain]]:
-    """Yield programs, the student's `live` of each, and the equations that it needs."""
-    programs = _program_with_dead_code(submission), *(_drawn_program(submission) for _ in range(3))
+def _live(submission: Submission, *more: tuple[Plain, Plain]) -> Iterator[tuple[Plain, Plain, Plain]]:
+    """Yield programs, drawn or given, the student's `live` of each, and the equations that it needs."""
+    programs = _program_with_dead_code(submission), *(_drawn_program(submission) for _ in range(3)), *more
     for i, (given_program, all_needed) in enumerate(programs):
         option = submission.parameters.live_option if i else ""  # it may be left out
         program, needed, options = _chosen(submission.rng, option, given_program, all_needed)
-        more = f", with {next(iter(options))}={next(iter(options.values()))}" if options else ""
-        with expect.case(f"a program of {len(program[1])} equations, {len(needed)} of which lead to the outputs{more}"):
+        argument = f", with {next(iter(options))}={next(iter(options.values()))}" if options else ""
+        lead = f"{len(needed)} of which lead to the outputs"
+        with expect.case(f"a program of {len(program[1])} equations, {lead}{argument}"):
             answer = submission.call(PROBES + "live_result", submission.value("live"), given_program, options)
             report = expect.mapping(answer, ("program", "changed"), "what `live` does")
             result = _listed(report["program"]) if isinstance(report["program"], list | tuple) else []
@@ -305,7 +343,7 @@ def what_nobody_needs_is_gone(submission: Submission) -> None:
 @points(1)
 def what_outputs_need_stays(submission: Submission) -> None:
     """`live` keeps everything that an output needs, in order, and the program's inputs and outputs."""
-    for (inputs, _, outputs), result, needed in _live(submission):
+    for (inputs, _, outputs), result, needed in _live(submission, _chain(submission)):
         got = [equation for equation in result[1] if equation in needed]
         what = "needed equations are missing or out of order after `live`"
         hint = "first the outputs are needed; each equation that is needed makes its operands needed; the order stays"

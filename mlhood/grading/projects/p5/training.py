@@ -156,11 +156,14 @@ def long_gradients_are_shortened(submission: Submission) -> None:
 
 @points(1)
 def short_gradients_stay(submission: Submission) -> None:
-    """`clipped_mean` leaves gradients within the limit unchanged."""
+    """`clipped_mean` leaves gradients within the limit unchanged, also beside longer ones."""
     hint = "no gradient becomes longer, and one of norm 0 remains 0"
     for examples, limit in ((5, 1.0), (3, 4.0)):
         _check_clipping(submission, limit * (0.2 + 0.7 * submission.rng.random(examples)), limit, hint)
     _check_clipping(submission, np.array([0.0, 0.5, 0.9]), 1.0, hint)
+    if expect.holds(long_gradients_are_shortened, submission):
+        hint = "each example has a factor of its own: the long ones are shortened, and the short ones beside them stay"
+        _check_clipping(submission, np.array([0.3, 2, 0.8, 5]), 1.0, hint)
 
 
 @points(1)
@@ -210,6 +213,24 @@ def a_step_goes_down_the_gradient(submission: Submission) -> None:
     for norm in report.get("norms", [])[:1]:
         hint = "the root of the sum of all squares in the gradient, that of every array"
         expect.close(norm, report["norm"], "the norm of `make_step`", rtol=1e-3, given=given, hint=hint)
+    if expect.holds(the_optimizer_remembers, submission):
+        _check_decayed_step(submission)
+
+
+def _check_decayed_step(submission: Submission) -> None:
+    """Check a step of AdamW, whose first update is the sign of the gradient plus a part of the weights.
+
+    (I. Loshchilov and F. Hutter, "Decoupled weight decay regularization", ICLR 2019.)
+    """
+    params = {"w": submission.normal(4, 3), "b": submission.normal(3)}
+    x, y = submission.normal(8, 4), submission.normal(8, 3)
+    gradient = reference.square_loss_gradient(params, x, y)
+    want = {name: value - RATE * (np.sign(gradient[name]) + value) for name, value in params.items()}
+    hint = "some optimisers need the weights, too: `update` has an argument for them"
+    with expect.case("optax.adamw, whose updates depend on the weights", hint):
+        function, names = submission.value("make_step"), _results(submission)
+        got = submission.call(PROBES + "decayed_step", function, params, x, y, RATE, names)
+        check_tree(got, want, "params of `make_step`")
 
 
 @points(1)
@@ -250,7 +271,7 @@ def losses_are_those_of_the_steps(submission: Submission) -> None:
     labels = rng.integers(0, 10, len(images)).astype(np.int64)
     with expect.case(f"x {images.shape} and labels {labels.shape}, drawn at random"):
         answer = submission.call(PROBES + "trained_on", submission.value("train"), images, labels, _results(submission))
-        keys = ("params", "losses", "steps", "strangers", "broken")
+        keys = ("params", "losses", "numbers", "steps", "strangers", "start", "own_loss", "broken")
         report = expect.mapping(answer, keys, "what `train` returns")
         check_rules(report["broken"], "`train`")
         steps = report["steps"] if isinstance(report["steps"], np.ndarray) else np.zeros(0)
@@ -262,13 +283,29 @@ def losses_are_those_of_the_steps(submission: Submission) -> None:
         )
         strangers = expect.number(report["strangers"], "the number of batches")
         expect.true(strangers == 0, what, expected=expected, got=f"{strangers:.0f} of {len(steps)} batches are not")
+        what, hint = "the first step of `train` has other weights than `cnn.init(0)`", "start with those of cnn.init(0)"
+        expect.true(report["start"] is not True, what, expected="cnn.init(0)", hint=hint)
+        _check_loss(report["own_loss"], float(steps[0]))
         losses = expect.sequence(report["losses"], list, "the second result of `train`")
+        what, hint = "the losses of `train` are not Python's numbers", "float(value) makes a number of an array"
+        got = expect.format_value(losses[:1])
+        expect.true(report["numbers"] is True, what, expected="a list of numbers, not of arrays", got=got, hint=hint)
         got = [expect.number(loss, "the losses of `train`") for loss in losses]
         what, hint = "the losses of `train` are not those of its steps", "each step returns one: keep all, in order"
         expected = f"{len(steps)} losses, the first {steps[0]:.4g}"
         shown = f"{len(got)} losses" + (f", the first {got[0]:.4g}" if got else "")
         same = len(got) == len(steps) and np.allclose(got, steps, rtol=1e-4)
         expect.true(same, what, expected=expected, got=shown, hint=hint)
+
+
+def _check_loss(own: object, got: float) -> None:
+    """Check that the loss of the first step is the notebook's own of the same weights and batch, if it has one."""
+    if own is not None:
+        want = expect.number(own, "what `training_loss` returns")
+        what, hint = "the steps of `train` do not minimise `training_loss`", "make_step(optimizer, training_loss)"
+        same = bool(np.isclose(got, want, rtol=1e-3))
+        expected = f"{want:.6g}, what `training_loss` is before the first step"
+        expect.true(same, what, expected=expected, got=f"{got:.6g}", hint=hint)
 
 
 @points(2)
