@@ -31,7 +31,7 @@ def quick_master(project: str, cells: dict[str, str] | None = None) -> nbformat.
 
 def use_exported(notebook: nbformat.NotebookNode, model: Path) -> None:
     """Let a notebook copy the file that an earlier one exported: exporting ResNet-18 takes seconds."""
-    copy = f'__import__("shutil").copy({str(model)!r}, "resnet18.onnx")'
+    copy = f'shutil.copy({str(model)!r}, "resnet18.onnx")'
     for cell in notebook.cells:
-        if cell.cell_type == "code" and "mlhood" not in cell.metadata:
-            cell.source = EXPORT.sub(lambda _: copy, cell.source)
+        if cell.cell_type == "code" and "mlhood" not in cell.metadata and EXPORT.search(cell.source):
+            cell.source = "import shutil\n" + EXPORT.sub(lambda _: copy, cell.source)
