@@ -284,8 +284,8 @@ class _Visitor(ast.NodeVisitor):
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in lists.MUTATING_METHODS:
             return
         for dotted in self.origins.dotted(node.func.value):
-            own = is_function(f"{dotted}.{node.func.attr}")  # of a module, such as `add` of operators: no set's `add`
-            if dotted == "sys.path" or (dotted.startswith("mlhood.") and not own):
+            method = f"{dotted}.{node.func.attr}"  # or a module's function, such as `add` of operators: no set's `add`
+            if dotted == "sys.path" or (dotted.startswith("mlhood.") and not is_function(method)):
                 self._find(node, f"changes `{dotted}`, which belongs to Python or to the course")
 
     def _check_arguments(self, node: ast.Call) -> None:

@@ -22,7 +22,7 @@ def is_function(dotted: str) -> bool:
 
 
 @cache
-def all_names(dotted: str) -> frozenset[str]:
+def aliases(dotted: str) -> frozenset[str]:
     """Return a dotted name, and the names from which modules of the course have imported what it names.
 
     `mlhood.jaxlab.autodiff.backward` is `mlhood.jaxlab.autodiff.tape.backward`, which its package imports.

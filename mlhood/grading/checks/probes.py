@@ -44,17 +44,24 @@ def leaves(model: Any) -> list[dict[str, Any]]:
     ]
 
 
-def forward(model: Any, images: Any) -> Any:
-    """Return the output of a module in evaluation mode, without gradients; the mode is restored."""
+@contextmanager
+def in_mode(model: Any, *, training: bool) -> Iterator[None]:
+    """Put a module into training or evaluation mode, without gradients; the mode is restored."""
     import torch
 
-    training = model.training
+    before = model.training
     try:
-        model.eval()
-        with torch.no_grad():
-            return model(images)
-    finally:
         model.train(training)
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(before)
+
+
+def forward(model: Any, images: Any) -> Any:
+    """Return the output of a module in evaluation mode, without gradients."""
+    with in_mode(model, training=False):
+        return model(images)
 
 
 def empty_call(size: int) -> np.ndarray:
@@ -74,7 +81,7 @@ def keep(*arrays: np.ndarray) -> Kept:
     return Kept(arrays)
 
 
-def innermost(function: Any) -> Any:
+def unwrapped(function: Any) -> Any:
     """Return the innermost of functions that wrap one another: decorators, partial functions, methods, callables."""
     for _ in range(MAX_WRAPPERS):
         inner = next((getattr(function, name) for name in WRAPPED if hasattr(function, name)), None)
@@ -88,13 +95,13 @@ def innermost(function: Any) -> Any:
 
 def globals_of(function: Any) -> dict[str, Any]:
     """Return the global names that a function sees, or the innermost of those that wrap one another."""
-    return getattr(innermost(function), "__globals__", {})
+    return getattr(unwrapped(function), "__globals__", {})
 
 
 @contextmanager
 def patched_globals(function: Any, **replacements: Any) -> Iterator[None]:
     """Replace global names that a function sees, also as defaults of its arguments, and restore them afterwards."""
-    inner, names = innermost(function), globals_of(function)
+    inner, names = unwrapped(function), globals_of(function)
     before = {name: names[name] for name in replacements if name in names}
     defaults = getattr(inner, "__defaults__", None)
     if defaults:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mlhood.grading.checks.cell_source import CellCode, Piece, read_cell
-from mlhood.grading.checks.course_modules import all_names
+from mlhood.grading.checks.course_modules import aliases
 from mlhood.grading.checks.reference_visitor import StatementReferences, Steps, TooMuchCodeError, read_statement
 from mlhood.grading.checks.scopes import (
     DEFINITIONS,
@@ -265,7 +265,7 @@ def forbidden_use_in_program(source: str, forbidden: Iterable[str]) -> Forbidden
 
 def _scope_of(dotted: str, scopes: Iterable[str]) -> str | None:
     """Return the first of these names that a dotted name is within, also by the imports of the course's modules."""
-    return next((scope for scope in scopes if any(is_within(name, scope) for name in all_names(dotted))), None)
+    return next((scope for scope in scopes if any(is_within(name, scope) for name in aliases(dotted))), None)
 
 
 def _bound_by_loop(statement: ast.stmt) -> set[str]:

@@ -40,10 +40,6 @@ RULES = {
     SHARED: "{name} returns its argument or a part of it, not a new array",
     REUSED: "{name} returns memory that it has returned before, so that an earlier result changes",
 }
-PARTS_OF_RULES = {
-    "expected": "new results; the arguments are as they were before",
-    "hint": "compute a new array, or begin with a copy: y = x.copy()",
-}
 TOO_MUCH = Finding("", "the notebook has more code than can be analysed")
 
 
@@ -362,7 +358,7 @@ class Submission:
             return CheckFailed(message, note=note)
         if kind == RuleBroken.__name__:
             rule, _, function = single_line(message).partition(" ")
-            return CheckFailed(RULES.get(rule, "{name} breaks a rule").format(name=f"`{function}`"), **PARTS_OF_RULES)
+            return _broken_rule(rule, f"`{function}`")
         number = error.get("number")
         where = self.session.lines.find([(number, line)] if isinstance(number, int) else [])
         if line and not where:  # not a line of a cell that was run: only what the student's process says
@@ -391,7 +387,15 @@ def check_rules(broken: object, name: str) -> None:
         CheckFailed: It has.
     """
     if isinstance(broken, str) and broken in RULES:
-        raise CheckFailed(RULES[broken].format(name=name), **PARTS_OF_RULES)
+        raise _broken_rule(broken, name)
+
+
+def _broken_rule(rule: str, name: str) -> CheckFailed:
+    return CheckFailed(
+        RULES.get(rule, "{name} breaks a rule").format(name=name),
+        expected="new results; the arguments are as they were before",
+        hint="compute a new array, or begin with a copy: y = x.copy()",
+    )
 
 
 def _name_for_student(target: str | Remote) -> str:

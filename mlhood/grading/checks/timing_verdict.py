@@ -40,6 +40,14 @@ State = Literal["holds", "inconclusive", "fails"]
 STATES: tuple[State, ...] = ("holds", "inconclusive", "fails")  # a claim has the last of those of its questions
 
 
+def work_of_message(duration: float, trip: float) -> float:
+    """Return the seconds of a message without its round trip, whose message also runs in the student's process.
+
+    It may be slow on purpose there, and takes off at most a part.
+    """
+    return duration - min(trip, ROUND_TRIP_SHARE * duration)
+
+
 @dataclass
 class Rounds:
     """Seconds of the messages of a race, one of each kind per round; of the course's version, seconds of one call."""
@@ -60,11 +68,10 @@ class Rounds:
     def work(self, seconds: Iterable[float]) -> list[float]:
         """Return the seconds of the work in messages.
 
-        The round trip is the same for both sides and subtracted from both. The empty message that measures it runs in
-        the student's process, so it takes off at most a part of a message. The order of two messages never changes.
+        The round trip is the same for both sides and subtracted from both. The order of two messages never changes.
         """
         trip = self.round_trip
-        return [duration - min(trip, ROUND_TRIP_SHARE * duration) for duration in seconds]
+        return [work_of_message(duration, trip) for duration in seconds]
 
 
 @dataclass(frozen=True)

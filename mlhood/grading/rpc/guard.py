@@ -21,6 +21,9 @@ _results: deque[np.ndarray] = deque(maxlen=8)  # of earlier calls, whatever the 
 class RuleBroken(Exception):
     """A function of the notebook breaks a rule; the message is what `Guard.broken` says, and the function's name."""
 
+    def __init__(self, rule: str, function: Callable[..., Any]) -> None:
+        super().__init__(f"{rule} {getattr(function, '__name__', type(function).__name__)}")
+
 
 class Guard:
     """Compares the arguments of a call before and after it.
@@ -72,7 +75,7 @@ def call_guarded(function: Callable[..., Any], *args: Any) -> Any:
     """
     result, broken = guarded(function, args)
     if broken:
-        raise RuleBroken(f"{broken} {getattr(function, '__name__', type(function).__name__)}")
+        raise RuleBroken(broken, function)
     return result
 
 

@@ -10,7 +10,7 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.learning import weights_of
-from mlhood.grading.projects.p1.network import lenet_with, random_images, random_name
+from mlhood.grading.projects.p1.network import PROBES, lenet_with, random_images, random_name
 from mlhood.grading.rpc.file_channel import write_fresh
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits
@@ -19,7 +19,6 @@ from mlhood.models import digits
 EXPORT_ARGUMENT = Parameter("export_argument", ("none", "names", "batch_name"))
 # what `agreement` returns of the absolute differences, and of the predictions
 ABSOLUTE = Parameter("absolute", ("max_abs", "mean_abs", "rms"))
-PROBES = "mlhood.grading.projects.p1.probes:"
 PREDICTIONS = Parameter("predictions", ("same_predictions", "same_share", "changed"))
 
 

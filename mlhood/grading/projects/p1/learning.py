@@ -11,7 +11,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
-from mlhood.grading.projects.p1.network import lenet_with, logits, parameters, random_images
+from mlhood.grading.projects.p1.network import PROBES, lenet_with, logits, parameters, random_images
 from mlhood.grading.rpc.codec import Tensor
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits
@@ -21,7 +21,6 @@ TRAIN_ARGUMENT = Parameter("train_argument", ("none", "epochs", "until"))
 # the order in which `mistakes` lists the images
 MISTAKES_ORDER = Parameter("mistakes_order", ("increasing", "decreasing", "surest first"))
 
-PROBES = "mlhood.grading.projects.p1.probes:"
 GOOD_ACCURACY = 0.97
 COPIES = 4
 

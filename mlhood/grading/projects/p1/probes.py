@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mlhood.grading.checks.probes import forward
+from mlhood.grading.checks.probes import forward, in_mode
 from mlhood.grading.rpc.guard import call_guarded
 
 
@@ -54,28 +54,18 @@ def layer_outputs(model: Any, values: dict[str, Any], inputs: dict[str, Any]) ->
 
 def forward_with(model: Any, images: Any, options: dict[str, Any]) -> Any:
     """Return the output of a module in evaluation mode, without gradients, for images and arguments by name."""
-    import torch
-
-    model.eval()
-    with torch.no_grad():
+    with in_mode(model, training=False):
         return model(images, **options)
 
 
 def logits(model: Any, images: Any, training: bool) -> Any:
-    """Return the output of a module in evaluation or training mode, without gradients; the mode is restored.
+    """Return the output of a module in evaluation or training mode, without gradients.
 
     Raises:
         RuleBroken: It changes the images.
     """
-    import torch
-
-    before = model.training
-    try:
-        model.train(training)
-        with torch.no_grad():
-            return call_guarded(model, images)
-    finally:
-        model.train(before)
+    with in_mode(model, training=training):
+        return call_guarded(model, images)
 
 
 def trained(train: Any, model: Any, images: Any, labels: Any, *told: float) -> dict[str, Any]:

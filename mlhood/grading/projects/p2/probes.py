@@ -170,7 +170,7 @@ def answered(
 def _require_unchanged(function: Callable, unchanged: bool) -> None:
     """Raise RuleBroken if a call has changed its arguments; `Guard` compares no tables and no instructions."""
     if not unchanged:
-        raise RuleBroken(f"{CHANGED} {getattr(function, '__name__', 'the function')}")
+        raise RuleBroken(CHANGED, function)
 
 
 def by_hand(function: Callable, types: Mapping[str, TensorType], y: TensorType, *arguments: Any) -> dict[str, Any]:

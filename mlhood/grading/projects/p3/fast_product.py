@@ -28,7 +28,7 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import UNDECIDED, single_thread
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing import KEEP, wait_until_quiet
-from mlhood.grading.checks.timing_verdict import ROUND_TRIP_SHARE, SIZE, trimmed_mean
+from mlhood.grading.checks.timing_verdict import SIZE, trimmed_mean, work_of_message
 from mlhood.grading.projects.collect import master_solutions, varied_solutions
 from mlhood.grading.projects.p3 import numba_errors
 from mlhood.grading.projects.p3.probes import no_product, products
@@ -189,7 +189,7 @@ class _Product:
         shifts, row = self._draw()
         taken, got = self._time_message(self.function, shifts, row)
         self._check(got, shifts, row)
-        return _without(taken, self._time_message(self.nothing, shifts, row)[0])
+        return work_of_message(taken, self._time_message(self.nothing, shifts, row)[0])
 
     def _time_message(self, function: Remote, shifts: list[int], row: int) -> tuple[float, Any]:
         start = time.perf_counter()
@@ -207,7 +207,7 @@ class _Product:
 
         def time_products() -> float:
             shifts, row = self._draw()
-            return _without(run(function, shifts, row), run(no_product, shifts, row))
+            return work_of_message(run(function, shifts, row), run(no_product, shifts, row))
 
         return time_products
 
@@ -229,11 +229,6 @@ class _Product:
                 part = left[row : row + CHECKED_ROWS].astype(np.float64)
                 what = "what `gemm_fast` returns while it is timed"
                 expect.close(next(results), part @ right, what, rtol=1e-3, atol=1e-3, given=f"a {a.shape}, b {b.shape}")
-
-
-def _without(taken: float, rest: float) -> float:
-    """Return the seconds without the rest, which may have been slow on purpose."""
-    return taken - min(rest, ROUND_TRIP_SHARE * taken)
 
 
 def _course_product(submission: Submission, own: _Product) -> Callable[..., np.ndarray]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading.checks.probes import globals_of, innermost
+from mlhood.grading.checks.probes import globals_of, unwrapped
 from mlhood.grading.projects.p3.reference import ROWS, STEPS, Steps, columns, convolution
 from mlhood.grading.rpc.guard import call_guarded, guarded
 
@@ -114,7 +114,7 @@ def multiplies(function: Callable) -> bool:
         if any(value is other for other in seen):
             continue
         seen.append(value)
-        inner = value if isinstance(value, CodeType) else innermost(value)
+        inner = value if isinstance(value, CodeType) else unwrapped(value)
         code = inner if isinstance(inner, CodeType) else getattr(inner, "__code__", None)
         called = {getattr(part, "__name__", "") for part in (value, getattr(value, "func", None))}
         if not called.isdisjoint(PRODUCTS) or (code and _has_product(code)):

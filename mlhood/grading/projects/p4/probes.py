@@ -68,14 +68,13 @@ def with_reference(function: Callable, name: str, options: dict[str, Any], *args
 
 def _patched(function: Callable, name: str, options: dict[str, Any]) -> AbstractContextManager[None]:
     """Replace the notebook's `name` by the reference's."""
-    return patched_globals(
-        function, **{name: _called_as(_original(function, name), partial(REFERENCES[name], **options))}
-    )
+    reference = partial(REFERENCES[name], **options)
+    return patched_globals(function, **{name: _called_as(_original(function, name, options), reference)})
 
 
-def _original(function: Callable, name: str) -> Callable:
+def _original(function: Callable, name: str, options: dict[str, Any]) -> Callable:
     """Return what a function knows by this name, or else the reference's."""
-    return globals_of(function).get(name, REFERENCES[name])
+    return globals_of(function).get(name, partial(REFERENCES[name], **options))
 
 
 def _called_as(original: Callable, replacement: Callable) -> Callable:
@@ -104,7 +103,7 @@ def with_steps(
         asked.append(count)
         return [tuple(step) for step in named if count == slices or step[place] == 0]
 
-    with patched_globals(function, steps=_called_as(_original(function, "steps"), steps)):
+    with patched_globals(function, steps=_called_as(_original(function, "steps", options), steps)):
         result = function(*args)
     return {"result": result, "single": any(count != slices for count in asked)}
 
@@ -115,11 +114,10 @@ def recorded_calls(function: Callable, name: str, options: dict[str, Any], *args
     The reference has this variant's `options`. Exceptions of the function are ignored: its result is the subject of
     another check.
     """
-    calls, running, own = [], [], globals_of(function).get(name)
-    original = own or partial(REFERENCES[name], **options)
+    calls, running, original = [], [], _original(function, name, options)
 
     def recording(*args: Any, **kwargs: Any) -> Any:
-        values = _positional(own or REFERENCES[name], args, kwargs)
+        values = _positional(original, args, kwargs)
         if not running:  # the function may call itself
             calls.append([value if isinstance(value, str) else float(value) for value in values])
         running.append(name)

@@ -5,7 +5,7 @@ They take plain numbers, as the tasks do; `mlhood.dataflow.slicing` does the sam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -91,12 +91,29 @@ def sliced_product(
         slice_loop: As for `steps`.
     """
     columns, weights = laid_out(columns, layout[0], "CTP"), laid_out(weights, layout[1], "FCT")
-    y = np.zeros((len(weights), columns.shape[2]), np.float32)
     input_tiles, weight_tiles = -(-columns.shape[2] // window), -(-len(weights) // filters)
-    for c, i, f in steps(order, input_tiles, weight_tiles, -(-len(columns) // k1), k2, k3, slice_loop=slice_loop):
+    named = steps(order, input_tiles, weight_tiles, -(-len(columns) // k1), k2, k3, slice_loop=slice_loop)
+    return laid_out(sum_of_steps(columns, weights, named, k1, window, filters), "FP", layout[2])
+
+
+def sum_of_steps(
+    columns: np.ndarray,
+    weights: np.ndarray,
+    named: Iterable[Sequence[int]],
+    k1: int,
+    window: int,
+    filters: int,
+    dtype: type = np.float32,
+) -> np.ndarray:
+    """Return y [F, P], to which the products of these steps (slice, input tile, weight tile) are added in their order.
+
+    The arguments are those of `sliced_product`, columns [C, T, P] and weights [F, C, T]; `dtype` is that of the sums.
+    """
+    y = np.zeros((len(weights), columns.shape[2]), dtype)
+    for c, i, f in named:
         depth, p, q = (slice(at * size, (at + 1) * size) for at, size in ((c, k1), (i, window), (f, filters)))
         y[q, p] += np.einsum("fct,ctp->fp", weights[q, depth], columns[depth, :, p])
-    return laid_out(y, "FP", layout[2])
+    return y
 
 
 def laid_out(array: np.ndarray, given: str, wanted: str) -> np.ndarray:

@@ -408,7 +408,7 @@ def training_steps(
     return report
 
 
-def decayed_step(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, rate: float, names: list[str]) -> Any:
+def adamw_step(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, rate: float, names: list[str]) -> Any:
     """Return the parameters after a step that `make_step` returns for AdamW, whose updates depend on them."""
     import optax
 

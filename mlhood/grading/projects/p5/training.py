@@ -214,10 +214,10 @@ def a_step_goes_down_the_gradient(submission: Submission) -> None:
         hint = "the root of the sum of all squares in the gradient, that of every array"
         expect.close(norm, report["norm"], "the norm of `make_step`", rtol=1e-3, given=given, hint=hint)
     if expect.holds(the_optimizer_remembers, submission):
-        _check_decayed_step(submission)
+        _check_adamw_step(submission)
 
 
-def _check_decayed_step(submission: Submission) -> None:
+def _check_adamw_step(submission: Submission) -> None:
     """Check a step of AdamW, whose first update is the sign of the gradient plus a part of the weights.
 
     (I. Loshchilov and F. Hutter, "Decoupled weight decay regularization", ICLR 2019.)
@@ -229,7 +229,7 @@ def _check_decayed_step(submission: Submission) -> None:
     hint = "some optimisers need the weights, too: `update` has an argument for them"
     with expect.case("optax.adamw, whose updates depend on the weights", hint):
         function, names = submission.value("make_step"), _results(submission)
-        got = submission.call(PROBES + "decayed_step", function, params, x, y, RATE, names)
+        got = submission.call(PROBES + "adamw_step", function, params, x, y, RATE, names)
         check_tree(got, want, "params of `make_step`")
 
 
