@@ -13,7 +13,7 @@ import pytest
 CONFIGURATION = """
 [tool.pytest.ini_options]
 testpaths = ["tests"]
-addopts = ["--strict-markers", "--import-mode=importlib"]
+addopts = ["-p", "xdist", "--strict-markers", "--import-mode=importlib"]
 markers = ["exhaustive: further cases"]
 """
 TESTS = """
@@ -47,6 +47,7 @@ def repository(tmp_path) -> Path:
 )
 def test_exhaustive_tests_run_when_asked_for_or_selected(repository, arguments, summary):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # all of them take seconds to import
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments.split()],
         cwd=repository,

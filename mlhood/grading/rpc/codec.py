@@ -15,6 +15,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import PurePath
 from typing import Any
 
@@ -115,8 +117,8 @@ def encode(value: object, register: Callable[[object], int] | None = None) -> Me
     """Encode a value as a message.
 
     Args:
-        value: None, bool, int, float, str, bytes, list, tuple, set, dict, arrays, tensors, data frames, ONNX models,
-            and any nesting of them.
+        value: None, bool, int, float, fraction, decimal, str, bytes, list, tuple, set, dict, arrays, tensors, data
+            frames, ONNX models, and any nesting of them.
         register: Stores any other object and returns its handle; without it such an object is an error.
 
     Raises:
@@ -208,7 +210,7 @@ def _encode_hir(encoder: _Encoder, hir: Hir, depth: int) -> Any:
 ENCODERS: tuple[tuple[Callable[[object], bool], Callable[[_Encoder, Any, int], Any]], ...] = (
     (_instance(bool, np.bool_), lambda e, v, d: bool(v)),
     (_instance(int, np.integer), lambda e, v, d: int(v)),
-    (_instance(float, np.floating), lambda e, v, d: float(v)),
+    (_instance(float, np.floating, Fraction, Decimal), lambda e, v, d: float(v)),
     (_instance(str, PurePath), lambda e, v, d: str(v)),
     (_instance(bytes, bytearray), lambda e, v, d: {"$bytes": e.store_bytes(v)}),
     (_instance(Tensor), lambda e, v, d: {"$tensor": e.store(v.array)}),

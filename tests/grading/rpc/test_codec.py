@@ -8,6 +8,8 @@ import struct
 import tracemalloc
 import warnings
 import zipfile
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -64,6 +66,7 @@ def test_round_trip(value):
 
 def test_numbers_of_numpy_become_plain():
     assert same(through([np.float32(0.5), np.int8(3), np.bool_(True)]), [0.5, 3, True])
+    assert same(through([Fraction(1, 2), Decimal("0.5")]), [0.5, 0.5])
 
 
 def test_frames_and_tensors_are_encoded():

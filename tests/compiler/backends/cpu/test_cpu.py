@@ -29,7 +29,7 @@ from tests.compiler.corpus import with_constants
 
 SCHEMAS = ("asymmetric", "symmetric", "symmetric_unsigned", "power_of_two")
 GRAPHS = 2000
-PARTS = 8
+PARTS = 16
 GUARD = 128
 
 
