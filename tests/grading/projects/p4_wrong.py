@@ -342,6 +342,7 @@ ANALYSIS: tuple[Mistake, ...] = (
         ),
         ("my own is the analysed row", choosing(own="(k1, k2, k3)"), OWN, "in another row"),
         ("my own has a single stationary tile", choosing(own="(k1, k2, 1)"), OWN, "in another row"),
+        ("my own has two stationary tiles", choosing(own="(k1, k2, 2)"), OWN, "in another row"),
         (
             "the same tiles in both orders",
             choosing(analysed="{order: analysed['WS'] for order in analysed}"),

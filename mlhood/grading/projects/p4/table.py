@@ -56,6 +56,7 @@ FILL = "one `compare` for each row, of what belongs to this row, and `fill` with
 SMALL = Caches((16 << 10, 64 << 10, 256 << 10))  # smaller than the output of any layer that is drawn
 TINY = Caches((8 << 10, 16 << 10, 32 << 10))  # a few channels and tiles fit
 NARROW = Caches((8 << 10, 8 << 10, 8 << 10))  # a single stationary tile fits, in one of the orders at least
+PAIR = Caches((8 << 10, 8 << 10, 12 << 10))  # two stationary tiles fit, in one of the orders at least
 HUGE = Caches((1 << 40, 1 << 41, 1 << 42))  # nothing is too large for these
 DEEP = Caches((512 << 10, 512 << 10, 512 << 10))  # L1 holds a tile with all channels, but no level all tiles
 
@@ -200,7 +201,7 @@ def my_own_is_another(submission: Submission) -> None:
     """`triples` has a choice of your own in the row "my own", different from the other three rows{{ \
     "" if own_divisor == 1 else ", its k1 a multiple of %d"|format(own_divisor) }}."""
     problem, divisor = _draw_problem(submission), submission.parameters.own_divisor
-    for caches in (SMALL, TINY, NARROW, HUGE):
+    for caches in (SMALL, TINY, NARROW, PAIR, HUGE):
         rows, own, given = _triples(submission, problem, caches, "my own")
         for order in ORDERS:
             _check_existing(problem, order, own[order], "my own", given)

@@ -49,10 +49,17 @@ def estimated_best(
     doubles = np.array([option.double_buffered for option in options])
     cycles[np.ix_(doubles, largest > limit(machine, True))] = np.inf
     best, least = cycles.argmin(axis=0), cycles.min(axis=0)
-    pairs = [(int(best[i]), int(i)) for i in np.argsort(least, kind="stable")[:count]]
-    pairs += [divmod(int(n), len(cuts)) for n in np.argsort(cycles, axis=None, kind="stable")[: count // 2]]
+    pairs = [(int(best[i]), int(i)) for i in _smallest(least, count)]
+    pairs += [divmod(int(n), len(cuts)) for n in _smallest(cycles.ravel(), count // 2)]
     chosen = [pair for pair in dict.fromkeys(pairs) if np.isfinite(cycles[pair])]
     return [replace(options[n], **dict(zip(_AXES, map(int, cuts[i]), strict=True))) for n, i in chosen]
+
+
+def _smallest(values: np.ndarray, count: int) -> np.ndarray:
+    """Return the first `count` indices of a stable `argsort`, without sorting the others, which may be millions."""
+    last = min(count, len(values) - 1)
+    candidates = np.flatnonzero(values <= np.partition(values, last)[last])
+    return candidates[np.argsort(values[candidates], kind="stable")][:count]
 
 
 class _Costs:
