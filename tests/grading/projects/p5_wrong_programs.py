@@ -237,6 +237,7 @@ TABLE = mistakes(
         "2 times on tracers",
     ),
     ("rounded up", breaking_even("math.ceil(compile_seconds / (no_jax - jax))"), TIE, "one call later"),
+    ("rounded", breaking_even("round(compile_seconds / (no_jax - jax) + 0.51)"), EARNED, "how many of these gains"),
     ("not rounded", breaking_even("compile_seconds / (no_jax - jax)"), (EARNED, TIE), "how many of these gains"),
     (
         "rounded down",

@@ -63,10 +63,10 @@ def compiling_is_earned_back(submission: Submission) -> None:
     hint = "each call gains no_jax - jax: how many of these gains are more than compile_seconds?"
     if (price := submission.parameters.price) > 1:
         hint = f"each call gains no_jax - {price} * jax: how many of these gains are more than what compiling costs?"
-    for most in (30, 30, 30, 2_000_000):
+    for most, ahead in ((30, 1 / 2), (30, 1 / 128), (30, 127 / 128), (2_000_000, 1 / 2)):
         gain, jax = (int(part) / 16 for part in submission.rng.integers(2, 40, 2))
         calls = int(submission.rng.integers(most // 2, most))
-        _check_break_even(submission, calls, (calls * gain - gain / 2, jax + gain, jax), hint)
+        _check_break_even(submission, calls, ((calls - ahead) * gain, jax + gain, jax), hint)
 
 
 @points(1)
