@@ -402,6 +402,7 @@ ANALYSIS: tuple[Mistake, ...] = (
         ),
         ("a missing row", network_filling(rows="network_times.rows[1:]"), (NETWORKS, NETWORK_FASTER), "analysed/WS"),
         ("results not compared", network_filling(options=", check=False"), NETWORK_FASTER, "never compared"),
+        ("networks without these kernels", network_filling(refers_to="None"), NETWORKS, "never calls `sliced_kernel`"),
         (
             "columns measured one after another",
             network_filling(alternatives="{'WS': calls['WS']}", options=")['WS'], compare({'IS': calls['IS']}"),

@@ -19,6 +19,7 @@ from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.tables import (
     check_agreed,
     check_claim,
+    check_compared_functions,
     check_comparisons,
     check_operations,
     check_remeasured_claims,
@@ -410,6 +411,7 @@ def weights_are_packed_once(submission: Submission) -> None:
 def network_rows_are_comparisons(submission: Submission) -> None:
     """Every row of the network's table is filled by one comparison of both columns."""
     check_comparisons(_network_table(submission), FILL)
+    check_compared_functions(submission, "network_times", ("sliced_kernel",))
 
 
 @points(2)
