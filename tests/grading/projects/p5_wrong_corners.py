@@ -15,6 +15,7 @@ from tests.grading.projects.p5_checks import (
     DROPPED,
     EARNED,
     ENDS,
+    FILTERS,
     JAXPR,
     LARGEST,
     LAYERS,
@@ -55,6 +56,7 @@ from tests.grading.projects.p5_snippets_learning import (
 )
 from tests.grading.projects.p5_snippets_programs import (
     breaking_even,
+    conv_rule,
     convolving,
     dropping,
     ending,
@@ -215,6 +217,11 @@ FEW = changed(
     "import NUMPY, Variable\n",
     'import NUMPY as ALL, Variable\nNUMPY = {op: ALL[op] for op in ("add", "sub", "mul", "matmul", "relu")}\n',
 )
+REMEMBERED = changed(
+    evaluating(after="values[equation.output] = EARLIER.setdefault(equation, values[equation.output])"),
+    "def evaluate(",
+    "EARLIER = {}\ndef evaluate(",
+)
 TRACER = mistakes(
     "P5.5",
     (
@@ -228,6 +235,13 @@ TRACER = mistakes(
         evaluating(read="x if isinstance(x, float) else values[x]"),
         NUMBERS,
         "KeyError",
+    ),
+    ("results of the first call", REMEMBERED, RUN, "for the second time"),
+    (
+        "outputs are variables",
+        evaluating(result="tuple(values[x] for x in program.outputs)"),
+        NUMBERS,
+        "KeyError: 2.5",
     ),
     ("outputs copied", evaluating(result="tuple(np.array(read(x)) for x in program.outputs)"), AGAIN, "not a copy"),
     ("five operations", FEW, RUN, "KeyError"),
@@ -272,6 +286,12 @@ TAPE = mistakes(
     "P5.6",
     ("a square has one gradient", SQUARE, TWICE, "can read a value twice"),
     ("rows that no window reaches", NO_REMAINDER, MOVED, "wrong shape of the gradient of w"),
+    (
+        "x has a gradient with a bias only",
+        changed(conv_rule(), "return scatter", "return (bias is not None) * scatter"),
+        FILTERS,
+        "a bias changes neither",
+    ),
     (
         "one array for both",
         rules(add="(reduced(g, a),) * 2 if a.shape == b.shape else (reduced(g, a), reduced(g, b))"),

@@ -195,10 +195,12 @@ def programs_are_run(submission: Submission) -> None:
     d = w.equation("matmul", [a, b], 4, 5)
     e = w.equation("sub", [d, c], 4, 5)
     f = w.equation("relu", [e], 4, 5)
-    x, y, z = submission.normal(4, 3), submission.normal(3, 5), submission.normal(5)
-    want = np.maximum(x @ y - z, 0)
     hint = "keep the value of every variable: inputs first, then that of each equation in order"
-    _check_evaluation(submission, w.program(f), [x, y, z], [want], "relu(a @ b - c)", hint)
+    given = "relu(a @ b - c)"
+    for _ in range(2):  # on other arrays, the same program gives other results
+        x, y, z = submission.normal(4, 3), submission.normal(3, 5), submission.normal(5)
+        _check_evaluation(submission, w.program(f), [x, y, z], [np.maximum(x @ y - z, 0)], given, hint)
+        given = "relu(a @ b - c), for the second time"
     w = Builder(submission)
     a, b, c = w.input(4, 3), w.input(3, 4), w.input(4, 3)
     d = w.equation("transpose", [b], 4, 3)
@@ -224,6 +226,8 @@ def numbers_stand_for_themselves(submission: Submission) -> None:
     given = "c = 1.5 - a, d = b * -2; d, c"
     hint = "an operand that is not a Variable is a number, and stands for itself"
     _check_evaluation(submission, w.program(d, c), [x, y], [y * -2, 1.5 - x], given, hint)
+    given = "c = 1.5 - a, d = b * -2; d, 2.5"
+    _check_evaluation(submission, w.program(d, 2.5), [x, y], [y * -2, np.asarray(2.5)], given, hint)
 
 
 @points(1)
