@@ -535,6 +535,12 @@ def linear_relu(x, w, b, y):
             "results of the graph after",
         ),
         (
+            "every ReLU is behind a node",
+            {"P2-5-solution": TIDY.replace("and before and", "and")},
+            (HALF, MOST, ALL),
+            "'NoneType' object has no attribute 'operator'",
+        ),
+        (
             "a sum is taken to be positive",
             {
                 "P2-5-solution": TIDY.replace(
