@@ -182,6 +182,7 @@ import numpy as np
 from mlhood.jaxlab.cluster import initialize
 {start}
 import jax
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from mlhood.jaxlab.cluster import program
 

@@ -6,6 +6,7 @@ from tests.grading.projects.gallery import mistakes
 from tests.grading.projects.p5_checks import (
     ADD,
     AGAIN,
+    BACK,
     BY_RELU,
     BY_SUM,
     BYTES,
@@ -15,6 +16,7 @@ from tests.grading.projects.p5_checks import (
     DROPPED,
     EARNED,
     ENDS,
+    ENTROPY,
     FILTERS,
     JAXPR,
     LARGEST,
@@ -49,17 +51,20 @@ from tests.grading.projects.p5_checks import (
 from tests.grading.projects.p5_snippets_learning import (
     clipping,
     counting,
+    entropy,
     layering,
     quantizing,
     stepping,
     training,
 )
 from tests.grading.projects.p5_snippets_programs import (
+    backward,
     breaking_even,
     conv_rule,
     convolving,
     dropping,
     ending,
+    entropy_rule,
     evaluating,
     filling,
     norming,
@@ -101,6 +106,7 @@ WINDOWS_OF_ONE = changed(
 )
 SCIPY = changed(ending(), "def softmax(x):", "from scipy.special import softmax as library\ndef softmax(x):")
 SCIPY = changed(SCIPY, "powers = np.exp(", "return library(x, axis=-1)\n    powers = np.exp(")
+CLIPPED = "np.clip({0}, -{1}, {1}) - np.clip({0}, -{1}, {1}).max"
 OPERATORS = mistakes(
     "P5.2",
     (
@@ -121,6 +127,7 @@ OPERATORS = mistakes(
     ),
     ("a small slope", norming(relu="np.maximum(x, np.float32(1e-5) * x)"), RELU, "do not become 0"),
     ("a library's softmax", SCIPY, (SOFTMAX, STABLE), "scipy"),
+    ("clipped at 5,000", changed(ending(), "x - x.max", CLIPPED.format("x", 5000)), STABLE, "can be subtracted"),
 )
 
 LIMITED_SEARCH = "next((n for n in range(1, 1001) if compile_seconds + n * jax < n * no_jax), float('inf'))"
@@ -299,6 +306,13 @@ TAPE = mistakes(
         "the same memory",
     ),
     ("g where all are positive", rules(relu="g if (x > 0).all() else g * (x > 0)"), BY_RELU, "not a new array"),
+    (
+        "logits clipped at 10,000",
+        changed(entropy_rule(), "logits - logits.max", CLIPPED.format("logits", 10_000)),
+        PULLED,
+        "as in P5.2",
+    ),
+    ("from the last entry", backward(last="tape.entries[-1].output"), BACK, "there is no gradient of value 2"),
     ("a rule of the figures' module", RULE_OF_A_FIGURE, (PULLED, SHARED), "rules`, which is not allowed"),
 )
 
@@ -319,6 +333,12 @@ LEARNING = (
             stepping(update="updates, state = optimizer.update(gradients, state)"),
             DOWN,
             "need the weights",
+        ),
+        (
+            "logits clipped at 10,000",
+            changed(entropy(), "log_softmax(logits)", "log_softmax(jnp.clip(logits, -1e4, 1e4))"),
+            ENTROPY,
+            "its label",
         ),
         ("losses as arrays", changed(training(), "float(loss)", "loss"), LOSSES, "not Python's numbers"),
         ("another start", changed(training(), "cnn.init(0)", "cnn.init(7)"), LOSSES, "other weights than"),

@@ -356,6 +356,24 @@ CLUSTER = mistakes(
         PROCESSES,
         "global array",
     ),
+    (
+        "all parts in every process",
+        script(
+            gradient="jax.jit(jax.grad(program.loss))(params, *(multihost_utils.process_allgather(array, tiled=True)"
+            " for array in (x, y)))"
+        ),
+        PROCESSES,
+        "the loss of the whole batch",
+    ),
+    (
+        "replicated in the program",
+        script(
+            gradient="jax.jit(lambda p, *batch: jax.grad(program.loss)(p, *jax.lax.with_sharding_constraint("
+            "batch, NamedSharding(mesh, P()))), out_shardings=NamedSharding(mesh, P()))(params, x, y)"
+        ),
+        PROCESSES,
+        "the loss of the whole batch",
+    ),
     ("no cluster", script(start="pass"), PROCESSES, "one cluster|initialize"),
 )
 

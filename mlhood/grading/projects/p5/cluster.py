@@ -51,6 +51,7 @@ SPARE_WORK = 1.05  # times its share
 ELEMENTWISE = 8  # operations on each element of each h, forward and backward; measured, 4 at most
 MOST_OF_A_DEVICE = 0.6  # of the operations of all devices' matrix products
 SCRIPT = "cluster_step.py"
+RUN = ("code", "output", "processes", "gathered", "arrays")  # what is reported of it
 ERROR = re.compile(r"^ *\[\d+\] ([\w.]+(?:Error|Exception)\b.*)$", re.MULTILINE)
 MEAN_HINT = (
     "the mean over the whole batch. In jax.shard_map: for replicated parameters, jax.grad has summed over the devices "
@@ -328,7 +329,7 @@ def two_processes_give_the_gradient_of_one(submission: Submission) -> None:
     with expect.case(f"mlhood cluster -n 2 -- python {SCRIPT} {seed} OUT", hint):
         out = str(submission.scratch / f"step-{seed}.npz")
         answer = submission.call(PROBES + "run_on_cluster", SCRIPT, seed, out)
-        report = expect.mapping(answer, ("code", "output", "processes", "arrays"), "the run of the script")
+        report = expect.mapping(answer, RUN, "the run of the script")
         error = _final_error(f"{report['output']}")
         expect.true(report["code"] == 0, "the script fails on two processes", got=error)
         what, expected = "the two processes are not one cluster", "a process count of 2 in each of them"
@@ -339,6 +340,9 @@ def two_processes_give_the_gradient_of_one(submission: Submission) -> None:
         except IsolatedCallError as failure:
             raise expect.CheckSkipped(f"this machine cannot compute the gradient: {failure}") from None
         check_tree(report["arrays"], want, "OUT")
+        what, expected = "a process computes the loss of the whole batch", "its part, and one gradient from all parts"
+        placed = "place the global array along the mesh, and give it to the gradient as it is"
+        expect.true(report["gathered"] is False, what, expected=expected, hint=placed)
 
 
 def _draw_sizes(submission: Submission) -> list[Sizes]:

@@ -278,8 +278,10 @@ def softmax_stands_large_numbers(submission: Submission) -> None:
         x = submission.normal(2, 6) + np.array(offsets, np.float32)[:, None]
         around = " and ".join(f"{offset:g}" for offset in dict.fromkeys(offsets))
         _check(submission, "softmax", reference.softmax(x), f"x {x.shape} around {around}", hint, x)
-    x = np.array([[1000, -1000, 998], [-999, 1001, 1000]], np.float32) + submission.normal(2, 3)
-    _check(submission, "softmax", reference.softmax(x), f"x {x.shape}, from -1000 to 1000 in each row", hint, x)
+    for most in (1000, 100_000):
+        x = np.array([[most, -most, most - 2], [1 - most, most + 1, most]], np.float32) + submission.normal(2, 3)
+        given = f"x {x.shape}, from {-most} to {most} in each row"
+        _check(submission, "softmax", reference.softmax(x), given, hint, x)
 
 
 OPERATORS_STAND_IN = """

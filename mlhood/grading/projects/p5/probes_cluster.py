@@ -22,22 +22,35 @@ from mlhood.grading.projects.p5.probes import on_device, square_loss
 COLLECTIVE = re.compile(r" (all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute)(?:-start)?\(")
 PROCESS_COUNT = re.compile(r"a cluster of (\d+) processes")
 COMMAND = "from mlhood.cli import main; main()"
-# runs the script under its own name, where a process has only its own part of the batch, and prints its process count
-RUNNER = """
+GATHERED = "the whole batch on one device"
+# Runs the script under its own name, where a process has only its own part of the batch; prints its process count, and
+# where the loss is computed on all rows in one device: a part of the batch, or an example under `vmap`, has fewer rows.
+RUNNER = f"""
 import os, runpy, sys
+from contextlib import suppress
+import jax
+import jax.numpy as jnp
 import numpy as np
 from mlhood.jaxlab.cluster import processes, program
-whole = program.data
+whole, mean_loss = program.data, program.loss
 def own_part(seed):
     params, x, y = whole(seed)
     rank, count = (int(os.environ[name]) for name in (processes.PROCESS, processes.PROCESSES))
     others = np.arange(len(x)) * count // len(x) != rank
     return program.Data(params, np.where(others[:, None], np.float32(np.nan), x), y)
-program.data = own_part
+def watched_loss(params, x, y):
+    shape = np.shape(x)
+    def report(sharding):
+        with suppress(Exception):
+            if sharding.shard_shape(shape) == shape:
+                print({GATHERED!r}, flush=True)
+    if shape[:1] == (program.EXAMPLES,):
+        jax.debug.inspect_array_sharding(jnp.asarray(x), callback=report)
+    return mean_loss(params, x, y)
+program.data, program.loss = own_part, watched_loss
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
-import jax
-print(f"a cluster of {jax.process_count()} processes", flush=True)
+print(f"a cluster of {{jax.process_count()}} processes", flush=True)
 """
 SECONDS = 90
 
@@ -144,8 +157,8 @@ def run_on_cluster(script: str, seed: int, out: str) -> dict[str, Any]:
     """Run a script of the notebook's folder as two processes.
 
     Returns:
-        The exit `code`, the end of the `output`, the process count that each of the `processes` reported, and the
-        `arrays` of the file that they have written; None if there is none.
+        The exit `code`, the end of the `output`, the process count that each of the `processes` reported, whether the
+        batch was `gathered` for the loss, and the `arrays` of the file that they have written; None if there is none.
     """
     cluster = [sys.executable, "-c", COMMAND, "cluster", "-n", "2", "--timeout", str(SECONDS), "--"]
     command = [*cluster, "python", "-c", RUNNER, script, str(seed), out]
@@ -156,4 +169,5 @@ def run_on_cluster(script: str, seed: int, out: str) -> dict[str, Any]:
             arrays = dict(file)
     processes = [int(count) for count in PROCESS_COUNT.findall(done.stdout)]
     output = (done.stdout + done.stderr)[-3000:]
-    return {"code": done.returncode, "output": output, "processes": processes, "arrays": arrays}
+    gathered = GATHERED in done.stdout
+    return {"code": done.returncode, "output": output, "processes": processes, "gathered": gathered, "arrays": arrays}

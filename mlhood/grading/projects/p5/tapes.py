@@ -270,7 +270,7 @@ def logits_are_pulled_to_the_label(submission: Submission) -> None:
     """`vjp_cross_entropy` returns the gradient of one example, however large the logits."""
     chosen = "sum(t * logits)" if submission.parameters.smoothing else "logits[label]"
     hint = f"differentiate log(sum(exp(logits))) - {chosen}: what is the first part's derivative called?"
-    for offset in (0.0, 0.0, 900.0):
+    for offset in (0.0, 0.0, 900.0, 1e5):
         hint = "as in P5.2: e^900 overflows" if offset else hint
         _check_cross_entropy(submission, 1, 1.0, hint, offset)
 
@@ -338,6 +338,9 @@ def the_tape_is_read_backwards(submission: Submission) -> None:
     hint = "start at the last value, whose gradient is 1; an entry whose output has no gradient is passed over"
     with expect.case(given, hint):
         _check_backward(submission, values, entries, want)
+    values = [x, np.tanh(x), _scalar(submission.normal())]
+    with expect.case("1 = tanh 0, and the last value, 2, is an input", "the last value depends on itself alone"):
+        _check_backward(submission, values, [["tanh", [0], 1, {}]], {2: _scalar(1.0)})
 
 
 @points(1)
