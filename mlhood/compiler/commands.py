@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from mlhood.compiler.compile import Stage
     from mlhood.compiler.debugger import Comparison
     from mlhood.compiler.hir.graph import Graph
     from mlhood.compiler.lir.program import Program
+    from mlhood.compiler.quantize import Recipe
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
@@ -129,11 +131,8 @@ def compile_model(
     Example: mlhood compile lenet.onnx --quantize power_of_two --target nmp --report --trace lenet.json --draw lenet.svg
     """
     from mlhood.compiler.backends.targets import DEFAULT, check_target
-    from mlhood.compiler.compile import stages
-    from mlhood.compiler.hir.text import to_text
-    from mlhood.compiler.lir.text import to_text as program_to_text
     from mlhood.compiler.quantize import Recipe
-    from mlhood.compiler.quantize.samples import read_samples, samples
+    from mlhood.compiler.quantize.samples import read_samples
 
     if quantize is None:
         _check_unquantized(element, per_channel, calibration)
@@ -155,21 +154,8 @@ def compile_model(
     _check_nmp(machine, report, trace)
     _check_outputs(draw, memory, export, stop_after)
     _check_runs(compare, profile, stop_after)
-    completed, dims = [], _dims(dim or [])
-    for stage in stages(model, recipe, stop_after, data, dims, DEFAULT if compare else target):
-        echo(stage)
-        completed.append(stage)
-    last = completed[-1]
-    by_name = {stage.name: stage.graph for stage in completed}
-    if "quantized" in by_name:
-        optimized = by_name["optimized"]
-        echo(_quantization_loss(optimized, by_name["quantized"], samples(optimized) if data is None else data))
-    if last.program is not None:
-        echo(program_to_text(last.program), nl=False)
-        if memory is not None:
-            _plan_memory(last.program, model.stem, memory)
-    elif text:
-        echo(to_text(last.graph), nl=False)
+    last = _compile(model, recipe, stop_after, data, _dims(dim or []), DEFAULT if compare else target)
+    _print(last, text, memory, model.stem)
     if profile is not None:
         _profile(last.graph, target, profile)
     departure = None if compare is None else _compare(last.graph, compare)
@@ -179,6 +165,42 @@ def compile_model(
             departure.draw(draw)
             echo(f"wrote {draw}")
         raise typer.Exit(1)
+
+
+def _compile(
+    model: Path,
+    recipe: Recipe | None,
+    stop_after: str | None,
+    data: Mapping[str, np.ndarray] | None,
+    dims: Mapping[str, int],
+    target: str,
+) -> Stage:
+    """Compile a model, and print each stage and what quantisation loses; return the last stage."""
+    from mlhood.compiler.compile import stages
+    from mlhood.compiler.quantize.samples import samples
+
+    completed = []
+    for stage in stages(model, recipe, stop_after, data, dims, target):
+        echo(stage)
+        completed.append(stage)
+    graphs = {stage.name: stage.graph for stage in completed}
+    if "quantized" in graphs:
+        optimized = graphs["optimized"]
+        echo(_quantization_loss(optimized, graphs["quantized"], samples(optimized) if data is None else data))
+    return completed[-1]
+
+
+def _print(stage: Stage, text: bool, memory: Path | None, name: str) -> None:
+    """Print a stage's program, with its memory plan if asked for, or its graph if `text`."""
+    from mlhood.compiler.hir.text import to_text
+    from mlhood.compiler.lir.text import to_text as program_to_text
+
+    if stage.program is not None:
+        echo(program_to_text(stage.program), nl=False)
+        if memory is not None:
+            _plan_memory(stage.program, name, memory)
+    elif text:
+        echo(to_text(stage.graph), nl=False)
 
 
 def _check_bundle(out: Path | None, levels: str | None) -> None:

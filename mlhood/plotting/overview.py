@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_GREY, LIGHT_YELLOW, arrow, box, canvas
 
 BOX_WIDTH, BOX_HEIGHT, PITCH = 1.42, 0.86, 1.97
 TORCH, JAX = 2.62, 0.52  # baseline of each lane, in inches
+CENTRED: dict[str, Any] = {"ha": "center", "va": "center"}
 
 # title, what happens there
 TORCH_LANE = (
@@ -42,51 +47,46 @@ def overview() -> Figure:
         A figure 11.3 inches wide: black text on light fills, no meaning by colour alone.
     """
     figure, axes = canvas(11.3, 4.72)
-    for lane, steps, y, colour in (
-        (TORCH_LANE, TORCH_STEPS, TORCH, LIGHT_BLUE),
-        (JAX_LANE, JAX_STEPS, JAX, LIGHT_GREEN),
-    ):
-        for i, (title, text) in enumerate(lane):
-            box(axes, PITCH * i, y, BOX_WIDTH, BOX_HEIGHT, "", LIGHT_YELLOW if i == 0 else colour)
-            centre = PITCH * i + BOX_WIDTH / 2
-            axes.text(centre, y + 0.64, title, ha="center", va="center", fontsize=10, weight="bold")
-            axes.text(centre, y + 0.28, text, ha="center", va="center", fontsize=8.2)
-        for i, step in enumerate(steps):
-            middle = y + BOX_HEIGHT / 2
-            arrow(axes, (PITCH * i + BOX_WIDTH + 0.03, middle), (PITCH * (i + 1) - 0.03, middle))
-            axes.text(
-                PITCH * i + (PITCH + BOX_WIDTH) / 2, middle + 0.13, step, ha="center", fontsize=8.2, style="italic"
-            )
-    right = PITCH * 5
-    box(axes, right, JAX, BOX_WIDTH, TORCH + BOX_HEIGHT - JAX, "", LIGHT_GREY)
-    axes.text(
-        right + BOX_WIDTH / 2,
-        (JAX + TORCH + BOX_HEIGHT) / 2 + 0.42,
-        "processor",
-        ha="center",
-        fontsize=10.5,
-        weight="bold",
-    )
-    text = "vector units,\ncaches, memory;\na systolic array,\nsimulated"
-    axes.text(
-        right + BOX_WIDTH / 2, (JAX + TORCH + BOX_HEIGHT) / 2 - 0.16, text, ha="center", va="center", fontsize=8.2
-    )
-    arrow(axes, (PITCH * 4 + BOX_WIDTH + 0.03, TORCH + BOX_HEIGHT / 2), (right - 0.03, TORCH + BOX_HEIGHT / 2))
-    arrow(axes, (PITCH * 3 + BOX_WIDTH + 0.03, JAX + BOX_HEIGHT / 2), (right - 0.03, JAX + BOX_HEIGHT / 2))
+    _lane(axes, TORCH_LANE, TORCH_STEPS, TORCH, LIGHT_BLUE)
+    _lane(axes, JAX_LANE, JAX_STEPS, JAX, LIGHT_GREEN)
+    _processor(axes)
     note = "every step is checked against a library that the course did not write, and measured beside it"
-    axes.text(
-        PITCH * 2.5 + BOX_WIDTH / 2 - 0.2,
-        (JAX + BOX_HEIGHT + TORCH) / 2,
-        note,
-        ha="center",
-        va="center",
-        fontsize=8.6,
-        style="italic",
-        color="#333333",
-    )
+    x, y = PITCH * 2.5 + BOX_WIDTH / 2 - 0.2, (JAX + BOX_HEIGHT + TORCH) / 2
+    axes.text(x, y, note, **CENTRED, fontsize=8.6, style="italic", color="#333333")
     for label, first, last, y in PROJECTS:
-        left, end = PITCH * first, PITCH * last + BOX_WIDTH
-        tick = 0.08 if y < JAX else -0.08
-        axes.plot([left, left, end, end], [y + tick, y, y, y + tick], color="#222222", lw=1.2)
-        axes.text((left + end) / 2, y + (-0.2 if y < JAX else 0.08), label, ha="center", fontsize=9.6, weight="bold")
+        _bracket(axes, label, PITCH * first, PITCH * last + BOX_WIDTH, y)
     return figure
+
+
+def _lane(axes: Axes, boxes: Sequence[tuple[str, str]], steps: Sequence[str], y: float, colour: str) -> None:
+    """Draw boxes from left to right, with an arrow for each step from one to the next."""
+    for i, (title, text) in enumerate(boxes):
+        box(axes, PITCH * i, y, BOX_WIDTH, BOX_HEIGHT, "", LIGHT_YELLOW if i == 0 else colour)
+        centre = PITCH * i + BOX_WIDTH / 2
+        axes.text(centre, y + 0.64, title, **CENTRED, fontsize=9.5, weight="bold")
+        axes.text(centre, y + 0.28, text, **CENTRED, fontsize=8.2)
+    middle = y + BOX_HEIGHT / 2
+    for i, step in enumerate(steps):
+        arrow(axes, (PITCH * i + BOX_WIDTH + 0.03, middle), (PITCH * (i + 1) - 0.03, middle))
+        centre = PITCH * i + (PITCH + BOX_WIDTH) / 2
+        axes.text(centre, middle + 0.13, step, ha="center", fontsize=8.2, style="italic")
+
+
+def _processor(axes: Axes) -> None:
+    """Draw the processor at the right end of both lanes, with the arrow from each."""
+    left, middle = PITCH * len(TORCH_LANE), (JAX + TORCH + BOX_HEIGHT) / 2
+    box(axes, left, JAX, BOX_WIDTH, TORCH + BOX_HEIGHT - JAX, "", LIGHT_GREY)
+    text = "vector units,\ncaches, memory;\na systolic array,\nsimulated"
+    axes.text(left + BOX_WIDTH / 2, middle + 0.42, "processor", ha="center", fontsize=10.5, weight="bold")
+    axes.text(left + BOX_WIDTH / 2, middle - 0.16, text, **CENTRED, fontsize=8.2)
+    for boxes, y in ((TORCH_LANE, TORCH), (JAX_LANE, JAX)):
+        last = PITCH * (len(boxes) - 1) + BOX_WIDTH
+        arrow(axes, (last + 0.03, y + BOX_HEIGHT / 2), (left - 0.03, y + BOX_HEIGHT / 2))
+
+
+def _bracket(axes: Axes, label: str, left: float, right: float, y: float) -> None:
+    """Draw a project's bracket, open towards its lane: above a lane, or below JAX's."""
+    below = y < JAX
+    tick = 0.08 if below else -0.08
+    axes.plot([left, left, right, right], [y + tick, y, y, y + tick], color="#222222", lw=1.2)
+    axes.text((left + right) / 2, y + (-0.2 if below else 0.08), label, ha="center", fontsize=9.6, weight="bold")
