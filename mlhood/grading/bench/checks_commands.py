@@ -77,6 +77,10 @@ def variants(
     words: Annotated[
         list[str] | None, typer.Option("--variant", metavar="WORD", help="Several times; three words by default.")
     ] = None,
+    every: Annotated[
+        bool,
+        typer.Option("--every-value", help="Variants in which each value of each parameter occurs; takes no word."),
+    ] = False,
     as_json: Annotated[Path | None, typer.Option("--json", help="Also write every result into this file.")] = None,
 ) -> None:
     """Solve variants of the course, and hand the public solutions in for them.
@@ -88,19 +92,23 @@ def variants(
     else 1.
 
     Example: mlhood bench variants P1 --variant autumn-4f9c
+
+    Example: mlhood bench variants P1.3 --every-value
     """
     from mlhood.files.atomic import check_output, write_atomic
-    from mlhood.grading.bench.variant_proof import HEADER, MAX_PUBLIC, WORDS, prove, public_share
+    from mlhood.grading.bench.variant_proof import HEADER, MAX_PUBLIC, WORDS, drawn, every_value, prove, public_share
     from mlhood.grading.notebooks.notebook import course_folder
 
+    if every and words:
+        raise GradingError("--every-value takes no word", got=", ".join(words), todo="leave one of them out")
     if as_json is not None:
         check_output(as_json)
     proofs = []
     folder = course or course_folder(Path.cwd())
     echo(HEADER)
     for project, tasks in _selected(names or []):
-        for word in words or WORDS:
-            for proof in prove(folder / f"{project.id}.ipynb", project, word, [task.id for task in tasks]):
+        for word, varied in every_value(project) if every else drawn(project, words or WORDS):
+            for proof in prove(folder / f"{project.id}.ipynb", project, word, varied, [task.id for task in tasks]):
                 echo("\n".join([str(proof), *proof.reasons()]))
                 proofs.append(proof)
     share = public_share(proofs)

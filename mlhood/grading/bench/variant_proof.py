@@ -6,7 +6,7 @@ the solution that is public should get few.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from mlhood.grading.checks.marks import TaskResult
 from mlhood.grading.checks.task import Project, Task
 from mlhood.grading.notebooks.notebook import read
 from mlhood.grading.notebooks.variant import master_of_variant
-from mlhood.grading.projects.collect import variant
+from mlhood.grading.projects.collect import parameters_of, variant, with_values
 
 WORDS = ("harbour-1", "lantern-2", "meadow-3")
 MAX_PUBLIC = 0.3  # of the points
@@ -27,7 +27,7 @@ class Proof:
     """A task in one variant.
 
     Args:
-        word: Of the variant.
+        word: Of the variant, or another name for it.
         task: With the variant's parameters.
         own: The result of the variant's own solution.
         public: The result of the public solution.
@@ -66,20 +66,41 @@ class Proof:
 HEADER = f"{'task':8}{'variant':12}{'solved':>8}{'public':>8}{'of':>6}   parameters"
 
 
-def prove(path: Path, project: Project, word: str, task_ids: Sequence[str] = ()) -> Iterator[Proof]:
+def drawn(project: Project, words: Iterable[str]) -> Iterator[tuple[str, Project]]:
+    """Yield the variants that words name, each with its word.
+
+    Raises:
+        GradingError: One cannot be the word of a variant.
+    """
+    for word in words:
+        yield word, variant(project, word)
+
+
+def every_value(project: Project) -> Iterator[tuple[str, Project]]:
+    """Yield variants, each with a name, in which together each value of each parameter occurs but for the defaults.
+
+    In the n-th, every parameter has the n-th value of its domain; one with fewer values begins anew.
+    """
+    parameters = parameters_of(project)
+    for n in range(1, max((len(parameter.values) for parameter in parameters), default=1)):
+        values = {parameter.name: parameter.values[n % len(parameter.values)] for parameter in parameters}
+        yield f"values-{n}", with_values(project, values)
+
+
+def prove(path: Path, project: Project, word: str, varied: Project, task_ids: Sequence[str] = ()) -> Iterator[Proof]:
     """Run the master of a variant, and judge its solutions and the public ones, task by task.
 
     Args:
         path: The public master notebook.
         project: Its project.
-        word: Of the variant.
+        word: Of the variant, or another name for it.
+        varied: The project with the variant's parameters.
         task_ids: The tasks; all by default.
 
     Raises:
         GradingError: A cell of the variant's master fails, or a template cannot be rendered.
     """
     public = read(path)
-    varied = variant(project, word)
     master = master_of_variant(public, varied)
     tasks = [task for task in varied.tasks if not task_ids or task.id in task_ids]
     published = NotebookRun(public, project)  # it is not run

@@ -19,7 +19,7 @@ import pytest
 from nbformat import NotebookNode
 
 from mlhood.exchange import export
-from mlhood.grading.bench.variant_proof import MAX_PUBLIC, WORDS
+from mlhood.grading.bench.variant_proof import MAX_PUBLIC, WORDS, every_value
 from mlhood.grading.checks.marks import TaskResult, judge
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Project
@@ -61,7 +61,7 @@ def untrained_lenet() -> bytes:
 @cache
 def drawn(project: str, word: str) -> tuple[Project, NotebookNode]:
     """A project of a variant, and its solved master."""
-    varied = variant(PROJECTS[project], word)
+    varied = dict(every_value(PROJECTS[project])).get(word) or variant(PROJECTS[project], word)
     return varied, master_of_variant(public_master(project), varied)
 
 
@@ -116,6 +116,35 @@ def with_words(cases: Iterable[tuple[str, ...]]) -> list[Any]:
 def test_the_master_of_a_variant_solves_its_task(project, task_id, word, tmp_path):
     result = marks(project, word, task_id, drawn(project, word)[1], tmp_path)
     assert result.full, [(check.name, check.what, check.parts) for check in result.checks if check.status != "passed"]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("project", "task_id", "name"),
+    [
+        (project, task, name)
+        for project in TASKS
+        for name, _ in every_value(PROJECTS[project])
+        for task in TASKS[project]
+    ],
+)
+def test_the_master_solves_its_task_with_every_value_of_every_parameter(project, task_id, name, tmp_path):
+    result = marks(project, name, task_id, drawn(project, name)[1], tmp_path)
+    assert result.full, [(check.name, check.what, check.parts) for check in result.checks if check.status != "passed"]
+
+
+@pytest.mark.parametrize("project", PROJECTS)
+def test_every_value_occurs(project):
+    parameters = parameters_of(PROJECTS[project])
+    occurring = [varied.parameters for _, varied in every_value(PROJECTS[project])]
+    missing = [
+        (parameter.name, value)
+        for parameter in parameters
+        for value in parameter.values[1:]
+        if value not in [values[parameter.name] for values in occurring]
+    ]
+    assert parameters
+    assert not missing
 
 
 @pytest.mark.parametrize(("project", "word"), with_words((project,) for project in TASKS))

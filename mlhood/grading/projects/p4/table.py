@@ -309,7 +309,7 @@ def _is_sliced(submission: Submission, layer: dict[str, Any], asked: list[Any]) 
     """Whether `sliced_kernel` is to run a layer in slices."""
     rule, kernel = submission.parameters.sliced_by, layer["w"].shape[2:]
     if rule == "sizes":
-        return kernel[0] in asked[0]
+        return kernel[0] == kernel[1] and kernel[0] in asked[0]
     if rule == "strides":
         return kernel == (3, 3) and layer["stride"] in asked[0]
     if rule == "windows":
