@@ -175,12 +175,21 @@ def an_exact_fit_fits(submission: Submission) -> None:
 
 
 def _draw_distinctive_case(submission: Submission, order: str) -> tuple:
-    """Draw arguments of `largest` for which the two orders give different results."""
-    for _ in range(20):
+    """Draw arguments of `largest` for which something fits, and the other order gives another result."""
+    for _ in range(100):
         arguments = _draw_case(submission, order)
-        if not _same_in_both_orders(submission, arguments):
+        own, other = (_answer(submission, (name, *arguments[1:])) for name in (order, "WS" if order == "IS" else "IS"))
+        if own and own != other:
             return arguments
-    return _draw_case(submission, order)
+    return _draw_case(submission, order, exact=True)
+
+
+def _answer(submission: Submission, arguments: tuple) -> Triple | None:
+    """Return the right tiles; None if nothing fits: where k1 stays above what was drawn, less is left for k2."""
+    try:
+        return reference.largest(*arguments, **_next(submission), search=submission.parameters.search)
+    except ValueError:
+        return None
 
 
 def _draw_case(submission: Submission, order: str, exact: bool = False) -> tuple:
@@ -197,15 +206,6 @@ def _draw_case(submission: Submission, order: str, exact: bool = False) -> tuple
     factors = (2 ** int(exponent) for exponent in rng.integers(1, 4, 3))
     most = [int(size) * factor + int(rng.integers(0, factor)) for size, factor in zip(target, factors, strict=True)]
     return order, *most, sizes, tuple(rooms)
-
-
-def _same_in_both_orders(submission: Submission, arguments: tuple) -> bool:
-    options = {**_next(submission), "search": submission.parameters.search}
-    try:
-        one, other = (reference.largest(order, *arguments[1:], **options) for order in ("IS", "WS"))
-        return one == other
-    except ValueError:
-        return False
 
 
 @points(1)
