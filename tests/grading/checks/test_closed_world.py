@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import pytest
 
+from mlhood.grading.bench.variant_proof import WORDS, drawn, every_value
 from mlhood.grading.checks.cell_source import read_cell
 from mlhood.grading.checks.closed_world import ClosedWorld
+from mlhood.grading.notebooks.master import solution_source
+from mlhood.grading.notebooks.notebook import label
 from mlhood.grading.notebooks.restore import course_sources, fingerprint, restore
+from mlhood.grading.notebooks.variant import master_of_variant
 from mlhood.grading.projects import PROJECTS
 from tests.grading.projects import p1_right, p2_right, p3_right, p4_right, p5_right
-from tests.grading.projects.quick import quick_master
+from tests.grading.projects.quick import master, quick_master
 
 
 def findings(*cells: str) -> list[str]:
@@ -325,3 +329,16 @@ def test_right_solutions_in_any_style_are_inside(name):
             if cell.node.cell_type == "code":
                 world.add_cell(read_cell(cell.node.source), trusted=fingerprint(cell.node.source) in given)
         assert not world.findings, style
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_solutions_of_all_variants_are_inside(name):
+    """The masters' own solutions, with each value of each parameter: nobody who finds them is held."""
+    for variant, varied in (*drawn(PROJECTS[name], WORDS), *every_value(PROJECTS[name])):
+        world = ClosedWorld()
+        for cell in master_of_variant(master(name), varied).cells:
+            if cell.cell_type == "code":
+                labelled = label(cell)
+                solves = labelled is not None and labelled.role == "solution"
+                world.add_cell(read_cell(solution_source(cell)), trusted=not solves)
+        assert not world.findings, variant
