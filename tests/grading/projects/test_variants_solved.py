@@ -144,20 +144,6 @@ def test_the_master_solves_its_task_whatever_is_drawn(project, task_id, name, tm
         assert not failed, f"seed {seed}"
 
 
-@pytest.mark.parametrize("project", PROJECTS)
-def test_every_value_occurs(project):
-    parameters = parameters_of(PROJECTS[project])
-    occurring = [varied.parameters for _, varied in every_value(PROJECTS[project])]
-    missing = [
-        (parameter.name, value)
-        for parameter in parameters
-        for value in parameter.values[1:]
-        if value not in [values[parameter.name] for values in occurring]
-    ]
-    assert parameters
-    assert not missing
-
-
 @pytest.mark.parametrize(("project", "word"), with_words((project,) for project in TASKS))
 def test_the_public_solutions_get_at_most_thirty_percent(project, word, tmp_path):
     results = [marks(project, word, task_id, public_master(project), tmp_path) for task_id in TASKS[project]]

@@ -1,0 +1,50 @@
+"""What `mlhood bench variants` says of a task: what the variant's own solution gets, and what the public one does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mlhood import cli
+from mlhood.errors import GradingError
+from mlhood.grading.bench.variant_proof import drawn, every_value
+from mlhood.grading.projects import PROJECTS
+from mlhood.grading.projects.collect import parameters_of
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_a_variant_is_solved_by_its_own_solution_and_not_by_the_public_one(tmp_path):
+    out = tmp_path / "variants.json"
+    options = ["--course", str(ROOT), "--variant", "harbour-1", "--json", str(out)]
+    result = CliRunner().invoke(cli.app, ["bench", "variants", "P1.1", *options])
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads(out.read_text())["tasks"]
+    assert (row["own"], row["public"], row["parameters"]) == (row["points"], 0, {"layers_argument": "classes"})
+    assert "solved: 1 of 1; the public solutions get 0% of the points" in result.output
+
+
+def test_every_value_takes_no_word():
+    result = CliRunner().invoke(cli.app, ["bench", "variants", "P1.1", "--every-value", "--variant", "harbour-1"])
+    assert isinstance(result.exception, GradingError)
+    assert "--every-value takes no word" in str(result.exception)
+
+
+@pytest.mark.parametrize("project", PROJECTS.values(), ids=PROJECTS)
+def test_every_value_occurs(project):
+    occurring = [varied.parameters for _, varied in every_value(project)]
+    parameters = parameters_of(project)
+    assert parameters
+    for parameter in parameters:
+        values = [chosen[parameter.name] for chosen in occurring]
+        assert all(value in values for value in parameter.values[1:]), parameter.name
+
+
+def test_words_name_their_variants():
+    ((word, varied),) = drawn(PROJECTS["P1"], ["harbour-1"])
+    assert word == "harbour-1"
+    assert varied.varied
+    assert varied.parameters["layers_argument"] == "classes"
