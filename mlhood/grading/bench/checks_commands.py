@@ -89,7 +89,7 @@ def variants(
     solution of the public master, which should get few points.
 
     The exit code is 0 if every variant's own solutions get full marks, and the public ones at most 30 % in the mean,
-    else 1.
+    else 1; with --every-value, where defaults recur beside other values, the public ones may get more.
 
     Example: mlhood bench variants P1 --variant autumn-4f9c
 
@@ -117,7 +117,7 @@ def variants(
     if as_json is not None:
         rows = [proof.as_dict() for proof in proofs]
         write_atomic(as_json, json.dumps({"bench": "variants", "tasks": rows}, indent=2).encode())
-    raise typer.Exit(0 if solved == len(proofs) and share <= MAX_PUBLIC else 1)
+    raise typer.Exit(0 if solved == len(proofs) and (every or share <= MAX_PUBLIC) else 1)
 
 
 def _selected(names: list[str]) -> list[tuple[Project, list[Task]]]:
