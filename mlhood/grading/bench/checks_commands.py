@@ -79,7 +79,7 @@ def variants(
     ] = None,
     every: Annotated[
         bool,
-        typer.Option("--every-value", help="Variants in which each value of each parameter occurs; takes no word."),
+        typer.Option("--every-value", help="Variants that cover every value of every parameter; not with --variant."),
     ] = False,
     as_json: Annotated[Path | None, typer.Option("--json", help="Also write every result into this file.")] = None,
 ) -> None:
@@ -96,19 +96,24 @@ def variants(
     Example: mlhood bench variants P1.3 --every-value
     """
     from mlhood.files.atomic import check_output, write_atomic
-    from mlhood.grading.bench.variant_proof import HEADER, MAX_PUBLIC, WORDS, drawn, every_value, prove, public_share
+    from mlhood.grading.bench.variant_proof import HEADER, MAX_PUBLIC, WORDS, covering_values, prove, public_share
     from mlhood.grading.notebooks.notebook import course_folder
+    from mlhood.grading.projects.collect import variant, with_values
 
     if every and words:
-        raise GradingError("--every-value takes no word", got=", ".join(words), todo="leave one of them out")
+        raise GradingError("--every-value cannot be combined with --variant", got=", ".join(words), todo="omit one")
     if as_json is not None:
         check_output(as_json)
     proofs = []
     folder = course or course_folder(Path.cwd())
     echo(HEADER)
     for project, tasks in _selected(names or []):
-        for word, varied in every_value(project) if every else drawn(project, words or WORDS):
-            for proof in prove(folder / f"{project.id}.ipynb", project, word, varied, [task.id for task in tasks]):
+        if every:
+            varied = {name: with_values(project, values) for name, values in covering_values(project).items()}
+        else:
+            varied = {word: variant(project, word) for word in words or WORDS}
+        for name, edition in varied.items():
+            for proof in prove(folder / f"{project.id}.ipynb", project, name, edition, [task.id for task in tasks]):
                 echo("\n".join([str(proof), *proof.reasons()]))
                 proofs.append(proof)
     share = public_share(proofs)

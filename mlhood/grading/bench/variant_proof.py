@@ -6,7 +6,7 @@ the solution that is public should get few.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from mlhood.grading.checks.marks import TaskResult
 from mlhood.grading.checks.task import Project, Task
 from mlhood.grading.notebooks.notebook import read
 from mlhood.grading.notebooks.variant import master_of_variant
-from mlhood.grading.projects.collect import parameters_of, variant, with_values
+from mlhood.grading.projects.collect import parameters_of
 
 WORDS = ("harbour-1", "lantern-2", "meadow-3")
 MAX_PUBLIC = 0.3  # of the points
@@ -66,25 +66,16 @@ class Proof:
 HEADER = f"{'task':8}{'variant':12}{'solved':>8}{'public':>8}{'of':>6}   parameters"
 
 
-def drawn(project: Project, words: Iterable[str]) -> Iterator[tuple[str, Project]]:
-    """Yield the variants that words name, each with its word.
-
-    Raises:
-        GradingError: One cannot be the word of a variant.
-    """
-    for word in words:
-        yield word, variant(project, word)
-
-
-def every_value(project: Project) -> Iterator[tuple[str, Project]]:
-    """Yield variants, each with a name, in which together each value of each parameter occurs but for the defaults.
+def covering_values(project: Project) -> dict[str, dict[str, Any]]:
+    """Return values of the parameters, by the name of a variant, that together cover every value but the defaults.
 
     In the n-th, every parameter has the n-th value of its domain; one with fewer values begins anew.
     """
     parameters = parameters_of(project)
-    for n in range(1, max((len(parameter.values) for parameter in parameters), default=1)):
-        values = {parameter.name: parameter.values[n % len(parameter.values)] for parameter in parameters}
-        yield f"values-{n}", with_values(project, values)
+    return {
+        f"values-{n}": {parameter.name: parameter.values[n % len(parameter.values)] for parameter in parameters}
+        for n in range(1, max((len(parameter.values) for parameter in parameters), default=1))
+    }
 
 
 def prove(path: Path, project: Project, word: str, varied: Project, task_ids: Sequence[str] = ()) -> Iterator[Proof]:

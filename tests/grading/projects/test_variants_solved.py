@@ -19,7 +19,7 @@ import pytest
 from nbformat import NotebookNode
 
 from mlhood.exchange import export
-from mlhood.grading.bench.variant_proof import MAX_PUBLIC, WORDS, every_value
+from mlhood.grading.bench.variant_proof import MAX_PUBLIC, WORDS, covering_values
 from mlhood.grading.checks.marks import TaskResult, judge
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Project
@@ -60,8 +60,9 @@ def untrained_lenet() -> bytes:
 
 @cache
 def drawn(project: str, word: str) -> tuple[Project, NotebookNode]:
-    """A project of a variant, and its solved master."""
-    varied = dict(every_value(PROJECTS[project])).get(word) or variant(PROJECTS[project], word)
+    """A project of the variant of a word, or of this name among those that cover every value; its solved master."""
+    values = covering_values(PROJECTS[project]).get(word)
+    varied = with_values(PROJECTS[project], values) if values else variant(PROJECTS[project], word)
     return varied, master_of_variant(public_master(project), varied)
 
 
@@ -128,12 +129,11 @@ def test_the_master_of_a_variant_solves_its_task(project, task_id, word, tmp_pat
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("project", "task_id", "name"),
-    [(project, task, "") for project in TASKS for task in TASKS[project]]
-    + [
+    [
         (project, task, name)
-        for project in TASKS
-        for name, _ in every_value(PROJECTS[project])
-        for task in TASKS[project]
+        for project, tasks in TASKS.items()
+        for name in ("", *covering_values(PROJECTS[project]))
+        for task in tasks
     ],
 )
 def test_the_master_solves_its_task_whatever_is_drawn(project, task_id, name, tmp_path):
