@@ -13,6 +13,7 @@ from mlhood.grading.projects.p5 import reference
 from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
+CONV_INPUTS = ("x", "w", "bias")
 # an attribute of an operator, beside those of `mlhood.jaxlab.autodiff`; with its default it changes nothing
 RELU_OPTION = Parameter("relu_option", ("", "slope", "cap", "threshold"))
 ADD_OPTION = Parameter("add_option", ("", "alpha", "beta", "scale"))
@@ -209,21 +210,22 @@ def filters_get_what_their_windows_saw(submission: Submission) -> None:
         gradients = _vjp(submission, "vjp_conv2d", g, y, [x, w])
         want = _convolution_gradients(g, y, x, w, 1, 0)[1]
         _close(gradients[1], want, "the gradient of w", hint=hint)
-    _check_without_bias(submission, 1, 0)
+    _check_without_bias(submission, _right_with_bias(submission), 1, 0)
 
 
 def _right_with_bias(submission: Submission) -> list[int]:
     """Return which gradients are right with a bias, without stride and padding: the others lose points of their own."""
     gradients, right, _ = _conv(submission, 1, 0)
-    return [i for i in range(3) if expect.holds(_close, gradients[i], right[i], "")]
+    return [i for i in range(len(CONV_INPUTS)) if expect.holds(_close, gradients[i], right[i], "")]
 
 
-def _check_without_bias(submission: Submission, stride: int, padding: int) -> None:
+def _check_without_bias(submission: Submission, indices: list[int], stride: int, padding: int) -> None:
+    """Check the gradients of x and w, those of them that are right with a bias, of a convolution without one."""
     gradients, want, given = _conv(submission, stride, padding, biased=False)
-    for i in _right_with_bias(submission):
+    hint = "a bias changes neither the gradient of x nor that of w"
+    for i in indices:
         if i < len(gradients):
-            what, hint = f"the gradient of {'xw'[i]}", "a bias changes neither the gradient of x nor that of w"
-            _close(gradients[i], want[i], what, given=given, hint=hint)
+            _close(gradients[i], want[i], f"the gradient of {CONV_INPUTS[i]}", given=given, hint=hint)
 
 
 @points(1)
@@ -243,9 +245,9 @@ def strides_and_padding_are_kept(submission: Submission) -> None:
     for stride, padding in ((2, 1), (2, 0), (1, 1), (3, 0)):  # with 3, no window reaches the last row and column
         gradients, want, given = _conv(submission, stride, padding)
         for i in indices:
-            _close(gradients[i], want[i], f"the gradient of {('x', 'w', 'bias')[i]}", given=given, hint=hint)
-    if expect.holds(_check_without_bias, submission, 1, 0):  # otherwise it has lost points above already
-        _check_without_bias(submission, 2, 1)
+            _close(gradients[i], want[i], f"the gradient of {CONV_INPUTS[i]}", given=given, hint=hint)
+    if expect.holds(_check_without_bias, submission, indices, 1, 0):  # otherwise it has lost points above already
+        _check_without_bias(submission, indices, 2, 1)
 
 
 def _check_cross_entropy(
