@@ -340,7 +340,7 @@ def two_processes_give_the_gradient_of_one(submission: Submission) -> None:
         except IsolatedCallError as failure:
             raise expect.CheckSkipped(f"this machine cannot compute the gradient: {failure}") from None
         check_tree(report["arrays"], want, "OUT")
-        what, expected = "a process computes the loss of the whole batch", "its part, and one gradient from all parts"
+        what, expected = "a process computes the loss of the whole batch", "that of its own part of the batch"
         placed = "place the global array along the mesh, and give it to the gradient as it is"
         expect.true(report["gathered"] is False, what, expected=expected, hint=placed)
 

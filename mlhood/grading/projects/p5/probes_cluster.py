@@ -38,16 +38,16 @@ def own_part(seed):
     rank, count = (int(os.environ[name]) for name in (processes.PROCESS, processes.PROCESSES))
     others = np.arange(len(x)) * count // len(x) != rank
     return program.Data(params, np.where(others[:, None], np.float32(np.nan), x), y)
-def watched_loss(params, x, y):
+def instrumented_loss(params, x, y):
     shape = np.shape(x)
-    def report(sharding):
-        with suppress(Exception):
+    def check_sharding(sharding):
+        with suppress(Exception):  # under vmap, it has another rank
             if sharding.shard_shape(shape) == shape:
                 print({GATHERED!r}, flush=True)
     if shape[:1] == (program.EXAMPLES,):
-        jax.debug.inspect_array_sharding(jnp.asarray(x), callback=report)
+        jax.debug.inspect_array_sharding(jnp.asarray(x), callback=check_sharding)
     return mean_loss(params, x, y)
-program.data, program.loss = own_part, watched_loss
+program.data, program.loss = own_part, instrumented_loss
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 print(f"a cluster of {{jax.process_count()}} processes", flush=True)
