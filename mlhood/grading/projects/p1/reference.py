@@ -274,6 +274,33 @@ def small_cnn_onnx(rng: np.random.Generator) -> tuple[bytes, CnnFacts]:
     outputs of different shapes, of which the second is not used. A Gemm transposes its weight and another does not.
     Weights also belong to operators without a count of multiply-accumulates: ConvTranspose, PRelu and MatMul.
     """
+    image, shapes, outputs = _small_cnn_shapes(rng)
+    channels, units = shapes["a.weight"][0], shapes["e.bias"][0]
+    kept = shapes["t.weight"][0]
+    weights = {name: _draw(rng, shape, 1.0) for name, shape in shapes.items()}
+    weights["d.shape"] = np.array([0, -1], np.int64)  # initializers, but not parameters of the network
+    weights["s.sizes"] = np.array([kept, channels - kept], np.int64)
+    steps = [
+        _step("Conv", "a", weights, strides=[2, 2]),
+        ("Relu", [], {}),
+        _step("Conv", "g", weights, group=channels, pads=[1, 1, 1, 1]),
+        _step("Split", "s", weights, axis=1),
+        _step("ConvTranspose", "t", weights, strides=[2, 2]),
+        _step("Conv", "b", weights),
+        _step("PRelu", "p", weights),
+        _step("Reshape", "d", weights),
+        _step("Gemm", "c", weights, transB=1),
+        _step("MatMul", "m", weights),
+        _step("Gemm", "e", weights),
+    ]
+    facts = _small_cnn_facts(tuple(op for op, *_ in steps), shapes, outputs)
+    return chain(steps, weights, ("pixels", ["batch", 3, *image]), ("scores", ["batch", units])), facts
+
+
+def _small_cnn_shapes(
+    rng: np.random.Generator,
+) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]], tuple[tuple[int, ...], ...]]:
+    """Draw the height and width of the image; return them, the shapes of the weights, and those of all outputs."""
     first, second, units = 2 * int(rng.integers(2, 6)), *(int(n) for n in rng.integers(3, 12, size=2))
     (kh, kw), kept, raised, features = rng.permutation([3, 5]).tolist(), 1 + first // 2, 3, int(rng.integers(12, 16))
     height, width = (int(n) for n in rng.permutation([14, 17, 20])[:2])
@@ -293,46 +320,38 @@ def small_cnn_onnx(rng: np.random.Generator) -> tuple[bytes, CnnFacts]:
         "e.weight": (2 * features, units),
         "e.bias": (units,),
     }
-    weights = {name: _draw(rng, shape, 1.0) for name, shape in shapes.items()}
-    weights["d.shape"] = np.array([0, -1], np.int64)  # initializers, but not parameters of the network
-    weights["s.sizes"] = np.array([kept, first - kept], np.int64)
-    steps = [
-        _step("Conv", "a", weights, strides=[2, 2]),
-        ("Relu", [], {}),
-        _step("Conv", "g", weights, group=first, pads=[1, 1, 1, 1]),
-        _step("Split", "s", weights, axis=1),
-        _step("ConvTranspose", "t", weights, strides=[2, 2]),
-        _step("Conv", "b", weights),
-        _step("PRelu", "p", weights),
-        _step("Reshape", "d", weights),
-        _step("Gemm", "c", weights, transB=1),
-        _step("MatMul", "m", weights),
-        _step("Gemm", "e", weights),
-    ]
-    size = {name: int(np.prod(shape)) for name, shape in shapes.items()}
-    convolutions = sum(value for name, value in size.items() if name[0] in "agb")
-    products = tall * wide * (size["a.weight"] + size["g.weight"]) + math.prod(large) * size["b.weight"]
-    dense = size["c.weight"] + size["e.weight"]
+    outputs = (
+        *[(first, tall, wide)] * 3,
+        (kept, tall, wide),
+        (raised, *large),
+        *[(second, *large)] * 2,
+        (second * math.prod(large),),
+        (features,),
+        (2 * features,),
+        (units,),
+    )
+    return (height, width), shapes, outputs
+
+
+def _small_cnn_facts(
+    operators: tuple[str, ...], shapes: dict[str, tuple[int, ...]], outputs: tuple[tuple[int, ...], ...]
+) -> CnnFacts:
+    """Count the parameters and the multiply-accumulates of each operator."""
+    size = {name: math.prod(shape) for name, shape in shapes.items()}
+    layers = {"a": 0, "g": 2, "b": 5}  # the convolutions, and their places among the operators
+    convolutions = sum(value for name, value in size.items() if name[0] in layers)
+    products = sum(math.prod(outputs[i][1:]) * size[f"{layer}.weight"] for layer, i in layers.items())
+    dense, biases = size["c.weight"] + size["e.weight"], size["c.bias"] + size["e.bias"]
     others = {"ConvTranspose": "t.weight", "PRelu": "p.slope", "MatMul": "m.weight"}
     nothing = {"Relu": 0, "Reshape": 0, "Split": 0}
-    facts = CnnFacts(
-        operators=tuple(op for op, *_ in steps),
-        outputs=(
-            *[(first, tall, wide)] * 3,
-            (kept, tall, wide),
-            (raised, *large),
-            *[(second, *large)] * 2,
-            (second * math.prod(large),),
-            (features,),
-            (2 * features,),
-            (units,),
-        ),
-        parameters={"Conv": convolutions, "Gemm": dense + features + units}
+    return CnnFacts(
+        operators=operators,
+        outputs=outputs,
+        parameters={"Conv": convolutions, "Gemm": dense + biases}
         | {op: size[name] for op, name in others.items()}
         | nothing,
         macs={"Conv": products, "Gemm": dense} | dict.fromkeys(others, 0) | nothing,
     )
-    return chain(steps, weights, ("pixels", ["batch", 3, height, width]), ("scores", ["batch", units])), facts
 
 
 Step = tuple[str, list[str], dict[str, Any]]
