@@ -300,9 +300,10 @@ def repeated(function: Callable, value: float, state: list[float]) -> list[Any]:
     return [[float(number) for leaf in leaves for number in np.ravel(leaf)] for leaves in results]
 
 
-def dropped(function: Callable, seed: int, x: np.ndarray, rate: float) -> Any:
-    """Call `dropout` on x with a key of this seed, under `jax.jit`."""
-    return jax.jit(lambda key, values: function(key, values, rate))(jax.random.key(seed), jnp.asarray(x))
+def dropped(function: Callable, seeds: list[int], arrays: list[np.ndarray], rate: float) -> list[Any]:
+    """Call `dropout` on arrays of one shape, each with a key of its seed, under one `jax.jit`."""
+    compiled = jax.jit(lambda key, values: function(key, values, rate))
+    return [compiled(jax.random.key(seed), jnp.asarray(x)) for seed, x in zip(seeds, arrays, strict=True)]
 
 
 # -- P5.7

@@ -90,7 +90,7 @@ def _moved(submission: Submission, gradients: np.ndarray) -> np.ndarray:
 def examples_are_not_looped_over(submission: Submission) -> None:
     """`per_example` traces to a program without a loop, of the same length for many examples as for few."""
     sizes, loops = [], set()
-    for examples in (3, 9):
+    for examples in (6, 9):  # six as above: JAX has compiled those operations
         params, x, y = _draw(submission, examples)
         with expect.case(f"x {x.shape}", VMAP):
             function = submission.value("per_example")
@@ -150,7 +150,7 @@ def _check_clipping(submission: Submission, norms: np.ndarray, limit: float, hin
 def long_gradients_are_shortened(submission: Submission) -> None:
     """`clipped_mean` scales each gradient that is too long, over the whole tree, to the limit."""
     hint = "the norm of an example is over all leaves together; the mean is that of the clipped gradients"
-    for examples, limit in ((4, 1.0), (7, 2.5), (3, 0.25)):
+    for examples, limit in ((4, 1.0), (7, 2.5), (4, 0.25)):
         _check_clipping(submission, limit * (2 + 3 * submission.rng.random(examples)), limit, hint)
 
 
@@ -158,9 +158,9 @@ def long_gradients_are_shortened(submission: Submission) -> None:
 def short_gradients_stay(submission: Submission) -> None:
     """`clipped_mean` leaves gradients within the limit unchanged, also beside longer ones."""
     hint = "no gradient becomes longer, and one of norm 0 remains 0"
-    for examples, limit in ((5, 1.0), (3, 4.0)):
+    for examples, limit in ((7, 1.0), (4, 4.0)):
         _check_clipping(submission, limit * (0.2 + 0.7 * submission.rng.random(examples)), limit, hint)
-    _check_clipping(submission, np.array([0.0, 0.5, 0.9]), 1.0, hint)
+    _check_clipping(submission, np.array([0.0, 0.5, 0.9, 0.2]), 1.0, hint)
     if expect.holds(long_gradients_are_shortened, submission):
         hint = "each example has a factor of its own: the long ones are shortened, and the short ones beside them stay"
         _check_clipping(submission, np.array([0.3, 2, 0.8, 5]), 1.0, hint)
