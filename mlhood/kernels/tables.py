@@ -40,7 +40,7 @@ def model_table() -> Table:
         rows=(*RESNET18, "all"),
         columns=("no-BLAS", "BLAS"),
         unit="ms",
-        title="ResNet-18, 160 x 160 pixels, with convolutions like C1 ... C4 by the definition, and by im2col and BLAS",
+        title="ResNet-18, 112 x 112 pixels, with convolutions like C1 ... C4 by the definition, and by im2col and BLAS",
         baseline="no-BLAS",
         claims=(
             faster("BLAS", "no-BLAS", "the model with BLAS is faster than without in every row"),

@@ -21,7 +21,7 @@ from mlhood.grading.rpc.file_channel import write_fresh
 from mlhood.measure.ratio import Ratio
 
 PROBES = "mlhood.grading.projects.p3.probes:"
-PIXELS = 160 / 56  # of the image, for one of C1's
+PIXELS = 112 / 56  # of the image, for one of C1's
 TOLERANCE = 1e-2  # of the largest logit: twenty layers of float32
 Shapes = list[list[int]]
 
