@@ -1,31 +1,20 @@
 """Shared models, and a factory for small models."""
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 
 import numpy as np
 import onnx
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
-from torch.onnx._internal.exporter import _registration
 
 from mlhood.exchange import export
 from mlhood.models import MobileNetV2, resnet18
-from tests.exchange.conftest import lenet, lenet_bn, lenet_onnx, tf_lenet
+from tests.exchange.conftest import lenet, lenet_bn, lenet_onnx, operators_parsed_once, tf_lenet
 
-__all__ = ["lenet", "lenet_bn", "lenet_onnx", "tf_lenet"]
+__all__ = ["lenet", "lenet_bn", "lenet_onnx", "operators_parsed_once", "tf_lenet"]
 
 NewModel = Callable[..., onnx.ModelProto]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def operators_parsed_once() -> Iterator[None]:
-    """Let torch keep onnxscript's operators, which it parses again in each export, for a fifth of its time."""
-    library = _registration.onnxscript_apis
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(library, "get_torchlib_ops", cache(library.get_torchlib_ops))
-        yield
 
 
 @pytest.fixture(scope="session")

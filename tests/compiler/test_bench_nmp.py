@@ -35,7 +35,7 @@ def test_gains_lie_between_greedy_and_bound(lenet):
 
 
 def test_no_search_is_better_than_the_best_of_all_slicings(monkeypatch):
-    some = {name: stages for name, stages in bench_nmp.SMALL.items() if name.startswith(("dense", "depthwise"))}
+    some = {name: stages for name, stages in bench_nmp.SMALL.items() if name.startswith("dense") or "blobs" in name}
     monkeypatch.setattr(bench_nmp, "SMALL", some)
     found = list(bench_nmp.gaps(default_machine()))
     assert len(found) == len(some)

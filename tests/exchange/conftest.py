@@ -1,12 +1,25 @@
 """Shared models, exported once, and a LeNet as another exporter would write it."""
 
+from collections.abc import Iterator
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
+from torch.onnx._internal.exporter import _registration
 
 from mlhood.exchange import export
 from mlhood.models import LeNet, LeNetBN
+
+
+@pytest.fixture(scope="session", autouse=True)
+def operators_parsed_once() -> Iterator[None]:
+    """Let torch keep onnxscript's operators, which it parses again in each export, for a fifth of its time."""
+    library = _registration.onnxscript_apis
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(library, "get_torchlib_ops", cache(library.get_torchlib_ops))
+        yield
 
 
 @pytest.fixture(scope="session")
