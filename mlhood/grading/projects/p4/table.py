@@ -71,11 +71,19 @@ def _draw_problem(submission: Submission) -> Problem:
 
 
 def _triples(
-    submission: Submission, problem: Problem, caches: Caches, row: str
+    submission: Submission, problem: Problem, caches: Caches, row: str, chosen: Triple | None = None
 ) -> tuple[dict, dict[Order, Triple], str]:
-    """Return the student's `triples`, those of one row by order, and a description of the case."""
-    analysed = {order: largest(problem, order, caches).tiles for order in ORDERS}
-    given = f"{problem}, {caches}"
+    """Return the student's `triples`, those of one row by order, and a description of the case.
+
+    Args:
+        submission: The notebook.
+        problem: The layer.
+        caches: The caches.
+        row: A row of the table.
+        chosen: What the analysis is said to have chosen; by default what it chooses.
+    """
+    analysed = {order: chosen or largest(problem, order, caches).tiles for order in ORDERS}
+    given = f"{problem}, {caches}" + (f", analysed {chosen}" if chosen else "")
     with expect.case(given):
         function = submission.value("triples")
         answer = submission.call(PROBES + "triples_of", function, analysed, asdict(problem), asdict(caches))
@@ -202,8 +210,10 @@ def my_own_is_another(submission: Submission) -> None:
     """`triples` has a choice of your own in the row "my own", different from the other three rows{{ \
     "" if own_divisor == 1 else ", its k1 a multiple of %d"|format(own_divisor) }}."""
     problem, divisor = _draw_problem(submission), submission.parameters.own_divisor
-    for caches in (SMALL, TINY, NARROW, PAIR, HUGE):
-        rows, own, given = _triples(submission, problem, caches, "my own")
+    cases: list[tuple[Caches, Triple | None]] = [(caches, None) for caches in (SMALL, TINY, NARROW, PAIR, HUGE)]
+    cases += [(HUGE, (divisor, 2, stationary)) for stationary in (1, 2)]  # k1 is no difference then
+    for caches, chosen in cases:
+        rows, own, given = _triples(submission, problem, caches, "my own", chosen)
         for order in ORDERS:
             _check_existing(problem, order, own[order], "my own", given)
             what = f'"my own" of {order} has the wrong k1'
