@@ -211,7 +211,8 @@ def my_own_is_another(submission: Submission) -> None:
     "" if own_divisor == 1 else ", its k1 a multiple of %d"|format(own_divisor) }}."""
     problem, divisor = _draw_problem(submission), submission.parameters.own_divisor
     cases: list[tuple[Caches, Triple | None]] = [(caches, None) for caches in (SMALL, TINY, NARROW, PAIR, HUGE)]
-    cases += [(HUGE, (divisor, 2, stationary)) for stationary in (1, 2)]  # k1 is no difference then
+    if divisor > 1:  # for a layer whose k1 was chosen like one's own, it makes no difference
+        cases += [(HUGE, (divisor, 2, stationary)) for stationary in (1, 2)]
     for caches, chosen in cases:
         rows, own, given = _triples(submission, problem, caches, "my own", chosen)
         for order in ORDERS:
