@@ -84,7 +84,7 @@ def roots_are_found(submission: Submission) -> None:
     hint = (
         "when does the loop end? Compare the change with the guess itself: 1e-6 is small beside 1, but not beside 1e-3"
     )
-    for a in (1e-6, 1e6, *10 ** submission.rng.uniform(-6, 6, 3)):
+    for a in (1e-6, 1.0, 1e6, *10 ** submission.rng.uniform(-6, 6, 3)):
         a = float(np.float32(a))
         with expect.case(f"a = {a:g}", LOOP):
             root = _root(submission, a)
