@@ -244,7 +244,7 @@ def gallery(tmp_path_factory) -> Iterator[GalleryGrader]:
             grader.close()
 
 
-# The suite grades a wrong notebook of each project, a right one of P4 and an empty one of P1: the rest are further cases.
+# The suite grades a wrong notebook of each project, a right one of P4 and an empty one of P1; the rest is exhaustive.
 @pytest.mark.parametrize(
     "entry",
     [
