@@ -128,8 +128,9 @@ def resnet_gives_logits(submission: Submission) -> None:
     """`resnet` returns the {{ resnet_returns }} of ResNet-18."""
     state = reference.draw_state(submission.rng)
     x = submission.normal(2, 3, 33, 46)  # small, even and odd: what is done at the edges shows in the means
-    spread = np.float32(max(1.0, reference.resnet(reference.tree(state), x).std()))
-    state |= {name: state[name] / spread for name in ("fc.weight", "fc.bias")}  # a probability near 1 would hide much
+    logits = reference.resnet(reference.tree(state), x)
+    spread = np.float32(max(1.0, logits.std()))  # a probability near 1 would hide much
+    logits, state = logits / spread, state | {name: state[name] / spread for name in ("fc.weight", "fc.bias")}
     hint = (
         "conv1 with stride 2 and padding 3, bn1, relu, max pool; layer1 to layer4 of two blocks each, the first of "
         "which has stride 2 in layer2 to layer4; the mean over each channel; fc"
@@ -137,7 +138,6 @@ def resnet_gives_logits(submission: Submission) -> None:
     with expect.case(f"x {x.shape}, a ResNet-18 of {', '.join(map(str, reference.WIDTHS))} channels", hint):
         filters = submission.parameters.tree_filters
         attempts = submission.call(PROBES + "run_resnet", submission.value("resnet"), state, x, filters)
-        logits = reference.resnet(reference.tree(state), x)
         probabilities = reference.softmax(logits)
         results = {"probabilities": probabilities, "log probabilities": np.log(probabilities)}
         _check_attempts(attempts, results.get(submission.parameters.resnet_returns, logits))
