@@ -160,7 +160,7 @@ def _dropouts(submission: Submission, seeds: list[int], arrays: list[np.ndarray]
         argument = _argument(submission, rate)
         answer = submission.call(PROBES + "dropped", submission.value("dropout"), seeds, arrays, argument)
         got = list(answer) if isinstance(answer, list | tuple) else []
-        expect.equal(len(got), len(seeds), "`dropout` returns another number of arrays")
+        expect.equal(len(got), len(seeds), "`dropout` returns a different number of arrays")
         return [expect.is_array(expect.array(each, shape, what), np.float32, what) for each in got]
 
 

@@ -115,7 +115,7 @@ def _check_same_program(answer: object, x: np.ndarray) -> None:
     report = expect.mapping(answer, ("direct", "traced"), "the run of `per_example`")
     with expect.case(f"x {x.shape}", VMAP):
         direct, traced = _leaves(report["direct"]), _leaves(report["traced"])
-        expect.equal(len(traced), len(direct), "the traced program returns another number of arrays")
+        expect.equal(len(traced), len(direct), "the traced program returns a different number of arrays")
         for once, again in zip(direct, traced, strict=True):
             expect.true(once.size > 0 and once.std() > 0, "`per_example` computes nothing", got=once)
             expect.close(again, once, "the traced program", rtol=1e-3, atol=1e-4)
