@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from mlhood import cli
 from mlhood.errors import GradingError
-from mlhood.grading.bench.variant_proof import covering_values
+from mlhood.grading.bench.variant_proof import MAX_PUBLIC, WORDS, covering_values, prove, public_share
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.projects.collect import parameters_of
+from mlhood.grading.projects.collect import parameters_of, variant
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,6 +25,16 @@ def test_a_variant_is_solved_by_its_own_solution_and_not_by_the_public_one(tmp_p
     (row,) = json.loads(out.read_text())["tasks"]
     assert (row["own"], row["public"], row["parameters"]) == (row["points"], 0, {"layers_argument": "classes"})
     assert "solved: 1 of 1; the public solutions get 0% of the points" in result.output
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("project", PROJECTS.values(), ids=PROJECTS)
+def test_every_task_of_a_variant_is_solved_in_its_notebook(project, word):
+    proofs = list(prove(ROOT / f"{project.id}.ipynb", project, word, variant(project, word)))
+    assert [proof.task.id for proof in proofs] == [task.id for task in project.tasks]
+    assert not [reason for proof in proofs for reason in proof.reasons()]
+    assert public_share(proofs) <= MAX_PUBLIC
 
 
 def test_every_value_takes_no_word():
