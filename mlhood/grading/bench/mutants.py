@@ -91,7 +91,7 @@ def mutants(source: str) -> list[Mutant]:
             text = _replaced(tree, position, replacement)
             if text is None or text in found or text == ast.unparse(tree):
                 continue
-            change = f"{_short(node)} -> {_short(replacement)}"
+            change = _change(_text(node), _text(replacement))
             line = getattr(node, "lineno", 1)
             found[text] = Mutant(kind, line, change, text, functions.get(line, ""))
     for mutant in _wrapped(tree):
@@ -326,10 +326,22 @@ def _functions(tree: ast.Module) -> dict[int, str]:
     return {line: node.name for node in named for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 
-def _short(node: ast.AST) -> str:
+def _text(node: ast.AST) -> str:
     try:
         text = ast.unparse(ast.fix_missing_locations(copy.deepcopy(node)))
     except (AttributeError, ValueError, TypeError):
         text = type(node).__name__
-    line = " ".join(text.split())
+    return " ".join(text.split())
+
+
+def _change(before: str, after: str) -> str:
+    """Return both texts, shortened; from shortly before their first difference, if they begin with the same."""
+    if _short(before) != _short(after):
+        return f"{_short(before)} -> {_short(after)}"
+    pairs = enumerate(zip(before, after, strict=False))
+    start = max(0, next((at for at, (old, new) in pairs if old != new), min(len(before), len(after))) - 20)
+    return f"...{_short(before[start:])} -> ...{_short(after[start:])}"
+
+
+def _short(line: str) -> str:
     return line if len(line) <= 60 else f"{line[:57]}..."

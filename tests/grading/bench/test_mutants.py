@@ -70,6 +70,13 @@ def test_mutants_name_the_function_that_they_are_in():
     assert {mutant.function for mutant in mutants(SOURCE)} == {"mean_of_rows", "Counter"}
 
 
+def test_a_change_far_behind_the_beginning_is_shown():
+    call = f"fill({', '.join(f'{name}=number_{name}' for name in 'abcdefgh')})"
+    shown = {change for kind, change in changes(call) if kind == "an argument is left out"}
+    assert "...number_f, g=number_g, h=number_h) -> ...number_f, g=number_g)" in shown
+    assert len(shown) == 8
+
+
 def test_arguments_whose_order_does_not_matter_are_not_swapped():
     assert "swapped arguments" not in {kind for kind, _ in changes("max(a, b)\nnp.maximum(a, b)")}
 
