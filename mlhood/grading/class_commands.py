@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mlhood.files.terminal import echo
+from mlhood.grading.variants.draw import given_word
 
 Book = Annotated[Path, typer.Argument(metavar="GRADEBOOK", help="A gradebook, or the folder that holds it.")]
 
@@ -37,9 +38,13 @@ def grade(
         typer.Option(help="CSV: student, name, email, group. Who has submitted nothing is named everywhere."),
     ] = None,
     variant: Annotated[
-        str,
-        typer.Option(metavar="WORD", help="The variant that the class was given: what has no edition is marked as it."),
-    ] = "",
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            callback=given_word,
+            help="The variant that the class was given: what has no edition is marked as it.",
+        ),
+    ] = None,
     format_hint: Annotated[
         str | None, typer.Option(help="The layout: nbgrader, classroom[:SLUG], moodle, canvas or flat; else guessed.")
     ] = None,
@@ -75,7 +80,9 @@ def grade(
     from mlhood.grading.batch.progress import BatchProgress
 
     grader = UNSANDBOXED if no_sandbox else SANDBOXED
-    options = GradeOptions(jobs, seed_file, late, roster, format_hint, again, 60 * minutes, grader, scheduler, variant)
+    options = GradeOptions(
+        jobs, seed_file, late, roster, format_hint, again, 60 * minutes, grader, scheduler, variant or ""
+    )
     with BatchProgress(Console(stderr=True)) as progress:
         result = grade_class(submissions, out, options, progress)
     echo(result.text())

@@ -13,6 +13,7 @@ import typer
 
 from mlhood.errors import GradingError, nearest
 from mlhood.files.terminal import echo
+from mlhood.grading.variants.draw import given_word
 
 if TYPE_CHECKING:
     from mlhood.grading.execution.run import NotebookRun
@@ -54,8 +55,9 @@ def run(
         Path | None, typer.Option(help="Folder of the results; by default out, for a variant beside the course.")
     ] = None,
     variant: Annotated[
-        str, typer.Option(metavar="WORD", help="Run the solved masters of this variant of the course.")
-    ] = "",
+        str | None,
+        typer.Option(metavar="WORD", callback=given_word, help="Run the solved masters of this variant of the course."),
+    ] = None,
     write_back: Annotated[
         bool, typer.Option("--write-back", help="Store the new outputs in the notebooks themselves (for maintainers).")
     ] = False,
@@ -87,7 +89,7 @@ def run(
     if variant:
         require_for_variant(paths, target, write_back)
     with progress_display(Console(stderr=True)) as display:
-        outcome = run_notebooks(paths, target, display, write_report, write_back=write_back, variant=variant)
+        outcome = run_notebooks(paths, target, display, write_report, write_back=write_back, variant=variant or "")
     report = str(outcome.error) if outcome.report is None else f"report: {_relative(outcome.report)}"
     echo("\n\n".join([*map(_run_text, outcome.runs), report]))
     raise typer.Exit(outcome.code)
@@ -132,8 +134,9 @@ def check(
     ] = None,
     hints: Annotated[bool, typer.Option("--hints", help="Also say how to go on where a check failed.")] = False,
     variant: Annotated[
-        str, typer.Option(metavar="WORD", help="Mark it as this variant of the course (for instructors).")
-    ] = "",
+        str | None,
+        typer.Option(metavar="WORD", callback=given_word, help="Mark it as this variant (for instructors)."),
+    ] = None,
 ) -> None:
     """Mark a notebook: run it from the top in a folder of its own, and run every check.
 
@@ -155,7 +158,7 @@ def check(
     select_tasks = task_filter([*named, *(task or [])], notebook)
     with _progress_bar(notebook.stem, quiet=as_json) as on_step:
         marks = select_tasks(
-            grade_file(notebook, RunSettings(seed, on_step=on_step), keep_files=keep_files, word=variant)
+            grade_file(notebook, RunSettings(seed, on_step=on_step), keep_files=keep_files, word=variant or "")
         )
     shown = marks if hints else without_hints(marks)
     more = "" if shown == marks else "\nhow to go on: --hints"
@@ -316,8 +319,11 @@ def release(
         typer.Option("--git/--no-git", help="Make a git repository; by default unless DIR is inside another one."),
     ] = None,
     variant: Annotated[
-        str, typer.Option(metavar="WORD", help="Draw the tasks' parameters from this word, known to you alone.")
-    ] = "",
+        str | None,
+        typer.Option(
+            metavar="WORD", callback=given_word, help="Draw the tasks' parameters from this word, known to you alone."
+        ),
+    ] = None,
     seed_file: Annotated[
         Path | None, typer.Option(help="The seed of the course, which seals the variant; by default DIR-seed.txt.")
     ] = None,
@@ -329,7 +335,7 @@ def release(
         Audience, typer.Option(help="One edition for the class, or DIR/A, DIR/B, ... for groups of students.")
     ] = Audience.CLASS,
     roster: Annotated[Path | None, typer.Option(help="CSV: student, name, email; dealt into groups.")] = None,
-    groups: Annotated[int, typer.Option(help="How many groups of students there are.")] = 4,
+    groups: Annotated[int | None, typer.Option(help="How many groups of students there are; 4 by default.")] = None,
 ) -> None:
     """Write the student edition: a git repository of its own, with a first commit, without the solutions.
 
@@ -348,22 +354,31 @@ def release(
     """
     from mlhood.grading.notebooks.notebook import course_folder
     from mlhood.grading.student.release import release as write_edition
-    from mlhood.grading.student.variant_release import VariantOptions, release_variant
+    from mlhood.grading.student.variant_release import GROUPS, VariantOptions, release_variant
 
     root = course_folder(Path.cwd())
-    if not variant:
-        _need_variant({"--seed-file": seed_file, "--masters": masters, "--roster": roster})
+    if variant is None:
+        per_student = variant_per if variant_per == Audience.STUDENT else None
+        _need_variant({"--seed-file": seed_file, "--masters": masters, "--variant-per": per_student})
+        _need_variant({"--roster": roster, "--groups": groups})
         echo(write_edition(root, out, force=force, gradescope=gradescope, git=git).text())
         return
-    if (variant_per == Audience.STUDENT) != (roster is not None):
-        raise GradingError(
-            "groups of students need both --variant-per student and --roster",
-            where="mlhood release",
-            got="--roster alone" if roster else "--variant-per student alone",
-            todo="add the other one, or leave out both for one edition for all",
-        )
-    options = VariantOptions(variant, seed_file, masters, roster, groups)
+    _need_roster(variant_per, roster, groups)
+    options = VariantOptions(variant, seed_file, masters, roster, GROUPS if groups is None else groups)
     echo(release_variant(root, out, options, force=force, gradescope=gradescope, git=git).text())
+
+
+def _need_roster(variant_per: Audience, roster: Path | None, groups: int | None) -> None:
+    given = {"--variant-per student": variant_per == Audience.STUDENT, "--roster": roster is not None}
+    if all(given.values()) or not any([*given.values(), groups is not None]):
+        return
+    missing = [name for name, is_given in given.items() if not is_given]
+    raise GradingError(
+        "groups of students need both --variant-per student and --roster",
+        where="mlhood release",
+        got=f"no {' and no '.join(missing)}",
+        todo="add what is missing, or leave out --variant-per, --roster and --groups for one edition for all",
+    )
 
 
 def _need_variant(options: dict[str, object]) -> None:

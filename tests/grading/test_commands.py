@@ -10,12 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from mlhood import cli
+from mlhood.errors import GradingError
 from mlhood.grading import commands
 from mlhood.grading.notebooks import sync
 from mlhood.grading.notebooks.notebook import write, write_text
 from mlhood.grading.notebooks.sync import cell_files
 from mlhood.grading.student import release, variant_edition
 
+ROOT = Path(__file__).parents[2]
 COMMANDS = ("run", "check", "hint", "validate", "sync", "release")
 
 
@@ -146,3 +148,35 @@ def test_release_command(solved, tmp_path, monkeypatch):
     result = call("release", "--out", "student")
     assert result.exit_code == 0
     assert "student edition: student (T9.ipynb; 7 files)" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--variant", ""], "this cannot be the word of a variant"),  # a variable of the shell that is not set
+        (["--variant-per", "student"], "--variant-per is for a variant"),
+        (["--groups", "2"], "--groups is for a variant"),
+        (["--variant", "autumn", "--groups", "2"], "groups of students need both"),
+        (["--variant", "autumn", "--variant-per", "student"], "groups of students need both"),
+        (["--variant", "autumn", "--roster", "class.csv"], "groups of students need both"),
+    ],
+    ids=" ".join,
+)
+def test_no_other_edition_is_released_than_the_one_asked_for(options, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    result = call("release", "--out", tmp_path / "student", *options)
+    assert isinstance(result.exception, GradingError)
+    assert said in str(result.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["run", "P1"], ["check", "P1"], ["grade", ".", "--out", "graded"], ["bench", "checks"], ["bench", "variants"]],
+    ids=" ".join,
+)
+def test_an_empty_word_is_not_the_public_course(command, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    result = call(*command, "--variant", "")
+    assert isinstance(result.exception, GradingError)
+    assert "word of a variant" in str(result.exception)

@@ -10,6 +10,7 @@ import typer
 
 from mlhood.errors import GradingError, nearest
 from mlhood.files.terminal import echo
+from mlhood.grading.variants.draw import given_word
 
 if TYPE_CHECKING:
     from mlhood.grading.checks.task import Project, Task
@@ -21,6 +22,10 @@ def register(bench: typer.Typer) -> None:
     bench.command("variants")(variants)
 
 
+def _given_words(words: list[str] | None) -> list[str] | None:
+    return [word for word in words or [] if given_word(word)] or None
+
+
 def checks(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[P3 P3.2 ...]", help="Projects or tasks; all by default.")
@@ -28,7 +33,10 @@ def checks(
     course: Annotated[
         Path | None, typer.Option(help="Folder of the solved master notebooks; by default the course we are in.")
     ] = None,
-    word: Annotated[str, typer.Option("--variant", metavar="WORD", help="Of this variant of the course.")] = "",
+    word: Annotated[
+        str | None,
+        typer.Option("--variant", metavar="WORD", callback=given_word, help="Of this variant of the course."),
+    ] = None,
     sample: Annotated[int, typer.Option(min=0, help="Mutants of each task, drawn the same each time; 0: all.")] = 0,
     as_json: Annotated[Path | None, typer.Option("--json", help="Also write every verdict into this file.")] = None,
 ) -> None:
@@ -55,7 +63,7 @@ def checks(
     held = True
     echo(HEADER)
     for project, tasks in selected:
-        notebook, varied = read(folder / f"{project.id}.ipynb"), variant(project, word)
+        notebook, varied = read(folder / f"{project.id}.ipynb"), variant(project, word or "")
         with NotebookRun(master_of_variant(notebook, varied), varied) as run:
             for task in run.tasks(tasks):
                 result = score(task, sample=sample, report=lambda line: echo(line, err=True))
@@ -75,7 +83,8 @@ def variants(
         Path | None, typer.Option(help="Folder of the solved master notebooks; by default the course we are in.")
     ] = None,
     words: Annotated[
-        list[str] | None, typer.Option("--variant", metavar="WORD", help="Several times; three words by default.")
+        list[str] | None,
+        typer.Option("--variant", metavar="WORD", callback=_given_words, help="Several times; three words by default."),
     ] = None,
     every: Annotated[
         bool,

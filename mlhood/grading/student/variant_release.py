@@ -16,6 +16,8 @@ from mlhood.grading.student.variant_edition import Variant
 from mlhood.grading.variants.draw import edition_word, require_word
 from mlhood.grading.variants.seed import make_seed_file, read_seed
 
+GROUPS = 4  # how many groups of students there are by default
+
 
 @dataclass(frozen=True)
 class VariantOptions:
@@ -33,7 +35,7 @@ class VariantOptions:
     seed_file: Path | None = None
     masters: Path | None = None
     roster: Path | None = None
-    groups: int = 4
+    groups: int = GROUPS
 
 
 @dataclass(frozen=True)
