@@ -2,9 +2,10 @@
 
 The step is the gradient of a network of dense layers without biases, h1 = relu(x @ w1), h2 = relu(h1 @ w2), and so on;
 the last layer has no relu, and the loss is the mean square of its result. The rows of x, the examples, are divided
-among the devices. A plan says for each weight and each h how it is sharded; a gradient is sharded as its weight. Which
-plan moves the fewest bytes depends on the sizes (A. Krizhevsky, "One weird trick for parallelizing convolutional
-neural networks", arXiv:1404.5997, 2014).
+among the devices. A plan says for each weight and each h how it is sharded; a gradient is sharded as its weight. If the
+network is a part of a larger one, the step also gives the gradient of x, whose rows are divided as those of x. Which
+plan moves the fewest bytes depends on the sizes (A. Krizhevsky, "One weird trick for parallelizing convolutional neural
+networks", arXiv:1404.5997, 2014).
 
 >>> data_parallel = {"w1": P(), "w2": P(), "h1": P("devices"), "h2": P("devices")}
 >>> measure(data_parallel, batch=64, widths=(32, 48, 16)).sent  # an all-reduce of both gradients
@@ -52,7 +53,9 @@ def names(layers: int) -> list[str]:
     return [*(f"w{i}" for i in range(1, layers + 1)), *(f"h{i}" for i in range(1, layers + 1))]
 
 
-def measure(plan: Mapping[str, P], batch: int, widths: Sequence[int], devices: int = DEVICES) -> Cost:
+def measure(
+    plan: Mapping[str, P], batch: int, widths: Sequence[int], devices: int = DEVICES, *, of_x: bool = False
+) -> Cost:
     """Compile the step with a plan, and count.
 
     Args:
@@ -60,18 +63,21 @@ def measure(plan: Mapping[str, P], batch: int, widths: Sequence[int], devices: i
         batch: Rows of x.
         widths: Columns of x, then of each layer's result; w1 is [widths[0], widths[1]].
         devices: Devices of the mesh.
+        of_x: Whether the step also gives the gradient of x.
 
     Raises:
         ClusterError: The plan is incomplete, or has another specification; or there are too few devices.
     """
-    compiled = compile_step(plan, batch, widths, devices)
+    compiled = compile_step(plan, batch, widths, devices, of_x=of_x)
     found = collectives(parse(compiled.as_text()))
     flops = (compiled.cost_analysis() or {}).get("flops", 0.0)
     return Cost(sum(each.sent for each in found), flops)
 
 
-def compile_step(plan: Mapping[str, P], batch: int, widths: Sequence[int], devices: int = DEVICES) -> Any:
-    """Return the compiled step: (x, [w1, ...]) -> the gradients of the weights."""
+def compile_step(
+    plan: Mapping[str, P], batch: int, widths: Sequence[int], devices: int = DEVICES, *, of_x: bool = False
+) -> Any:
+    """Return the compiled step: ([w1, ...], x) -> the gradients of the weights, or of the weights and x."""
     layers = len(widths) - 1
     shardings = _shardings(plan, layers, devices)
     weights = [shardings[f"w{i}"] for i in range(1, layers + 1)]
@@ -85,17 +91,23 @@ def compile_step(plan: Mapping[str, P], batch: int, widths: Sequence[int], devic
         return jnp.mean(x * x)
 
     rows = NamedSharding(weights[0].mesh, P(AXIS))
-    step = jax.jit(jax.grad(loss), in_shardings=(weights, rows), out_shardings=weights)
+    gradient, results = (jax.grad(loss, (0, 1)), (weights, rows)) if of_x else (jax.grad(loss), weights)
+    step = jax.jit(gradient, in_shardings=(weights, rows), out_shardings=results)
     return step.lower(shapes, x).compile()
 
 
-def measure_all(cases: Sequence[tuple[Mapping[str, Sequence[str | None]], int, Sequence[int]]]) -> list[list[float]]:
+def measure_all(
+    cases: Sequence[tuple[Mapping[str, Sequence[str | None]], int, Sequence[int]]], of_x: bool = False
+) -> list[list[float]]:
     """Measure plans in plain data, in a process of its own: `sent` and `flops` of each (plan, batch, widths).
 
     The specification of an array is the list of `PartitionSpec`'s arguments.
     """
     jax.config.update("jax_num_cpu_devices", DEVICES)
-    costs = [measure({name: P(*spec) for name, spec in plan.items()}, batch, widths) for plan, batch, widths in cases]
+    costs = [
+        measure({name: P(*spec) for name, spec in plan.items()}, batch, widths, of_x=of_x)
+        for plan, batch, widths in cases
+    ]
     return [[cost.sent, cost.flops] for cost in costs]
 
 
