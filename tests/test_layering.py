@@ -83,6 +83,7 @@ PLAN: dict[str, set[str]] = {
     "doctor": {"exchange", "grading.sandbox"},
     # the command line and the pytest plugin; a room of grading uses those before it
     "grading": {
+        "grading.variants",
         "grading.projects",
         "grading.checks",
         "grading.notebooks",
@@ -138,9 +139,10 @@ PLAN: dict[str, set[str]] = {
     | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.batch", "grading.exporters"},
     # it calls the command as an instructor does, and reads the gradebook
     "grading.bench": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution", "grading.sandbox"}
-    | {"grading.gradebook", "grading.batch", "grading"},  # its commands find notebooks as the others do
+    | {"grading.gradebook", "grading.batch", "grading.variants"}
+    | {"grading"},  # its commands find notebooks as the others do
     "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.marking"}
-    | {"grading.reports"},
+    | {"grading.reports", "grading.variants"},
     # it reads notebooks, draws their formulas, and imports what it documents by name
     "site": {"grading.notebooks"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
