@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mlhood.files.terminal import echo
-from mlhood.grading.variants.draw import given_word
+from mlhood.grading.variants.option import variant_option
 
 Book = Annotated[Path, typer.Argument(metavar="GRADEBOOK", help="A gradebook, or the folder that holds it.")]
 
@@ -38,12 +38,7 @@ def grade(
         typer.Option(help="CSV: student, name, email, group. Who has submitted nothing is named everywhere."),
     ] = None,
     variant: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WORD",
-            callback=given_word,
-            help="The variant that the class was given: what has no edition is marked as it.",
-        ),
+        str | None, variant_option("The variant that the class was given: what has no edition is marked as it.")
     ] = None,
     format_hint: Annotated[
         str | None, typer.Option(help="The layout: nbgrader, classroom[:SLUG], moodle, canvas or flat; else guessed.")

@@ -13,7 +13,7 @@ import typer
 
 from mlhood.errors import GradingError, nearest
 from mlhood.files.terminal import echo
-from mlhood.grading.variants.draw import given_word
+from mlhood.grading.variants.option import variant_option
 
 if TYPE_CHECKING:
     from mlhood.grading.execution.run import NotebookRun
@@ -54,10 +54,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; by default out, for a variant beside the course.")
     ] = None,
-    variant: Annotated[
-        str | None,
-        typer.Option(metavar="WORD", callback=given_word, help="Run the solved masters of this variant of the course."),
-    ] = None,
+    variant: Annotated[str | None, variant_option("Run the solved masters of this variant of the course.")] = None,
     write_back: Annotated[
         bool, typer.Option("--write-back", help="Store the new outputs in the notebooks themselves (for maintainers).")
     ] = False,
@@ -133,10 +130,7 @@ def check(
         Path | None, typer.Option(help="An empty folder for the files that the notebook writes.")
     ] = None,
     hints: Annotated[bool, typer.Option("--hints", help="Also say how to go on where a check failed.")] = False,
-    variant: Annotated[
-        str | None,
-        typer.Option(metavar="WORD", callback=given_word, help="Mark it as this variant (for instructors)."),
-    ] = None,
+    variant: Annotated[str | None, variant_option("Mark it as this variant (for instructors).")] = None,
 ) -> None:
     """Mark a notebook: run it from the top in a folder of its own, and run every check.
 
@@ -319,10 +313,7 @@ def release(
         typer.Option("--git/--no-git", help="Make a git repository; by default unless DIR is inside another one."),
     ] = None,
     variant: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WORD", callback=given_word, help="Draw the tasks' parameters from this word, known to you alone."
-        ),
+        str | None, variant_option("Draw the tasks' parameters from this word, known to you alone.")
     ] = None,
     seed_file: Annotated[
         Path | None, typer.Option(help="The seed of the course, which seals the variant; by default DIR-seed.txt.")
@@ -359,8 +350,8 @@ def release(
     root = course_folder(Path.cwd())
     if variant is None:
         per_student = variant_per if variant_per == Audience.STUDENT else None
-        _need_variant({"--seed-file": seed_file, "--masters": masters, "--variant-per": per_student})
-        _need_variant({"--roster": roster, "--groups": groups})
+        groups_options = {"--variant-per": per_student, "--roster": roster, "--groups": groups}
+        _need_variant({"--seed-file": seed_file, "--masters": masters, **groups_options})
         echo(write_edition(root, out, force=force, gradescope=gradescope, git=git).text())
         return
     _need_roster(variant_per, roster, groups)
@@ -370,9 +361,10 @@ def release(
 
 def _need_roster(variant_per: Audience, roster: Path | None, groups: int | None) -> None:
     given = {"--variant-per student": variant_per == Audience.STUDENT, "--roster": roster is not None}
-    if all(given.values()) or not any([*given.values(), groups is not None]):
-        return
+    wanted = groups is not None or any(given.values())
     missing = [name for name, is_given in given.items() if not is_given]
+    if not wanted or not missing:
+        return
     raise GradingError(
         "groups of students need both --variant-per student and --roster",
         where="mlhood release",

@@ -10,7 +10,7 @@ import typer
 
 from mlhood.errors import GradingError, nearest
 from mlhood.files.terminal import echo
-from mlhood.grading.variants.draw import given_word
+from mlhood.grading.variants.option import variant_option
 
 if TYPE_CHECKING:
     from mlhood.grading.checks.task import Project, Task
@@ -22,10 +22,6 @@ def register(bench: typer.Typer) -> None:
     bench.command("variants")(variants)
 
 
-def _given_words(words: list[str] | None) -> list[str] | None:
-    return [word for word in words or [] if given_word(word)] or None
-
-
 def checks(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[P3 P3.2 ...]", help="Projects or tasks; all by default.")
@@ -33,10 +29,7 @@ def checks(
     course: Annotated[
         Path | None, typer.Option(help="Folder of the solved master notebooks; by default the course we are in.")
     ] = None,
-    word: Annotated[
-        str | None,
-        typer.Option("--variant", metavar="WORD", callback=given_word, help="Of this variant of the course."),
-    ] = None,
+    word: Annotated[str | None, variant_option("Of this variant of the course.")] = None,
     sample: Annotated[int, typer.Option(min=0, help="Mutants of each task, drawn the same each time; 0: all.")] = 0,
     as_json: Annotated[Path | None, typer.Option("--json", help="Also write every verdict into this file.")] = None,
 ) -> None:
@@ -83,8 +76,7 @@ def variants(
         Path | None, typer.Option(help="Folder of the solved master notebooks; by default the course we are in.")
     ] = None,
     words: Annotated[
-        list[str] | None,
-        typer.Option("--variant", metavar="WORD", callback=_given_words, help="Several times; three words by default."),
+        list[str] | None, typer.Option("--variant", metavar="WORD", help="Several times; three words by default.")
     ] = None,
     every: Annotated[
         bool,
@@ -108,9 +100,12 @@ def variants(
     from mlhood.grading.bench.variant_proof import HEADER, MAX_PUBLIC, WORDS, covering_values, prove, public_share
     from mlhood.grading.notebooks.notebook import course_folder
     from mlhood.grading.projects.collect import variant, with_values
+    from mlhood.grading.variants.draw import require_word
 
     if every and words:
         raise GradingError("--every-value cannot be combined with --variant", got=", ".join(words), todo="omit one")
+    for word in words or ():
+        require_word(word)
     if as_json is not None:
         check_output(as_json)
     proofs = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -338,8 +339,8 @@ def _change(before: str, after: str) -> str:
     """Return both texts, shortened; from shortly before their first difference, if they begin with the same."""
     if _short(before) != _short(after):
         return f"{_short(before)} -> {_short(after)}"
-    pairs = enumerate(zip(before, after, strict=False))
-    start = max(0, next((at for at, (old, new) in pairs if old != new), min(len(before), len(after))) - 20)
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    start = max(0, same - 20)
     return f"...{_short(before[start:])} -> ...{_short(after[start:])}"
 
 

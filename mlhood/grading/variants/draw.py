@@ -39,17 +39,6 @@ def _drawn(word: str, project_id: str, parameter: Parameter) -> Any:
     return others[int.from_bytes(digest[:8]) % len(others)]
 
 
-def given_word(word: str | None) -> str | None:
-    """Refuse what cannot be the word of a variant, if an option gives one: an empty one is no public course.
-
-    Raises:
-        GradingError: It cannot, as where a variable of the shell is not set.
-    """
-    if word is not None:
-        require_word(word)
-    return word
-
-
 def require_word(word: str) -> None:
     """Refuse what cannot be the word of a variant.
 

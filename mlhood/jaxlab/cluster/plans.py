@@ -54,7 +54,7 @@ def names(layers: int) -> list[str]:
 
 
 def measure(
-    plan: Mapping[str, P], batch: int, widths: Sequence[int], devices: int = DEVICES, *, of_x: bool = False
+    plan: Mapping[str, P], batch: int, widths: Sequence[int], devices: int = DEVICES, *, input_gradient: bool = False
 ) -> Cost:
     """Compile the step with a plan, and count.
 
@@ -63,19 +63,19 @@ def measure(
         batch: Rows of x.
         widths: Columns of x, then of each layer's result; w1 is [widths[0], widths[1]].
         devices: Devices of the mesh.
-        of_x: Whether the step also gives the gradient of x.
+        input_gradient: Whether the step also gives the gradient of x.
 
     Raises:
         ClusterError: The plan is incomplete, or has another specification; or there are too few devices.
     """
-    compiled = compile_step(plan, batch, widths, devices, of_x=of_x)
+    compiled = compile_step(plan, batch, widths, devices, input_gradient=input_gradient)
     found = collectives(parse(compiled.as_text()))
     flops = (compiled.cost_analysis() or {}).get("flops", 0.0)
     return Cost(sum(each.sent for each in found), flops)
 
 
 def compile_step(
-    plan: Mapping[str, P], batch: int, widths: Sequence[int], devices: int = DEVICES, *, of_x: bool = False
+    plan: Mapping[str, P], batch: int, widths: Sequence[int], devices: int = DEVICES, *, input_gradient: bool = False
 ) -> Any:
     """Return the compiled step: ([w1, ...], x) -> the gradients of the weights, or of the weights and x."""
     layers = len(widths) - 1
@@ -91,13 +91,13 @@ def compile_step(
         return jnp.mean(x * x)
 
     rows = NamedSharding(weights[0].mesh, P(AXIS))
-    gradient, results = (jax.grad(loss, (0, 1)), (weights, rows)) if of_x else (jax.grad(loss), weights)
+    gradient, results = (jax.grad(loss, (0, 1)), (weights, rows)) if input_gradient else (jax.grad(loss), weights)
     step = jax.jit(gradient, in_shardings=(weights, rows), out_shardings=results)
     return step.lower(shapes, x).compile()
 
 
 def measure_all(
-    cases: Sequence[tuple[Mapping[str, Sequence[str | None]], int, Sequence[int]]], of_x: bool = False
+    cases: Sequence[tuple[Mapping[str, Sequence[str | None]], int, Sequence[int]]], input_gradient: bool = False
 ) -> list[list[float]]:
     """Measure plans in plain data, in a process of its own: `sent` and `flops` of each (plan, batch, widths).
 
@@ -105,7 +105,7 @@ def measure_all(
     """
     jax.config.update("jax_num_cpu_devices", DEVICES)
     costs = [
-        measure({name: P(*spec) for name, spec in plan.items()}, batch, widths, of_x=of_x)
+        measure({name: P(*spec) for name, spec in plan.items()}, batch, widths, input_gradient=input_gradient)
         for plan, batch, widths in cases
     ]
     return [[cost.sent, cost.flops] for cost in costs]

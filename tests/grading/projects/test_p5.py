@@ -199,14 +199,14 @@ cluster: process 1 of 2 failed; the others were ended
     assert cluster._final_error("[0] nothing to say\n") == "[0] nothing to say"
 
 
-@pytest.mark.parametrize("of_x", [False, True])
+@pytest.mark.parametrize("input_gradient", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_sizes_are_drawn_for_which_the_second_best_plan_is_near(seed, of_x):
-    parameters = SimpleNamespace(gradient_of_x=of_x)
+def test_sizes_are_drawn_for_which_the_second_best_plan_is_near(seed, input_gradient):
+    parameters = SimpleNamespace(input_gradient=input_gradient)
     sizes = cluster._draw_sizes(SimpleNamespace(rng=np.random.default_rng(seed), parameters=parameters))
     assert sorted(len(widths) for _, widths in sizes) == [3, 3, 4, 4, 4, 4, 4, 4, 4, 5, 5, 5]
-    assert all(cluster.MIN_LEAD <= cluster._lead(*size, of_x=of_x) < 1.2 for size in sizes[6:])
-    assert max(cluster._lead(*size, of_x=of_x) for size in sizes[:6]) > 1.2
+    assert all(cluster.MIN_LEAD <= cluster._lead(*size, input_gradient=input_gradient) < 1.2 for size in sizes[6:])
+    assert max(cluster._lead(*size, input_gradient=input_gradient) for size in sizes[:6]) > 1.2
 
 
 # -- in a kernel
@@ -382,27 +382,32 @@ def conv2d(x, w, bias=None, stride=1, padding=0):
 # -- the plans of P5.11
 
 
-@pytest.mark.parametrize("of_x", [False, True])
-def test_the_course_plan_sends_what_its_model_says_and_no_other_kind_of_layer_less(kernel, of_x):
+@pytest.mark.parametrize("input_gradient", [False, True])
+def test_the_course_plan_sends_what_its_model_says_and_no_other_kind_of_layer_less(kernel, input_gradient):
     """XLA's bytes are those of the model for the best plan, and no plan of the three kinds of layers is better."""
     run(kernel, "from mlhood.jaxlab.cluster import plans", "from jax.sharding import PartitionSpec as P")
     submission = Submission(Session(kernel, kernel.folder, kernel.scratch))
     run(
         kernel,
-        "def measured(specs, batch, widths, of_x):\n"
-        "    cost = plans.measure({name: P(*spec) for name, spec in specs.items()}, batch, widths, of_x=of_x)\n"
+        "def measured(specs, batch, widths, input_gradient):\n"
+        "    plan = {name: P(*spec) for name, spec in specs.items()}\n"
+        "    cost = plans.measure(plan, batch, widths, input_gradient=input_gradient)\n"
         "    return [cost.sent, cost.flops]",
     )
     batch, widths = 208, (64, 424, 432)
     sent = {
-        kinds: submission.call("measured", reference.plan_of(kinds), batch, list(widths), of_x)
+        kinds: submission.call("measured", reference.plan_of(kinds), batch, list(widths), input_gradient)
         for kinds in itertools.product(reference.LAYOUTS, repeat=2)
     }
-    share = 2 * batch * ((3 if of_x else 2) * 64 * 424 + 3 * 424 * 432) / 8
+    share = 2 * batch * ((3 if input_gradient else 2) * 64 * 424 + 3 * 424 * 432) / 8
     divided = {kinds: least for kinds, (least, flops) in sent.items() if flops <= cluster.SPARE_WORK * share}
-    best = min(divided, key=lambda kinds: reference.sent_by(kinds, batch, widths, of_x=of_x))
-    assert reference.plan_of(best) == reference.best_plan(batch, widths, of_x=of_x)
-    assert divided[best] == min(divided.values()) == 4 * 7 / 8 * reference.sent_by(best, batch, widths, of_x=of_x)
+    best = min(divided, key=lambda kinds: reference.elements_sent(kinds, batch, widths, input_gradient=input_gradient))
+    assert reference.plan_of(best) == reference.best_plan(batch, widths, input_gradient=input_gradient)
+    assert (
+        divided[best]
+        == min(divided.values())
+        == 4 * 7 / 8 * reference.elements_sent(best, batch, widths, input_gradient=input_gradient)
+    )
 
 
 def test_a_plan_that_is_incomplete_or_unknown_is_refused(kernel):

@@ -34,7 +34,7 @@ ACTIVATION = Parameter("activation", ("relu", "tanh"))
 GRADIENT_TYPE = Parameter("gradient_type", ("own", "float32"))  # in which it is sent
 RING_COUNTS = Parameter("ring_counts", ("each", "all"))
 STEP_OPTION = Parameter("step_option", ("", "serial"))  # one more argument of `step_seconds`
-GRADIENT_OF_X = Parameter("gradient_of_x", (False, True))  # whether the step of a plan gives it, too
+INPUT_GRADIENT = Parameter("input_gradient", (False, True))  # whether the step of a plan also gives the gradient of x
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
     "tanh": np.tanh,
@@ -351,7 +351,7 @@ def _draw_sizes(submission: Submission) -> list[Sizes]:
 
     Half of them are drawn until another plan sends nearly as little: there, every term has to be counted right.
     """
-    of_x = submission.parameters.gradient_of_x
+    input_gradient = submission.parameters.input_gradient
 
     def size(low: int, high: int) -> int:
         return 8 * round(2 ** submission.rng.uniform(math.log2(low / 8), math.log2(high / 8)))
@@ -361,36 +361,41 @@ def _draw_sizes(submission: Submission) -> list[Sizes]:
 
     layers = submission.rng.permutation([2, 2, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4]).tolist()
     close = [
-        min((draw(count) for _ in range(CANDIDATES)), key=lambda sizes: _lead(*sizes, of_x=of_x))
+        min((draw(count) for _ in range(CANDIDATES)), key=lambda sizes: _lead(*sizes, input_gradient=input_gradient))
         for count in layers[6:]
     ]
     return [*map(draw, layers[:6]), *close]
 
 
-def _lead(batch: int, widths: list[int], *, of_x: bool = False) -> float:
+def _lead(batch: int, widths: list[int], *, input_gradient: bool) -> float:
     """Return how many times the least the next plan sends, of those that send at least `MIN_LEAD` times as much."""
     choices = itertools.product(reference.LAYOUTS, repeat=len(widths) - 1)
-    least, *others = sorted(reference.sent_by(kinds, batch, widths, of_x=of_x) for kinds in choices)
+    least, *others = sorted(
+        reference.elements_sent(kinds, batch, widths, input_gradient=input_gradient) for kinds in choices
+    )
     return next(sent for sent in others if sent >= MIN_LEAD * least) / least
 
 
 def _plans(submission: Submission) -> list[Planned]:
     """Return what the student's plans, data parallelism and the course's plans send, as the judge compiles them."""
-    sizes, of_x = _draw_sizes(submission), submission.parameters.gradient_of_x
+    sizes, input_gradient = _draw_sizes(submission), submission.parameters.input_gradient
     student = [_plan(submission, *size) for size in sizes]
-    course = [{name: list(spec) for name, spec in reference.best_plan(*size, of_x=of_x).items()} for size in sizes]
+    course = [
+        {name: list(spec) for name, spec in reference.best_plan(*size, input_gradient=input_gradient).items()}
+        for size in sizes
+    ]
     cases: list[tuple[dict[str, list[str | None]], int, list[int]]] = []
     for plan, size in zip((*student, *course), (*sizes, *sizes), strict=True):
         if (plan, *size) not in cases:  # most of the student's are the course's
             cases.append((plan, *size))
     try:
-        costs = run_isolated(MEASURE, cases, of_x, seconds=200.0, memory=PLAN_MEMORY)
+        costs = run_isolated(MEASURE, cases, input_gradient, seconds=200.0, memory=PLAN_MEMORY)
     except IsolatedCallError as failure:
         raise expect.CheckSkipped(f"this machine cannot compile the plans: {failure}") from None
     plans = []
     for mine, best, (batch, widths) in zip(student, course, sizes, strict=True):
         (sent, flops), (least, _) = (costs[cases.index((plan, batch, widths))] for plan in (mine, best))
-        plans.append(Planned(batch, tuple(widths), sent, least, flops, of_x))
+        plans.append(Planned(batch, tuple(widths), sent, least, flops, input_gradient))
     return plans
 
 
@@ -404,7 +409,7 @@ class Planned:
         sent: Bytes, by the student's plan.
         course: Bytes, by the course's.
         flops: Of each device, by the student's.
-        of_x: Whether the step also gives the gradient of x.
+        input_gradient: Whether the step also gives the gradient of x.
     """
 
     batch: int
@@ -412,7 +417,7 @@ class Planned:
     sent: float
     course: float
     flops: float
-    of_x: bool = False
+    input_gradient: bool
 
     @property
     def parallel(self) -> float:
@@ -428,7 +433,7 @@ class Planned:
     def share(self) -> float:
         """A device's part of the operations of the matrix products."""
         products = [2 * self.batch * a * b for a, b in itertools.pairwise(self.widths)]
-        return (3 * sum(products) - (0 if self.of_x else products[0])) / 8
+        return (3 * sum(products) - (0 if self.input_gradient else products[0])) / 8
 
     @property
     def divided(self) -> bool:
@@ -539,7 +544,7 @@ TASKS = (
             plans_reach_the_course,
         ),
         forbidden=("mlhood.grading",),
-        varies=(GRADIENT_OF_X,),
+        varies=(INPUT_GRADIENT,),
         minutes=60,
         builds_on=("P5.10",),
         leaderboard="bytes sent by each device",

@@ -308,10 +308,10 @@ ROWS, COLUMNS, WHOLE = ("devices",), (None, "devices"), ()
 LAYOUTS = {"data": (WHOLE, ROWS), "columns": (COLUMNS, COLUMNS), "rows": (ROWS, WHOLE)}  # of w and of h
 
 
-def best_plan(batch: int, widths: Sequence[int], *, of_x: bool = False) -> dict[str, tuple[str | None, ...]]:
-    """Return the specification of each array in the plan that the model of `sent_by` finds the best."""
+def best_plan(batch: int, widths: Sequence[int], *, input_gradient: bool = False) -> dict[str, tuple[str | None, ...]]:
+    """Return the specification of each array in the plan that the model of `elements_sent` finds the best."""
     choices = itertools.product(LAYOUTS, repeat=len(widths) - 1)
-    best = min(choices, key=lambda kinds: sent_by(kinds, batch, widths, of_x=of_x))
+    best = min(choices, key=lambda kinds: elements_sent(kinds, batch, widths, input_gradient=input_gradient))
     return plan_of(best)
 
 
@@ -320,11 +320,11 @@ def plan_of(kinds: Sequence[str]) -> dict[str, tuple[str | None, ...]]:
     return {f"{name}{i}": LAYOUTS[kind][j] for i, kind in enumerate(kinds, 1) for j, name in enumerate("wh")}
 
 
-def sent_by(kinds: Sequence[str], batch: int, widths: Sequence[int], *, of_x: bool = False) -> float:
+def elements_sent(kinds: Sequence[str], batch: int, widths: Sequence[int], *, input_gradient: bool = False) -> float:
     """Estimate what each device sends, in elements: an all-gather is 1, an all-reduce 2 times (n - 1) / n of its data.
 
     Every layer has what it needs for its own gradient; forward, some need whole inputs, and backward, all have to give
-    the gradient of theirs, the first only if the step gives the gradient `of_x`, too. Where a result is whole on every
+    the gradient of theirs, the first only if the step gives the gradient of x, too. Where a result is whole on every
     device, as after `rows`, XLA lets all of them compute the same gradient unless the next layer divides its columns:
     such plans do not divide the work. `rows` after `data` is no better than `data`, since XLA gathers the weight.
     """
@@ -334,7 +334,7 @@ def sent_by(kinds: Sequence[str], batch: int, widths: Sequence[int], *, of_x: bo
         if kind == "data":
             total += 2 * weights + {"data": 0, "columns": 2, "rows": math.inf}[before] * inputs
         elif kind == "columns":
-            total += {"data": 1, "columns": 1, "rows": 0}[before] * inputs + (2 * inputs if i or of_x else 0)
+            total += {"data": 1, "columns": 1, "rows": 0}[before] * inputs + (2 * inputs if i or input_gradient else 0)
         else:
             total += 2 * outputs + {"data": math.inf, "columns": 0, "rows": math.inf}[before] * inputs
         before = kind
