@@ -108,7 +108,8 @@ class _Visitor(ast.NodeVisitor):
         for alias in node.names:
             if alias.name != "*":
                 self._check_dotted(f"{module}.{alias.name}", node)
-                self._check_attribute(alias.name, node)
+                if f"{module}.{alias.name}" not in lists.HARMLESS:
+                    self._check_attribute(alias.name, node)
             elif module in lists.PARTS:
                 self._find(node, f"imports all of `{module}`, of which only parts are allowed")
             else:
