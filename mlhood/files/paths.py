@@ -45,7 +45,7 @@ def _alike(path: Path, other: Path) -> bool:
 
 def portable_name(text: str) -> str:
     """Return a file name for a text such as a student's id: valid on every system, and unique to this text."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", text)[:60].strip(".")
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", text)[:60].strip(".").lstrip("-")  # no command takes it for an option
     if name == text and name and not RESERVED.fullmatch(name) and name == name.lower():
         return name
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]

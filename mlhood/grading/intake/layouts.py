@@ -65,19 +65,24 @@ def moodle(shared_names: Collection[str]) -> FindOwner:
     """
 
     def owner(path: PurePosixPath) -> Owner | None:
-        for part in path.parts[:-1]:
-            if match := MOODLE.fullmatch(part):
-                name = match["name"]
-                student = f"{name} ({match['number']})" if name in shared_names else name
-                return Owner(student, name, assignment_in(path))
-        return None
+        match = _moodle_folder(path)
+        if match is None:
+            return None
+        name = match["name"]
+        student = f"{name} ({match['number']})" if name in shared_names else name
+        return Owner(student, name, assignment_in(path))
 
     return owner
 
 
+def _moodle_folder(path: PurePosixPath) -> re.Match[str] | None:
+    """Return the match of the top folder: the student chooses what is in it."""
+    return MOODLE.fullmatch(path.parts[0]) if len(path.parts) > 1 else None
+
+
 def _shared_names(paths: Iterable[PurePosixPath]) -> set[str]:
     numbers: dict[str, str] = {}
-    matches = [match for path in paths for part in path.parts[:-1] if (match := MOODLE.fullmatch(part))]
+    matches = filter(None, map(_moodle_folder, paths))
     return {m["name"] for m in matches if numbers.setdefault(m["name"], m["number"]) != m["number"]}
 
 
@@ -138,23 +143,23 @@ def choose_layout(paths: Collection[PurePosixPath], *, title: str, hint: str | N
 
 
 def _guess(paths: Collection[PurePosixPath], title: str) -> str:
-    """Return the layout of most files, so that one student's file name cannot change how all others are read."""
-    notebooks = [path for path in paths if path.suffix.lower() == ".ipynb"] or list(paths)
-    if _most(notebooks, lambda path: moodle(())(path) is not None):
-        return "moodle"
-    if _most(notebooks, lambda path: canvas(path) is not None):
-        return "canvas"
-    if title.endswith(CLONES) or _most(notebooks, lambda path: path.parts[0].endswith(CLONES)):
+    """Return the layout of most files and folders at the top, which the platform names, not a student."""
+    notebooks = [path for path in paths if path.suffix.lower() == ".ipynb"] or paths
+    # of each, the notebook that is nested least
+    tops = {path.parts[0]: path for path in sorted(notebooks, key=lambda path: len(path.parts), reverse=True)}
+
+    def most(predicate: Callable[[PurePosixPath], object]) -> bool:
+        return 2 * sum(map(bool, map(predicate, tops.values()))) > len(tops)
+
+    if title.endswith(CLONES) or most(lambda path: path.parts[0].endswith(CLONES)):
         return "classroom"
-    if title == SUBMITTED or _most(notebooks, lambda path: path.parts[0] == SUBMITTED):
+    if title == SUBMITTED or most(lambda path: path.parts[0] == SUBMITTED):
         return "nbgrader"
-    if _most(notebooks, lambda path: len(path.parts) == 1):
-        return "flat"
-    return "nbgrader" if _most(notebooks, lambda path: len(path.parts) == 3) else "classroom"
-
-
-def _most(paths: Collection[PurePosixPath], predicate: Callable[[PurePosixPath], bool]) -> bool:
-    return 2 * sum(map(predicate, paths)) > len(paths)
+    if most(_moodle_folder):
+        return "moodle"
+    if most(lambda path: len(path.parts) == 1):
+        return "canvas" if most(lambda path: CANVAS.fullmatch(path.name)) else "flat"
+    return "nbgrader" if most(lambda path: len(path.parts) == 3) else "classroom"
 
 
 def _prefix(paths: Collection[PurePosixPath], title: str) -> str:

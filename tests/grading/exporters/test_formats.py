@@ -172,13 +172,16 @@ def test_github_classroom_has_its_fields():
     assert formats.github_classroom(record(status="failed"))["status"] == "error"
 
 
-@pytest.mark.parametrize("name", ["../../x", "a/b", "", ".", "..", "con", "NUL.txt", "é", "a" * 300, "\ud800", "a\nb"])
+@pytest.mark.parametrize(
+    "name", ["../../x", "a/b", "", ".", "..", "con", "NUL.txt", "é", "a" * 300, "\ud800", "a\nb", "-rf"]
+)
 def test_a_students_id_becomes_a_file_name_within_the_folder(name):
     result = portable_name(name)
     assert result.isascii()
     assert 0 < len(result) < 80
     assert not set(result) & set("/\\:\n")
     assert result.strip(".") == result
+    assert not result.startswith("-")
     assert result != name
 
 

@@ -86,14 +86,24 @@ def test_nbgraders_time_is_read(tmp_path):
     assert times == {"ada": None, "bob": datetime(2026, 10, 12, 20, 15, 30, 500_000, UTC)}
 
 
-def test_one_student_cannot_change_the_layout_of_all(tmp_path):
-    odd = ["x_1_2_P1.ipynb", "x_1_assignsubmission_file_/P1.ipynb", "timestamp.txt", "a/b/P1.ipynb"]
-    names = [f"p1-{student}/P1.ipynb" for student in ("ada", "bob", "carl", "dora", "emil")] + [
-        f"p1-eve/{name}" for name in odd
-    ]
+@pytest.mark.parametrize("layout", ["classroom", "moodle", "nbgrader"])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "x_1_{0}_P1.ipynb",
+        "Bob Ross_{0}_assignsubmission_file_/P1.ipynb",
+        "a/b{0}/P1.ipynb",
+        "{0}/P1.ipynb",
+        "submitted/{0}/P1/P1.ipynb",
+        "p1-submissions/bob/{0}.ipynb",
+    ],
+)
+def test_one_student_changes_neither_the_layout_nor_the_names_of_others(layout, odd, tmp_path):
+    first = Path(LAYOUTS[layout][0]).parent
+    names = [*LAYOUTS[layout], *(str(first / odd.format(number)) for number in range(40))]
     collection = collect(build(tmp_path / "class", names), tmp_path / "store")
-    assert collection.layout == "classroom"
-    assert {file.student for file in collection.submissions} == {"ada", "bob", "carl", "dora", "emil", "eve"}
+    assert collection.layout == layout
+    assert {file.student for file in collection.submissions} == STUDENTS.get(layout, {"ada", "bob"})
 
 
 def test_students_of_the_same_name_are_different_students(tmp_path):
