@@ -1,4 +1,4 @@
-"""External data: weights that a model stores in separate files, located, checked against their shapes, and read."""
+"""Weights: those that a model stores in separate files are located, checked against their shapes, and read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import onnx
+from google.protobuf.message import Message
 from onnx import TensorProto, helper
 from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
@@ -16,6 +18,7 @@ from mlhood.errors import ExchangeError
 
 # Protobuf's limit on the size of a message.
 MAX_MODEL_BYTES = 2**31 - 1
+_LARGE = 2**16  # bytes of a tensor
 _external_error = partial(ExchangeError, todo="copy that file too, or export to one file (mlhood.exchange.export does)")
 
 
@@ -139,14 +142,6 @@ def _bytes_needed(tensor: TensorProto, where: str) -> int | None:
     return None if packed or dtype.kind == "O" else math.prod(tensor.dims) * dtype.itemsize
 
 
-def has_raw_data(tensor: TensorProto) -> bool:
-    """Return whether a tensor's elements are in the model, as bytes that match its shape, and nowhere else."""
-    kinds = {field.name for field, _ in tensor.ListFields()}
-    if not kinds <= {"name", "dims", "data_type", "raw_data", "doc_string"} or any(size < 0 for size in tensor.dims):
-        return False
-    return _bytes_needed(tensor, tensor.name) == len(tensor.raw_data)
-
-
 def _load(tensor: TensorProto, where: str, folder: str) -> None:
     try:
         with warnings.catch_warnings():
@@ -156,3 +151,40 @@ def _load(tensor: TensorProto, where: str, folder: str) -> None:
         raise _external_error(
             "the model's external data cannot be read", where=where, got=" ".join(str(error).split())[:300]
         ) from error
+
+
+def without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy in which large initializers are empty: the checker serialises what it is given.
+
+    Only those are emptied in which it could find no fault.
+    """
+    light = onnx.ModelProto()
+    graph = light.graph
+    for source, target in ((proto, light), (proto.graph, graph)):
+        for field, value in source.ListFields():
+            if field.name not in ("graph", "initializer"):
+                _copy_field(target, field.name, value)
+    for tensor in proto.graph.initializer:
+        if tensor.ByteSize() < _LARGE or not _has_raw_data(tensor):
+            graph.initializer.append(tensor)
+        else:
+            graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=[0])
+    return light
+
+
+def _copy_field(target: Message, name: str, value: Any) -> None:
+    field = getattr(target, name)
+    if isinstance(value, Message):
+        field.CopyFrom(value)
+    elif isinstance(value, (str, bytes, int, float)):
+        setattr(target, name, value)
+    else:
+        field.MergeFrom(value)
+
+
+def _has_raw_data(tensor: TensorProto) -> bool:
+    """Return whether a tensor's elements are in the model, as bytes that match its shape, and nowhere else."""
+    kinds = {field.name for field, _ in tensor.ListFields()}
+    if not kinds <= {"name", "dims", "data_type", "raw_data", "doc_string"} or any(size < 0 for size in tensor.dims):
+        return False
+    return _bytes_needed(tensor, tensor.name) == len(tensor.raw_data)

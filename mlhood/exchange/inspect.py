@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import onnx
 from onnx import TensorProto, helper
-from onnx.inliner import inline_local_functions
 
 from mlhood.errors import ExchangeError
+from mlhood.exchange.functions import inline_functions
 from mlhood.exchange.load import load
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Shapes:
 
     def __init__(self, model: onnx.ModelProto, dims: dict[str, int]) -> None:
         if model.functions:
-            model = inline_local_functions(model)
+            model = inline_functions(model)
         values = (*model.graph.input, *model.graph.output, *model.graph.value_info)
         axes = [axis for value in values for axis in value.type.tensor_type.shape.dim]
         axis_names = {axis.dim_param for axis in axes if axis.dim_param}
@@ -156,7 +156,7 @@ def operator_counts(model: _Model) -> pd.Series:
     return pd.Series(ordered, name="count", dtype="int64").rename_axis("operator")
 
 
-def node_table(model: _Model, **dims: int) -> pd.DataFrame:
+def node_table(model: _Model, /, **dims: int) -> pd.DataFrame:
     """Describe each node of the graph in one row, in the graph's order.
 
     Columns:

@@ -1,18 +1,23 @@
-"""Read and validate ONNX models, beyond ONNX's own checker: names are valid UTF-8, and functions are not recursive."""
+"""Read and validate ONNX models, as tools write them and ONNX Runtime runs them.
+
+Beyond ONNX's own checker, names must be valid UTF-8 and functions not recursive. What that checker refuses although the
+graph is clear is repaired (see `mlhood.exchange.repair`), or ignored: the declared types of outputs and of intermediate
+values, which follow from the nodes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import onnx
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 
 from mlhood.errors import ExchangeError
-from mlhood.exchange.external import MAX_MODEL_BYTES, fetch_external, has_raw_data, too_large
-from mlhood.exchange.functions import check_functions
+from mlhood.exchange.external import MAX_MODEL_BYTES, fetch_external, too_large, without_weights
+from mlhood.exchange.functions import STANDARD, all_nodes, check_functions
+from mlhood.exchange.repair import repair
 from mlhood.files.paths import did_you_mean
 from mlhood.files.signatures import file_format
 
@@ -31,21 +36,24 @@ _OTHER_FILES = {
     "markup": "HTML, XML or SVG text",
     "JSON": "JSON text",
 }
+# ONNX Runtime knows these in every opset, and its optimiser writes them into old models; ONNX since the given one.
+_IN_EVERY_OPSET = {"LayerNormalization": 17, "ThresholdedRelu": 10}
+_SCALAR = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, ())
 _EXPORT_AGAIN = "export the model again with mlhood.exchange.export, or copy the file again"
-_LARGE = 2**16  # bytes of a tensor
 
 
 def load(model: str | Path | bytes | onnx.ModelProto, *, types: bool = True) -> onnx.ModelProto:
     """Read an ONNX model with its external data, and check that it is complete and valid.
 
     Args:
-        model: A file, its contents as bytes, or a proto (checked and returned unchanged).
+        model: A file, its contents as bytes, or a proto, which is not modified. It is returned itself unless it needs
+            a repair, such as sorting its nodes.
         types: Also run ONNX's type inference as part of the check. Callers with their own type rules should pass
             False: the C++ inference can be made to crash the process by a malicious file.
 
     Raises:
         ExchangeError: The file is missing, not ONNX, truncated, lacks its external data, needs newer
-            operators than the installed onnx supports, or its graph is invalid.
+            operators than the installed onnx supports, or its graph is invalid or has a cycle.
     """
     if isinstance(model, onnx.ModelProto):
         proto, where, folder = model, "the given model", None
@@ -60,6 +68,7 @@ def load(model: str | Path | bytes | onnx.ModelProto, *, types: bool = True) -> 
     _check_complete(proto, where)
     _check_versions(proto, where)
     check_functions(proto, where)
+    proto = repair(proto, where, in_place=proto is not model)
     fetch_external(proto, where, folder)
     _check_graph(proto, where, types)
     return proto
@@ -156,7 +165,9 @@ def _unsupported(where: str, expected: str, got: str) -> ExchangeError:
 
 def _check_graph(proto: onnx.ModelProto, where: str, types: bool) -> None:
     try:
-        onnx.checker.check_model(proto if types else _without_weights(proto), full_check=types)
+        onnx.checker.check_model(_for_checker(proto))
+        if types:
+            onnx.shape_inference.infer_shapes(_for_inference(proto), check_type=True, strict_mode=True)
     except Exception as error:  # the C++ checker raises several unrelated exception types
         raise ExchangeError(
             "the model's graph is invalid",
@@ -166,33 +177,44 @@ def _check_graph(proto: onnx.ModelProto, where: str, types: bool) -> None:
         ) from error
 
 
-def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy in which large initializers are empty: the checker serialises what it is given.
+def _for_checker(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy for the checker, which serialises it: without large weights, and with what the checker requires.
 
-    Only those are emptied in which it could find no fault.
+    That is a name of the graph, and types of inputs and outputs.
     """
-    light = onnx.ModelProto()
+    light = without_weights(proto)
+    light.ir_version = max(light.ir_version, 4)  # before, initializers had to be inputs as well
     graph = light.graph
-    for source, target in ((proto, light), (proto.graph, graph)):
-        for field, value in source.ListFields():
-            if field.name not in ("graph", "initializer"):
-                _copy_field(target, field.name, value)
-    for tensor in proto.graph.initializer:
-        if tensor.ByteSize() < _LARGE or not has_raw_data(tensor):
-            graph.initializer.append(tensor)
-        else:
-            graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=[0])
+    graph.name = graph.name or "graph"
+    initializers = {tensor.name for tensor in graph.initializer}
+    for value in graph.input:
+        if value.name in initializers:
+            value.type.CopyFrom(_SCALAR)
+        elif value.type.HasField("tensor_type"):
+            value.type.tensor_type.shape.SetInParent()
+    for value in graph.output:
+        value.type.CopyFrom(_SCALAR)
+    _hide_extensions(light)
     return light
 
 
-def _copy_field(target: Message, name: str, value: Any) -> None:
-    field = getattr(target, name)
-    if isinstance(value, Message):
-        field.CopyFrom(value)
-    elif isinstance(value, (str, bytes, int, float)):
-        setattr(target, name, value)
-    else:
-        field.MergeFrom(value)
+def _for_inference(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy whose types have to be inferred from its inputs alone."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    del copy.graph.output[:]
+    del copy.graph.value_info[:]
+    _hide_extensions(copy)
+    return copy
+
+
+def _hide_extensions(model: onnx.ModelProto) -> None:
+    """Move operators that only ONNX Runtime knows in a model's opset to its domain, which is not checked."""
+    opset = max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=1)
+    for node in all_nodes(model.graph):
+        if not node.domain and opset < _IN_EVERY_OPSET.get(node.op_type, 0):
+            node.domain = "com.microsoft"
+            model.opset_import.add(domain=node.domain, version=1)
 
 
 def _summary(error: BaseException) -> str:

@@ -49,7 +49,7 @@ _PLAYWRIGHT = (
 )
 
 
-def render(model: str | Path | bytes | onnx.ModelProto, output: str | Path, *, timeout: float = 60.0) -> Path:
+def render(model: str | Path | bytes | onnx.ModelProto, output: str | Path, *, timeout: float = 300.0) -> Path:
     """Draw `model` as Netron shows it, with Netron's own page in a headless browser.
 
     The drawing is cropped to the graph. An SVG is self-contained (styles included), a PNG has twice the resolution,

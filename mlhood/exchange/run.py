@@ -24,7 +24,7 @@ _DTYPES |= {"tensor(double)": np.dtype("float64"), "tensor(bool)": np.dtype("boo
 
 
 def run(
-    model: str | Path | bytes | onnx.ModelProto, *arrays: Any, threads: int | None = None, **inputs: Any
+    model: str | Path | bytes | onnx.ModelProto, /, *arrays: Any, threads: int | None = None, **inputs: Any
 ) -> dict[str, np.ndarray]:
     """Run `model` once on the CPU.
 
@@ -91,8 +91,9 @@ def _check_input(entry: Any, value: Any) -> np.ndarray:
             got=array.dtype.name,
             todo=f"convert it with .astype('{dtype.name}')",
         )
-    matches = array.ndim == len(entry.shape) and all(
-        not isinstance(axis, int) or axis == size for axis, size in zip(entry.shape, array.shape, strict=True)
+    matches = not entry.shape or (  # ONNX Runtime checks scalars, and gives no axes where no shape is declared, either
+        array.ndim == len(entry.shape)
+        and all(not isinstance(a, int) or a in (size, -1) for a, size in zip(entry.shape, array.shape, strict=True))
     )
     if not matches:
         raise ExchangeError(

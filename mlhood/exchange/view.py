@@ -76,7 +76,7 @@ def show(
 def _stop(address: tuple[str, int]) -> None:
     """Stop the server and wait until it has released its port; its thread polls four times a second."""
     netron.stop(address)
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 60
     while netron.status(address) and time.monotonic() < deadline:
         time.sleep(0.02)
 

@@ -9,13 +9,14 @@ import urllib.request
 import pytest
 
 from mlhood.exchange import find_browser
+from tests.waiting import PATIENCE
 
 MLHOOD = [sys.executable, "-c", "from mlhood.cli import main; main()"]
 
 
 def mlhood(*arguments):
     command = [*MLHOOD, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
 def test_a_bad_file_has_a_clear_error_and_no_traceback(tmp_path):
@@ -52,8 +53,8 @@ def test_ctrl_c_exits_cleanly(lenet_onnx):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         message = process.stdout.readline()
         url = next(word.rstrip(";") for word in message.split() if word.startswith("http"))
-        with urllib.request.urlopen(url, timeout=10) as page:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as page:
             assert b"Netron" in page.read()
         process.send_signal(signal.SIGINT)
-        remaining_output = process.communicate(timeout=20)
+        remaining_output = process.communicate(timeout=PATIENCE)
     assert (process.returncode, *remaining_output) == (0, "", "")

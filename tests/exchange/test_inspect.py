@@ -70,7 +70,7 @@ def test_resnet50_has_the_published_four_billion_macs(tmp_path):
     assert 2 * table["macs"].sum() == flops(meta, torch.zeros(1, 3, 224, 224, device="meta"))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     batch=st.integers(1, 3),
     groups=st.integers(1, 3),

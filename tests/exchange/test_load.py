@@ -100,7 +100,7 @@ def test_a_large_file_cut_in_half_is_reported_as_truncated(lenet_onnx):
     assert "bytes, incomplete" in caught.value.parts["got"]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_corruption_gives_a_model_or_an_exchange_error(data):
     corrupted = bytearray(small().SerializeToString())

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from matplotlib import image
 
 from mlhood.errors import BrowserError, ExchangeError, OutputError
 from mlhood.exchange import find_browser, render
+from tests.waiting import PATIENCE, wait_until
 
 needs_browser = pytest.mark.skipif(
     find_browser() is None, reason="no Chromium, Chrome or Edge here: set MLHOOD_BROWSER to one"
@@ -34,7 +34,7 @@ import sys
 from mlhood.exchange import render
 try:
     print("ready", flush=True)
-    render(sys.argv[1], sys.argv[2])
+    render(sys.argv[1], sys.argv[2], timeout=600)
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -70,13 +70,6 @@ def using(text):
         except psutil.Error:
             continue
     return processes
-
-
-def wait_until(condition, seconds=60.0):  # on a busy machine Netron alone takes 20 s to start
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return condition()
 
 
 @pytest.fixture
@@ -189,7 +182,7 @@ class TestTermination:
             assert process.stdout.readline() == "ready\n"
             assert wait_until(lambda: using("--headless") and using(scratch)), "the browser did not start"
             process.send_signal(signal_number)
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == (130 if signal_number == signal.SIGINT else -signal.SIGKILL)
         assert errors == ""
         assert not (tmp_path / "x.svg").exists()

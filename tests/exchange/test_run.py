@@ -3,11 +3,20 @@
 import numpy as np
 import pytest
 import torch
+from onnx import TensorProto, helper
 
 from mlhood.errors import ExchangeError
 from mlhood.exchange import run
 
 X = np.zeros((2, 1, 32, 32), np.float32)
+
+
+@pytest.mark.parametrize("shape", [None, [-1, 2], [None, 2], ["n", 2]])
+def test_an_axis_or_a_shape_may_be_undeclared(shape):
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    np.testing.assert_array_equal(run(model, np.float32([[-1, 2]]))["y"], [[0, 2]])
 
 
 def test_inputs_by_position_by_name_and_from_torch(lenet_onnx):

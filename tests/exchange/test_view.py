@@ -8,12 +8,14 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from urllib.parse import urlsplit
 
 import netron
 import pytest
 
 from mlhood.errors import ExchangeError
 from mlhood.exchange import show, view
+from tests.waiting import PATIENCE
 
 SERVE_SCRIPT = """
 import sys
@@ -28,14 +30,8 @@ def stop_servers():
     netron.stop()
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def fetch(url):
-    with urllib.request.urlopen(url, timeout=10) as response:
+    with urllib.request.urlopen(url, timeout=PATIENCE) as response:
         return response.read()
 
 
@@ -50,9 +46,9 @@ def test_the_frame_shows_netrons_page(lenet_onnx, capfd):
 
 
 def test_reusing_a_port_replaces_the_server(lenet_onnx, tf_lenet):
-    port = free_port()
-    first, second = view(lenet_onnx, port), view(tf_lenet, port)
-    assert first.src == second.src == f"http://127.0.0.1:{port}"
+    first = view(lenet_onnx)
+    second = view(tf_lenet, urlsplit(first.src).port)
+    assert first.src == second.src
     assert fetch(second.src + "/data/model.onnx") == tf_lenet.SerializeToString()
 
 
@@ -99,5 +95,5 @@ def test_sigint_stops_the_command(lenet_onnx):
         (url,) = re.findall(r"http://\S+", process.stdout.readline())
         assert b"Netron" in fetch(url)
         process.send_signal(signal.SIGINT)
-        remaining_output = process.communicate(timeout=20)
+        remaining_output = process.communicate(timeout=PATIENCE)
     assert (process.returncode, *remaining_output) == (0, "", "")
