@@ -46,11 +46,22 @@ def operand(b: OnnxBuilder, value: Any, dtype: torch.dtype) -> str:
     return b.cast(value, dtype) if isinstance(value, Tensor) else b.constant(value, dtype)
 
 
+def require_floats(b: OnnxBuilder) -> None:
+    """Raise NotTranslated if the result is not floating-point: torch refuses such arguments when it runs."""
+    require(b.output.dtype.is_floating_point, f"of {b.output.dtype}")
+
+
 def _unary(onnx_operator: str) -> Rule:
     def translate(b: OnnxBuilder, x: Tensor) -> str:
-        return b.emit(onnx_operator, x.name if b.output.dtype == torch.bool else b.cast(x, b.output.dtype))
+        if b.output.dtype == torch.bool or onnx_operator not in ("Relu", "Neg", "Abs"):
+            require_floats(b)
+        return b.emit(onnx_operator, b.cast(x, b.output.dtype))
 
     return translate
+
+
+def _predicate(onnx_operator: str) -> Rule:
+    return lambda b, x: b.emit(onnx_operator, x.name)
 
 
 UNARY = {
@@ -64,8 +75,6 @@ UNARY = {
     "Neg": aten.neg.default,
     "Abs": aten.abs.default,
     "Erf": aten.erf.default,
-    "IsNaN": aten.isnan.default,
-    "IsInf": aten.isinf.default,
     "Mish": aten.mish.default,
     "Floor": aten.floor.default,
     "Ceil": aten.ceil.default,
@@ -83,6 +92,7 @@ UNARY = {
     "Atanh": aten.atanh.default,
 }
 RULES.update({overload: _unary(name) for name, overload in UNARY.items()})
+RULES.update({aten.isnan.default: _predicate("IsNaN"), aten.isinf.default: _predicate("IsInf")})
 
 
 @rule(aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)
@@ -97,6 +107,7 @@ def _rsqrt(b: OnnxBuilder, x: Tensor) -> str:
 
 @rule(aten.softplus.default)
 def _softplus(b: OnnxBuilder, x: Tensor, beta: float = 1, threshold: float = 20) -> str:
+    require(x.dtype == torch.float32, "float64, in which the threshold can be seen")
     require(beta == 1 and threshold >= 20, "another slope")
     return b.emit("Softplus", x.name)
 
@@ -125,7 +136,7 @@ def _remainder(b: OnnxBuilder, x: Any, y: Any) -> str:
 
 @rule(aten.fmod.Scalar)
 def _fmod(b: OnnxBuilder, x: Tensor, y: Any) -> str:
-    require(b.output.dtype.is_floating_point, "of integers")
+    require_floats(b)
     return b.emit("Mod", b.cast(x, b.output.dtype), operand(b, y, b.output.dtype), fmod=1)
 
 
@@ -163,10 +174,15 @@ RULES.update(
 )
 
 
+def _is_bool(value: Any) -> bool:
+    return value.dtype == torch.bool if isinstance(value, Tensor) else isinstance(value, bool)
+
+
 def _scaled_sum(onnx_operator: str) -> Rule:
     def translate(b: OnnxBuilder, x: Any, y: Any, alpha: Any = 1) -> str:
         dtype = b.output.dtype
-        require(dtype != torch.bool, "arithmetic on bools")
+        require(dtype != torch.bool and not isinstance(alpha, bool), "arithmetic on bools")
+        require(onnx_operator != "Sub" or not any(map(_is_bool, (x, y))), "differences of bools")
         second = operand(b, y, dtype)
         if alpha != 1:
             second = b.emit("Mul", second, b.constant(alpha, dtype))
@@ -187,16 +203,20 @@ RULES.update(
 
 @rule(aten.rsub.Scalar, aten.rsub.Tensor)
 def _rsub(b: OnnxBuilder, x: Tensor, y: Any, alpha: Any = 1) -> str:
-    require(alpha == 1, "a factor")
+    require(alpha == 1 and not any(map(_is_bool, (x, y))), "a factor, or arithmetic on bools")
     return b.emit("Sub", operand(b, y, b.output.dtype), b.cast(x, b.output.dtype))
 
 
 @rule(aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor, aten.pow.Scalar)
 def _power(b: OnnxBuilder, x: Any, y: Any) -> str:
-    require(b.output.dtype.is_floating_point, "powers of integers")
-    if isinstance(x, Tensor) and not isinstance(y, Tensor) and y == 2:
+    require_floats(b)
+    if isinstance(x, Tensor) and not isinstance(y, Tensor):
         base = b.cast(x, b.output.dtype)
-        return b.emit("Mul", base, base)
+        if y == 2:
+            return b.emit("Mul", base, base)
+        if abs(y) == 0.5:  # torch's power of minus infinity is NaN, as its root is
+            root = b.emit("Sqrt", base)
+            return root if y > 0 else b.emit("Reciprocal", root)
     return b.emit("Pow", operand(b, x, b.output.dtype), operand(b, y, b.output.dtype))
 
 
@@ -246,6 +266,7 @@ def _where(b: OnnxBuilder, condition: Tensor, x: Tensor, y: Tensor) -> str:
 @rule(aten.clamp.default, aten.hardtanh.default)
 def _clamp(b: OnnxBuilder, x: Tensor, least: Any = None, most: Any = None) -> str:
     dtype = b.output.dtype
+    require(least == least and most == most, "by NaN, which torch gives for every element")
     limits = ["" if limit is None else b.constant(limit, dtype) for limit in (least, most)]
     return b.emit("Clip", b.cast(x, dtype), *limits)
 
@@ -260,16 +281,19 @@ def _clamp_by_tensors(b: OnnxBuilder, x: Tensor, least: Tensor | None = None, mo
 
 @rule(aten.gelu.default)
 def _gelu(b: OnnxBuilder, x: Tensor, approximate: str = "none") -> str:
+    require_floats(b)
     return b.emit("Gelu", x.name, approximate=approximate)
 
 
 @rule(aten.leaky_relu.default)
 def _leaky_relu(b: OnnxBuilder, x: Tensor, slope: float = 0.01) -> str:
+    require_floats(b)
     return b.emit("LeakyRelu", x.name, alpha=float(slope))
 
 
 @rule(aten.elu.default)
 def _elu(b: OnnxBuilder, x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> str:
+    require_floats(b)
     require(input_scale == 1, "a scale before the ELU")
     if scale == 1:
         return b.emit("Elu", x.name, alpha=float(alpha))

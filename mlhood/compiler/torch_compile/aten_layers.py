@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
-from mlhood.compiler.torch_compile.aten import aten, require, rule
+from mlhood.compiler.torch_compile.aten import aten, require, require_floats, rule
 from mlhood.compiler.torch_compile.onnx_builder import OnnxBuilder, Tensor
 
 Names = tuple[str | None, ...]
@@ -47,13 +48,14 @@ def _convolution(
 
 @rule(aten.addmm.default)
 def _addmm(b: OnnxBuilder, c: Tensor, x: Tensor, y: Tensor, beta: Any = 1, alpha: Any = 1) -> str:
-    require(b.output.dtype.is_floating_point, "products of integers")
-    return b.emit("Gemm", x.name, y.name, c.name, alpha=float(alpha), beta=float(beta))
+    require_floats(b)
+    summand = [c.name] if beta else []  # 0 times NaN is 0 here
+    return b.emit("Gemm", x.name, y.name, *summand, alpha=float(alpha), beta=float(beta))
 
 
 @rule(aten.mm.default, aten.bmm.default)
 def _matmul(b: OnnxBuilder, x: Tensor, y: Tensor) -> str:
-    require(b.output.dtype.is_floating_point, "products of integers")
+    require_floats(b)
     return b.emit("MatMul", x.name, y.name)
 
 
@@ -116,24 +118,28 @@ def _adaptive_average_pool(b: OnnxBuilder, x: Tensor, size: Sequence[int]) -> st
 
 @rule(aten.upsample_nearest2d.default)
 def _upsample_nearest(b: OnnxBuilder, x: Tensor, size: Sequence[int], *scales: float | None) -> str:
-    for scale, out, n in zip(scales, size, x.shape[2:], strict=False):
-        require(scale is None or out == n * scale, "a scale that is not the ratio of the sizes")
-    sizes = b.constant([*x.shape[:2], *size])
-    transformation, rounding = "asymmetric", "floor"
-    return b.emit(
-        "Resize",
-        x.name,
-        "",
-        "",
-        sizes,
-        mode="nearest",
-        coordinate_transformation_mode=transformation,
-        nearest_mode=rounding,
-    )
+    require_floats(b)
+    lengths = x.shape[2:]
+    places = [_nearest(n, out, scale) for n, out, scale in zip(lengths, size, scales, strict=True)]
+    repeated = [np.arange(n).repeat(max(1, out // n)) for n, out in zip(lengths, size, strict=True)]
+    if all(map(np.array_equal, places, repeated)):
+        modes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return b.emit("Resize", x.name, "", "", b.constant([*x.shape[:2], *size]), mode="nearest", **modes)
+    rows = b.emit("Gather", x.name, b.constant(places[0]), axis=2)
+    return b.emit("Gather", rows, b.constant(places[1]), axis=3)
+
+
+def _nearest(n: int, out: int, scale: float | None) -> np.ndarray:
+    """Return which of n elements torch takes for each of `out`: it multiplies in float32, where others divide."""
+    if out in (n, 2 * n):
+        return np.arange(out) * n // out
+    step = np.float32(1 / scale) if scale else np.float32(n) / np.float32(out)
+    return np.minimum(np.floor(np.arange(out, dtype=np.float32) * step).astype(np.int64), n - 1)
 
 
 @rule(aten.upsample_bilinear2d.default)
 def _upsample_bilinear(b: OnnxBuilder, x: Tensor, size: Sequence[int], align: bool, *scales: float | None) -> str:
+    require_floats(b)
     for scale, out, n in zip(scales, size, x.shape[2:], strict=False):
         require(scale is None or out == n * scale, "a scale that is not the ratio of the sizes")
     sizes = b.constant([*x.shape[:2], *size])
@@ -166,6 +172,7 @@ def _batch_norm(
 def _layer_norm(
     b: OnnxBuilder, x: Tensor, shape: Sequence[int], scale: Tensor | None, shift: Tensor | None, epsilon: float
 ) -> Names:
+    require(x.dtype == torch.float32, "ONNX has the statistics of a norm in float32")
     factor = scale.name if scale is not None else b.constant(np.ones(shape), x.dtype)
     inputs = [x.name, factor, *([shift.name] if shift is not None else [])]
     result = b.emit("LayerNormalization", *inputs, axis=-len(shape), epsilon=epsilon)
@@ -282,6 +289,7 @@ def _transformer_encoder_layer(
     *_: Any,
 ) -> str:
     require(mask is None and x.rank == 3, "a mask, or no batch axis")
+    require(x.dtype == torch.float32, "ONNX has the statistics of a norm in float32")
     projections = (weight, bias, output_weight, output_bias)
 
     def norm(name: str, scale: Tensor, shift: Tensor) -> str:

@@ -29,7 +29,7 @@ def _reshape(b: OnnxBuilder, x: Tensor, *_: Any) -> str:
 
 @rule(aten.permute.default)
 def _permute(b: OnnxBuilder, x: Tensor, axes: Sequence[int]) -> str:
-    return b.emit("Transpose", x.name, perm=[axis % x.rank for axis in axes])
+    return b.emit("Transpose", x.name, perm=[axis % x.rank for axis in axes] or None)
 
 
 @rule(aten.expand.default)
@@ -115,5 +115,7 @@ def _filled(b: OnnxBuilder, value: Any) -> str:
 @rule(aten.arange.start_step)
 def _arange(b: OnnxBuilder, start: Any, end: Any, step: Any = 1, *_: Any) -> str:
     require(math.prod(b.output.shape) <= _MAX_ARANGE, "many numbers")
+    if not b.output.dtype.is_floating_point:
+        start, step = int(start), int(step)
     numbers = start + step * np.arange(b.output.shape[0])
     return b.emit("Identity", b.constant(numbers, b.output.dtype))

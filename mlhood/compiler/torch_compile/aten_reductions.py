@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from mlhood.compiler.torch_compile.aten import aten, require, rule
+from mlhood.compiler.torch_compile.aten import aten, require, require_floats, rule
 from mlhood.compiler.torch_compile.onnx_builder import OnnxBuilder, Tensor
 
 Names = tuple[str | None, ...]
@@ -52,6 +52,7 @@ def _amin(b: OnnxBuilder, x: Tensor, axes: Sequence[int] = (), keep: bool = Fals
 def _variance(
     b: OnnxBuilder, x: Tensor, axes: Sequence[int] | None = None, correction: float | None = None, keep: bool = False
 ) -> str:
+    require_floats(b)
     chosen = [*axes] if axes else [*range(x.rank)]
     count = math.prod(x.shape[axis] for axis in chosen)
     divisor = count - (1 if correction is None else correction)
@@ -143,15 +144,21 @@ def _vector_norm(
     return reduce(b, f"ReduceL{order:.0f}", x, axes, keep)
 
 
+def _from_the_start(b: OnnxBuilder, indices: Tensor, length: int) -> str:
+    """Return indices with negative ones out of range: an error as in torch, where ONNX counts from the end."""
+    negative = b.emit("Less", indices.name, b.constant(0, indices.dtype))
+    return b.emit("Where", negative, b.constant(length, indices.dtype), indices.name)
+
+
 @rule(aten.embedding.default)
 def _embedding(b: OnnxBuilder, table: Tensor, indices: Tensor, *_: Any) -> str:
-    return b.emit("Gather", table.name, indices.name)
+    return b.emit("Gather", table.name, _from_the_start(b, indices, table.shape[0]))
 
 
 @rule(aten.index_select.default)
 def _index_select(b: OnnxBuilder, x: Tensor, axis: int, indices: Tensor) -> str:
     require(x.rank > 0 and indices.rank == 1, "a single number")
-    return b.emit("Gather", x.name, indices.name, axis=axis)
+    return b.emit("Gather", x.name, _from_the_start(b, indices, x.shape[axis]), axis=axis)
 
 
 @rule(aten.index.Tensor)
@@ -164,4 +171,4 @@ def _index(b: OnnxBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> str:
 @rule(aten.gather.default)
 def _gather(b: OnnxBuilder, x: Tensor, axis: int, indices: Tensor, sparse: bool = False) -> str:
     require(x.rank > 0 and indices.rank == x.rank, "a single number")
-    return b.emit("GatherElements", x.name, indices.name, axis=axis)
+    return b.emit("GatherElements", x.name, _from_the_start(b, indices, x.shape[axis]), axis=axis)

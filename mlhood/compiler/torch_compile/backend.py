@@ -2,8 +2,8 @@
 
     model = torch.compile(model, backend="mlhood")
 
-What the compiler does not have is run by torch, so the result is the same for every model. Weights are constants; what
-records gradients runs forward in the compiler and backward in torch.
+What the compiler does not have is run by torch, so the result is the same for every model: values, strides, shared
+memory and errors. Weights are constants; what records gradients runs forward in the compiler and backward in torch.
 """
 
 from __future__ import annotations
@@ -21,16 +21,6 @@ from mlhood.compiler.torch_compile.subgraph import Subgraph
 from mlhood.errors import CompilerError
 
 _OPTIONS = ("target",)
-_aten = torch.ops.aten
-# Operators that the compiler has as one, where torch would decompose them.
-_UNDIVIDED = (
-    _aten.upsample_nearest2d.default,
-    _aten.upsample_bilinear2d.default,
-    _aten.softplus.default,
-    _aten.mish.default,
-    _aten.isnan.default,
-    _aten.isinf.default,
-)
 DEFAULT_TARGET = "cpu"
 
 
@@ -81,18 +71,11 @@ class Backend:
 
     def __call__(self, module: GraphModule, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
         """Return a function that runs a captured graph; called by Dynamo."""
-        # they load a second's worth of modules, which only torch.compile needs
-        from torch._decomp import core_aten_decompositions
-        from torch._dynamo.backends.common import aot_autograd
+        from torch._dynamo.backends.common import aot_autograd  # loads modules that only torch.compile needs
 
-        decompositions = core_aten_decompositions()
-        for kept in _UNDIVIDED:
-            decompositions.pop(kept, None)
+        # no decompositions: what torch runs, forward and backward, are eager's own operators
         compile_captured = aot_autograd(
-            fw_compiler=self._forward,
-            bw_compiler=_leave_to_torch,
-            inference_compiler=self._forward,
-            decompositions=decompositions,
+            fw_compiler=self._forward, bw_compiler=_leave_to_torch, inference_compiler=self._forward
         )
         return compile_captured(module, inputs)
 

@@ -90,6 +90,8 @@ class OnnxBuilder:
         """Add a node with several outputs, and return their names."""
         names = tuple(self._name() for _ in range(count))
         given = {name: value for name, value in attributes.items() if value is not None}
+        if self.output.dtype == torch.float64 and any(map(_is_rounded, given.values())):
+            raise NotTranslated("ONNX has attributes in float32")
         self.nodes.append(helper.make_node(operator, inputs, names, name=names[0], **given))
         return names
 
@@ -97,7 +99,12 @@ class OnnxBuilder:
         """Add a constant, and return its name."""
         element = helper.tensor_dtype_to_np_dtype(DTYPES[dtype]) if isinstance(dtype, torch.dtype) else dtype
         name = self._name("constant")
-        self._initializers.append(numpy_helper.from_array(np.array(value, element), name))
+        try:
+            with np.errstate(over="raise"):
+                array = np.array(value, element)
+        except (OverflowError, ValueError, FloatingPointError) as error:
+            raise NotTranslated(f"a number that {np.dtype(element)} does not have") from error
+        self._initializers.append(numpy_helper.from_array(array, name))
         return name
 
     def cast(self, x: Tensor, dtype: torch.dtype) -> str:
@@ -125,6 +132,10 @@ class OnnxBuilder:
             name = f"{base}.{count}"
         self._taken.add(name)
         return name
+
+
+def _is_rounded(attribute: Any) -> bool:
+    return isinstance(attribute, float) and float(np.float32(attribute)) != attribute
 
 
 def onnx_element(dtype: torch.dtype) -> int:

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 from mlhood.compiler.onnx.importer import import_model
-from mlhood.compiler.torch_compile import aten_movement
-from mlhood.compiler.torch_compile.aten import INTEGER_FUNCTIONS, RULES
+from mlhood.compiler.operators.base import Movement
 from mlhood.compiler.torch_compile.onnx_builder import NotTranslated, OnnxBuilder, Tensor
 from mlhood.compiler.torch_compile.subgraph import Subgraph
 from mlhood.compiler.torch_compile.translation import described, placeholder_array, translate_node
 from mlhood.errors import CompilerError
 
+_LOGGER = logging.getLogger("mlhood.torch_compile")
+
 
 class _Support(OperatorSupportBase):
-    """Whether the compiler runs a node: its rule is tried, and what it gives is imported, each node on its own."""
+    """Whether the compiler runs a node: its translation is tried, and imported, each node on its own.
+
+    Attributes:
+        reasons: Why torch runs a node; None if the compiler does.
+        computing: Nodes that do not only move elements, for which it is not worth leaving torch.
+    """
 
     def __init__(self, weights: set[str]) -> None:
         self.reasons: dict[Node, str | None] = {}
+        self.computing: set[Node] = set()
         self._weights = weights
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
@@ -45,14 +54,17 @@ class _Support(OperatorSupportBase):
             for each in values:
                 builder.reserve(each.name)
             outputs = translate_node(builder, node, values)
-            self._import(builder, values, outputs)
+            self._import(builder, values, outputs, node)
         except NotTranslated as error:
             return str(error)
         except CompilerError as error:
             return error.one_line()
+        except Exception as error:  # a rule's or torch's own: the result stays right, but someone should know
+            _LOGGER.warning("torch runs %s, whose translation failed: %s: %s", node, type(error).__name__, error)
+            return " ".join(f"{type(error).__name__}: {error}".split())
         return None
 
-    def _import(self, builder: OnnxBuilder, values: Mapping[Node, Any], outputs: Any) -> None:
+    def _import(self, builder: OnnxBuilder, values: Mapping[Node, Any], outputs: Any, node: Node) -> None:
         if not builder.nodes:
             return
         tensors = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -65,6 +77,8 @@ class _Support(OperatorSupportBase):
         for tensor in tensors:
             if tensor is not None and graph.outputs[tensor.name].type.shape != tensor.shape:
                 raise NotTranslated(f"a shape other than torch's, {tensor.shape}")
+        if not all(isinstance(each.operator, Movement) for each in graph.nodes.values()):
+            self.computing.add(node)
 
 
 def _operand(node: Node) -> Any:
@@ -88,8 +102,9 @@ def partition(module: GraphModule, weights: set[str], target: str) -> tuple[list
     """
     support = _Support(weights)
     partitioner = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True)
-    partitions = [part for part in partitioner.propose_partitions() if any(map(_computes, part.nodes))]
-    partitioner.fuse_partitions(partitions)
+    groups = _between_effects(module, [list(part.nodes) for part in partitioner.propose_partitions()])
+    chosen = [dict.fromkeys(nodes) for nodes in groups if not support.computing.isdisjoint(nodes)]
+    fuse_by_partitions(module, chosen)
     parts = []
     calls = [node for node in module.graph.nodes if node.op == "call_module"]
     for i, node in enumerate(calls):
@@ -104,10 +119,15 @@ def partition(module: GraphModule, weights: set[str], target: str) -> tuple[list
     return parts, left
 
 
-def _computes(node: Node) -> bool:
-    """Return whether it is worth to leave torch for a node: not only to move elements."""
-    movements = aten_movement.__name__
-    if node.target is operator.getitem or node.target in INTEGER_FUNCTIONS or node.op == "get_attr":
-        return False
-    rule = RULES.get(node.target)
-    return rule is not None and rule.__module__ != movements and rule.__name__ != "_identity"
+def _between_effects(module: GraphModule, parts: Iterable[list[Node]]) -> Iterator[list[Node]]:
+    """Divide parts so that no node moves across one with an effect, such as drawing the next random numbers."""
+    section, sections = 0, {}
+    for node in module.graph.nodes:
+        section += node.is_impure()
+        is_element = node.target is operator.getitem  # it stays with the node that computes it
+        sections[node] = sections[node.args[0]] if is_element else section
+    for nodes in parts:
+        divided: dict[int, list[Node]] = {}
+        for node in nodes:
+            divided.setdefault(sections[node], []).append(node)
+        yield from divided.values()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 import torch
+from torch._subclasses import FakeTensorMode
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
@@ -21,6 +24,7 @@ from mlhood.compiler.torch_compile.aten import INTEGER_FUNCTIONS, RULES
 from mlhood.compiler.torch_compile.onnx_builder import NotTranslated, OnnxBuilder, Tensor, onnx_element
 
 _CPU = torch.device("cpu")
+View = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
 @dataclass(frozen=True)
@@ -29,13 +33,13 @@ class Result:
 
     Args:
         number: The number; None for a tensor.
-        name: The model's output.
-        strides: Distance of neighbours along each axis, in elements, as torch has them.
+        base: What owns the tensor's memory: an output of the model by its name, or an argument by its position.
+        view: The tensor's shape, its strides, and its offset from the base in elements; None for the base itself.
     """
 
     number: int | None = None
-    name: str = ""
-    strides: tuple[int, ...] = ()
+    base: str | int = ""
+    view: View | None = None
 
 
 @dataclass(frozen=True)
@@ -45,16 +49,21 @@ class Translation:
     Args:
         model: The model.
         inputs: Name of the model's input for each argument; None for a number.
+        strides: Distance of neighbours along each axis of the model's outputs in torch, in elements.
         results: The graph's results, in order.
     """
 
     model: onnx.ModelProto
     inputs: tuple[str | None, ...]
+    strides: Mapping[str, tuple[int, ...]]
     results: tuple[Result, ...]
 
 
 def translate(module: GraphModule, arguments: Sequence[Any], name: str) -> Translation:
     """Return a graph as an ONNX model.
+
+    The model has no output for a result that is a view: torch takes it from the tensor that it shares memory with,
+    which is an argument or an output of the model.
 
     Args:
         module: A functional graph of ATen's operators, as AOTAutograd makes them.
@@ -67,29 +76,47 @@ def translate(module: GraphModule, arguments: Sequence[Any], name: str) -> Trans
     FakeTensorProp(module).propagate(*arguments)
     builder = OnnxBuilder()
     values: dict[Node, Any] = {}
-    inputs: list[Tensor | None] = []
-    results: list[Any] = []
-    for node in module.graph.find_nodes(op="placeholder"):
+    placeholders = module.graph.find_nodes(op="placeholder")
+    for node in placeholders:
         builder.reserve(node.name)
+        values[node] = described(node.name, node.meta["val"])
     for node in module.graph.nodes:
-        if node.op == "placeholder":
-            values[node] = described(node.name, node.meta["val"])
-            inputs.append(values[node] if isinstance(values[node], Tensor) else None)
-        elif node.op == "output":
-            results = list(node.args[0]) if isinstance(node.args[0], (tuple, list)) else [node.args[0]]
-        else:
+        if node.op not in ("placeholder", "output"):
             values[node] = translate_node(builder, node, values)
-    tensors = [values[node] for node in results if isinstance(values[node], Tensor)]
-    given = [tensor for tensor in inputs if tensor is not None]
-    model = builder.model(given, list(dict.fromkeys(tensors)), name)
-    names = tuple(None if tensor is None else tensor.name for tensor in inputs)
-    return Translation(model, names, tuple(_result(node, values[node]) for node in results))
+    returned: Any = module.graph.output_node().args[0]
+    outputs: dict[str, Node] = {}
+    results = []
+    for node in returned if isinstance(returned, (tuple, list)) else [returned]:
+        if not isinstance(values[node], Tensor):
+            results.append(Result(number=int(values[node])))
+            continue
+        base = _base(node, node.meta["val"].untyped_storage()._cdata)
+        if base.op != "placeholder":
+            outputs[values[base].name] = base
+        owner = placeholders.index(base) if base.op == "placeholder" else values[base].name
+        results.append(Result(base=owner, view=None if base is node else _view(node.meta["val"], base.meta["val"])))
+    inputs = [values[node] if isinstance(values[node], Tensor) else None for node in placeholders]
+    return Translation(
+        builder.model([x for x in inputs if x is not None], [values[base] for base in outputs.values()], name),
+        tuple(None if x is None else x.name for x in inputs),
+        {name: base.meta["val"].stride() for name, base in outputs.items()},
+        tuple(results),
+    )
 
 
-def _result(node: Node, value: Any) -> Result:
-    if isinstance(value, Tensor):
-        return Result(name=value.name, strides=tuple(map(int, node.meta["val"].stride())))
-    return Result(number=int(value))
+def _view(tensor: torch.Tensor, base: torch.Tensor) -> View:
+    return tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset() - base.storage_offset())
+
+
+def _base(node: Node, storage: int) -> Node:
+    """Return the first node with a result in some memory, from which a node got its own."""
+    for each in node.all_input_nodes:
+        value = each.meta["val"]
+        tensors = value if isinstance(value, (tuple, list)) else (value,)
+        if any(isinstance(x, torch.Tensor) and x.untyped_storage()._cdata == storage for x in tensors):
+            base = _base(each, storage)
+            return node if isinstance(base.meta["val"], (tuple, list)) else base
+    return node
 
 
 def described(name: str, value: Any) -> Any:
@@ -133,20 +160,80 @@ def translate_node(builder: OnnxBuilder, node: Node, values: Mapping[Node, Any])
         return values[_node(node.args[0])][node.args[1]]
     if node.target in INTEGER_FUNCTIONS:
         return _number(node.meta["val"])
-    if node.target not in RULES:
-        raise NotTranslated("no rule")
-    value = node.meta["val"]
+    value = node.meta.get("val")
     several = isinstance(value, (tuple, list))
-    described_outputs = [described(node.name, each) for each in (value if several else [value])]
-    builder.start(label(node), tuple(described_outputs), _used(node, len(described_outputs), several))
-    arguments = map_arg(_arguments(node), lambda each: values[each])
-    names = RULES[node.target](builder, *arguments)
+    expected = tuple(described(node.name, each) for each in (value if several else [value]))
+    used = _used(node, len(expected), several)
+    before = len(builder.nodes)
+    try:
+        if node.target not in RULES:
+            raise NotTranslated(f"no rule for {node.target}")
+        builder.start(label(node), expected, used)
+        names = RULES[node.target](builder, *map_arg(_arguments(node), lambda each: values[each]))
+    except NotTranslated:
+        if node.target not in _decompositions() or node.is_impure():
+            raise
+        del builder.nodes[before:]
+        names = _decomposed(builder, node, values, expected, used)
     named = names if isinstance(names, tuple) else (names,)
     outputs = tuple(
         None if name is None else Tensor(name, each.shape, each.dtype)
-        for name, each in zip(named, described_outputs, strict=True)
+        for name, each in zip(named, expected, strict=True)
     )
     return outputs if several else outputs[0]
+
+
+@functools.cache
+def _decompositions() -> Mapping[Any, Callable[..., Any]]:
+    """Return how torch writes operators with others."""
+    from torch._decomp import core_aten_decompositions  # loads a second's worth of modules
+
+    return core_aten_decompositions()
+
+
+def _decomposed(
+    builder: OnnxBuilder, node: Node, values: Mapping[Node, Any], expected: tuple[Tensor, ...], used: tuple[bool, ...]
+) -> tuple[str | None, ...]:
+    """Translate a node as torch's decomposition of its operator, and return the names of its results.
+
+    A decomposition is right about values only. Strides may differ from the operator's, so nothing but the translation
+    sees it; and a result of another shape or type is not the operator's. Such is attention's second, the logarithm of
+    the sums of exponentials, which a backward kernel reads: where it is used, torch executes the node.
+    """
+    table = _decompositions()
+    tensors = [each for each in node.all_input_nodes if isinstance(values[each], Tensor)]
+
+    def function(*inputs: torch.Tensor) -> Any:
+        given = {**values, **dict(zip(tensors, inputs, strict=True))}
+        args, kwargs = map_arg((node.args, node.kwargs), lambda each: given[each])
+        results = table[node.target](*args, **kwargs)
+        return (*results,) if isinstance(results, (tuple, list)) else (results,)
+
+    with FakeTensorMode():
+        inputs = [torch.empty(values[each].shape, dtype=values[each].dtype) for each in tensors]
+        others = {overload: each for overload, each in table.items() if overload not in RULES}
+        graph = make_fx(function, decomposition_table=others)(*inputs).graph
+    output = graph.output_node()
+    results: Any = output.args[0]
+    wanted = [i for i, is_used in enumerate(used) if is_used]
+    if not all(_is_like(results[i], expected[i]) for i in wanted):
+        raise NotTranslated(f"a result that torch's decomposition of {node.target} does not give")
+    output.args = ([results[i] for i in wanted],)
+    graph.eliminate_dead_code()
+    inner: dict[Node, Any] = dict(zip(graph.find_nodes(op="placeholder"), map(values.get, tensors), strict=True))
+    for each in graph.nodes:
+        if each.op not in ("placeholder", "output"):
+            each.meta["nn_module_stack"] = node.meta.get("nn_module_stack")
+            inner[each] = translate_node(builder, each, inner)
+    builder.start(label(node), expected, used)
+    return tuple(
+        builder.emit("Identity", inner[results[i]].name) if is_used else None for i, is_used in enumerate(used)
+    )
+
+
+def _is_like(result: Any, tensor: Tensor) -> bool:
+    value = result.meta["val"] if isinstance(result, Node) else None
+    return isinstance(value, torch.Tensor) and value.shape == tensor.shape and value.dtype == tensor.dtype
 
 
 def _node(argument: Any) -> Node:
