@@ -107,20 +107,28 @@ def filled(name: str, words: Mapping[str, str]) -> str:
 def _tensors_main(program: Program, source: Source) -> str:
     """Return a program that reads each input from a file, and prints each output."""
     inputs = {name: weight.type for name, weight in program.weights.items() if weight.kind == "input"}
-    arrays, reads, prints = [], [], []
+    arrays, reads, prints, names = [], [], [], []
     for position, (name, text) in enumerate(source.inputs.items()):
-        arrays.append(_array(inputs[name], text))
-        reads += [f"    if (read_file(arguments[{position + 1}], {text}, {size_of(inputs[name])} * sizeof *{text}))"]
-        reads += ["        return 1;"]
+        names.append(f"{source.prefix}_{text}")
+        arrays.append(_array(inputs[name], names[-1]))
+        size = f"{size_of(inputs[name])} * sizeof *{names[-1]}"
+        reads += [f"    if (read_file(arguments[{position + 1}], {names[-1]}, {size}))", "        return 1;"]
     for name, text in source.outputs.items():
         type = program.outputs[name].type
-        arrays.append(_array(type, text))
-        form, cast = ('"%.9g\\n"', "(double)") if type.is_float else ('"%lld\\n"', "(long long)")
-        prints += [f"    for (int i = 0; i < {size_of(type)}; ++i)", f"        printf({form}, {cast}{text}[i]);"]
-    names = [*source.inputs.values(), *source.outputs.values()]
+        names.append(f"{source.prefix}_{text}")
+        arrays.append(_array(type, names[-1]))
+        prints += [f"    for (int i = 0; i < {size_of(type)}; ++i)", f"        {_print(type, f'{names[-1]}[i]')}"]
     words = {"PREFIX": source.prefix, "COUNT": str(len(inputs)), "ARRAYS": "\n".join(arrays)}
-    words |= {"READS": "\n".join(reads), "PRINTS": "\n".join(prints)}
-    return filled("tensors.c", {**words, "ARGUMENTS": ", ".join(names)})
+    words |= {"READS": "\n".join(reads), "PRINTS": "\n".join(prints), "ARGUMENTS": ", ".join(names)}
+    return filled("tensors.c", words)
+
+
+def _print(type: TensorType, element: str) -> str:
+    """Return the statement that prints an element, with as many digits as tell it from its neighbours."""
+    if type.is_float:
+        return f'printf("%.{9 if type.element == "float32" else 17}g\\n", (double){element});'
+    form, cast = ("llu", "unsigned long long") if type.element == "uint64" else ("lld", "long long")
+    return f'printf("%{form}\\n", ({cast}){element});'
 
 
 def _array(type: TensorType, name: str) -> str:

@@ -18,7 +18,7 @@ from mlhood.compiler.backends.c.pooling import less
 from mlhood.compiler.backends.c.scalars import activated, expression
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.operators.activation import AddActivation
-from mlhood.compiler.operators.arithmetic import Pow
+from mlhood.compiler.operators.arithmetic import Add, Pow
 from mlhood.compiler.operators.chain import CONSTANT, ElementwiseChain, operator_of
 from mlhood.compiler.operators.creation import Splat
 from mlhood.compiler.operators.rescale import parameters_of
@@ -48,7 +48,7 @@ def _visit(kernel: Kernel, body) -> Lines:
 def _assign(kernel: Kernel, operands: list[str], target: str, element: str) -> Lines:
     operator = kernel.operator
     if isinstance(operator, AddActivation):
-        total = f"const {c_type(kernel.y)} sum = {operands[0]} + {operands[1]};"
+        total = f"const {c_type(kernel.y)} sum = {expression(Add(), operands, element)};"
         return [total, f"{target} = {activated(operator.activation, 'sum', element)};"]
     if isinstance(operator, ElementwiseChain):
         return _chain(operator, operands, target)

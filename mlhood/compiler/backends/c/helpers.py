@@ -17,7 +17,7 @@ _TEMPLATES: dict[str, str] = {
     "max": "/* NaN if either is. */\nstatic T max_E(T a, T b)\n{\n    return a > b || a != a ? a : b;\n}",
     "min": "/* NaN if either is. */\nstatic T min_E(T a, T b)\n{\n    return a < b || a != a ? a : b;\n}",
     "relu": "static T relu_E(T x)\n{\n    return x > 0 || x != x ? x : 0;\n}",
-    "leaky_relu": "static T leaky_relu_E(T x, T alpha)\n{\n    return x > 0 ? x : x * alpha;\n}",
+    "leaky_relu": "static T leaky_relu_E(T x, T alpha)\n{\n    return x < 0 ? x * alpha : x;\n}",
     "sigmoid": """/* exp of no positive number, so that it cannot overflow. */
 static T sigmoid_E(T x)
 {
@@ -52,12 +52,10 @@ static T divide_E(T a, T b)
     return b == (T)-1 && (T)-1 < (T)1 ? (T)(0 - (uint64_t)a) : (T)(a / b);
 }""",
 }
-_SATURATE = """/* A real as T: limited to its range, rounded towards zero; 0 for NaN. */
+_SATURATE = """/* A real as T: limited to its range, rounded towards zero; NaN becomes the smallest. */
 static T to_E(double x)
 {
-    if (x != x)
-        return 0;
-    return x <= M ? LOWEST : x >= O ? LARGEST : (T)x;
+    return !(x > M) ? LOWEST : x >= O ? LARGEST : (T)x;
 }"""
 _ROUND = """/* Sums of integers times multipliers, shifted right: the nearest integer, halves up. */
 static int64_t round_shift(int64_t total, int shift)

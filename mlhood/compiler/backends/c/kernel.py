@@ -50,7 +50,8 @@ class Kernel:
         typed = type(self.operator).evaluate_typed is not Operator.evaluate_typed
         function = self.operator.evaluate_typed if typed else self.operator.evaluate
         names = [name for name in inspect.signature(function).parameters if name != "types"]
-        return [names[i] if len(names) > 1 or len(self.inputs) == 1 else f"x{i}" for i in range(len(self.inputs))]
+        names = names if len(names) > 1 or len(self.inputs) == 1 else []
+        return [names[i] if i < len(names) else f"x{i}" for i in range(len(self.inputs))]
 
     def input(self, position: int) -> TensorType:
         """Return the type of an input that the operator requires."""

@@ -43,11 +43,13 @@ def number(value: float | int | bool | np.generic, element: str) -> str:
 
 
 def _real(value: float, element: str) -> str:
+    with np.errstate(over="ignore"):
+        value = float(np.float32(value)) if element == "float32" else value
     if math.isnan(value):
         return "NAN"
     if math.isinf(value):
         return "INFINITY" if value > 0 else "-INFINITY"
-    text = f"{np.float32(value):.9g}" if element == "float32" else repr(value)
+    text = f"{value:.9g}" if element == "float32" else repr(value)
     text = text if set(text) & set(".e") else text + ".0"
     return text + "f" if element == "float32" else text
 

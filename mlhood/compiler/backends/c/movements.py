@@ -49,7 +49,7 @@ def expand(kernel: Kernel) -> Lines:
 
 def tile(kernel: Kernel) -> Lines:
     """Return a Tile: each axis of y is an axis of repeats, with stride 0, and one of x."""
-    repeats = kernel.operator.repeats if isinstance(kernel.operator, Tile) else ()
+    repeats = map(int, kernel.operator.repeats) if isinstance(kernel.operator, Tile) else ()
     shape, own = shape_of(kernel.x), strides_of(shape_of(kernel.x))
     wide = [size for pair in zip(repeats, shape, strict=True) for size in pair]
     return _copy(tuple(wide), tuple(step for stride in own for step in (0, stride)))

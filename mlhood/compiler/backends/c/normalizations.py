@@ -39,7 +39,7 @@ def batch_normalization(kernel: Kernel) -> Lines:
 
 
 def _statistics(place: str, loops: list[tuple[str, int]], epsilon: float) -> Lines:
-    count = math.prod(size for _, size in loops)
+    count = float(math.prod(size for _, size in loops))
     return [
         "double sum = 0, squares = 0;",
         *nest(loops, [f"sum += x[{place}];"]),

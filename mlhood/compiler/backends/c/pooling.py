@@ -65,8 +65,10 @@ def _max_pool_with_indices(kernel: Kernel, operator: MaxPool) -> Lines:
     spatial = x[2:]
     steps = strides_of(spatial[::-1])[::-1] if operator.column_major else strides_of(spatial)
     flat = at(["n", *indices_of("i", len(spatial))], [math.prod(spatial), *steps])
-    better = [f"if (index < 0 || {read} > best) {{", f"    best = {read};", f"    index = {flat};", "}"]
-    body = window_loops(operator.window, spatial, better)
+    better = f"index < 0 || {read} > best"
+    better += f" || ({read} != {read} && best == best)" if kernel.x.is_float else ""
+    keep = [f"if ({better}) {{", f"    best = {read};", f"    index = {flat};", "}"]
+    body = window_loops(operator.window, spatial, keep)
     start = [f"{c_type(kernel.x)} best = {lowest(kernel)};", "int64_t index = -1;"]
     finish = ["index < 0 ? 0 : index"]
     return _windows(kernel, start, body, lambda place: [f"y[{place}] = best;", f"y1[{place}] = {finish[0]};"])
@@ -134,6 +136,6 @@ def global_max_pool(kernel: Kernel) -> Lines:
 def global_average_pool(kernel: Kernel) -> Lines:
     """Return a GlobalAveragePool; the sum is in double precision, as it may be long."""
     kernel.require_float()
-    count = math.prod(shape_of(kernel.x)[2:])
+    count = float(math.prod(shape_of(kernel.x)[2:]))
     finish = f"({c_type(kernel.y)})(sum / {count})"
     return global_pool(kernel, ["double sum = 0;"], "sum += {x};", lambda place: [f"y[{place}] = {finish};"])

@@ -66,7 +66,7 @@ def reduce(kernel: Kernel) -> Lines:
         _require(kernel, operator.name in _SUMS)
         first, step, result = _SUMS[operator.name]
         start, step = f"double sum = {first};", f"{step.format(x=f'x[{axes.x}]')};"
-        result = f"({c_type(kernel.y)})({result.format(n=axes.count)})"
+        result = f"({c_type(kernel.y)})({result.format(n=float(axes.count))})"
     else:
         _require(kernel, operator.name in _INTEGER_SUMS)
         first, step = _INTEGER_SUMS[operator.name]
@@ -97,7 +97,7 @@ def _log_sum_exp(kernel: Kernel, axes: Axes) -> Lines:
 
 
 def arg(kernel: Kernel) -> Lines:
-    """Return an ArgMax or ArgMin."""
+    """Return an ArgMax or ArgMin; NaN, if there is any, is the extreme element."""
     operator = kernel.operator
     if not isinstance(operator, Arg):
         return []
@@ -105,7 +105,10 @@ def arg(kernel: Kernel) -> Lines:
     ((index, size),) = axes.inner
     sign = (">" if operator.name == "ArgMax" else "<") + ("=" if operator.last else "")
     best, value = f"x[{axes.x.replace(index, '(int)best')}]", f"x[{axes.x}]"
-    step = [f"if ({value} {sign} {best})", f"    best = {index};"]
+    test = f"{value} {sign} {best}"
+    if kernel.x.is_float:
+        test += f" || {value} != {value}" if operator.last else f" || ({value} != {value} && {best} == {best})"
+    step = [f"if ({test})", f"    best = {index};"]
     return nest(axes.outer, ["int64_t best = 0;", *loop(index, size, step), f"y[{axes.y}] = best;"])
 
 

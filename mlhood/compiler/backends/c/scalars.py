@@ -20,12 +20,13 @@ _FLOAT = {
     "Mul": "{a} * {b}",
     "Div": "{a} / {b}",
     "Pow": "pow{F}({a}, ({T}){b})",
-    "PRelu": "{a} > 0 ? {a} : {a} * {b}",
+    "PRelu": "{a} < 0 ? {a} * {b} : {a}",
     "Abs": "fabs{F}({a})",
     "HardSwish": "hard_swish_{E}({a})",
     "Neg": "-{a}",
     "Reciprocal": "1 / {a}",
     "Sigmoid": "sigmoid_{E}({a})",
+    "Silu": "{a} * sigmoid_{E}({a})",
     "Softplus": "softplus_{E}({a})",
     "Softsign": "{a} / (1 + fabs{F}({a}))",
     "Round": "rint{F}({a})",
@@ -57,7 +58,7 @@ _INTEGER = {
     "Mul": "({T})((uint64_t){a} * (uint64_t){b})",
     "Div": "divide_{E}({a}, {b})",
     "Pow": "to_{E}(pow((double){a}, (double){b}))",
-    "PRelu": "({T})({a} > 0 ? (uint64_t){a} : (uint64_t){a} * (uint64_t){b})",
+    "PRelu": "({T})({a} < 0 ? (uint64_t){a} * (uint64_t){b} : (uint64_t){a})",
     "Abs": "({T})({a} < 0 ? 0 - (uint64_t){a} : (uint64_t){a})",
     "Neg": "({T})(0 - (uint64_t){a})",
     "Relu": "max_{E}({a}, 0)",
@@ -67,7 +68,7 @@ _INTEGER = {
     "BitwiseXor": "({T})({a} ^ {b})",
     "BitwiseNot": "({T})~{a}",
 }
-_UNSIGNED = _INTEGER | {"Abs": "{a}", "Relu": "{a}", "Sign": "{a} > 0"}
+_UNSIGNED = _INTEGER | {"Abs": "{a}", "Relu": "{a}", "Sign": "{a} > 0", "PRelu": "{a}"}
 _ANY = {
     "Max": "max_{E}({a}, {b})",
     "Min": "min_{E}({a}, {b})",

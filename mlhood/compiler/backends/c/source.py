@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mlhood.compiler.backends.c.helpers import HELPERS, used_helpers
+from mlhood.compiler.backends.c.helpers import used_helpers
 from mlhood.compiler.backends.c.kernel import Kernel, Lines, c_type, indent, size_of
 from mlhood.compiler.backends.c.literals import TYPES, lines_of, number
 from mlhood.compiler.backends.c.names import Names, comment, identifier
@@ -30,7 +30,7 @@ class Source:
     """The text of a program.
 
     Args:
-        prefix: What all external names begin with.
+        prefix: What all names at file scope begin with, but those of helpers.
         files: The texts by file name.
         inputs, outputs: The parameters in C, by name.
         arena_bytes: Size of the memory for activations.
@@ -79,12 +79,14 @@ class _Writer:
                 got=f"{self.weight_bytes:,} bytes",
                 todo="quantise the model, or run it on target cpu",
             )
-        self.names = Names(frozenset({*HELPERS, f"{self.prefix}_run", "i", "j", "k", "n", "x", "y"}))
+        self.names = Names(frozenset({"arena", "i", "run", f"{self.prefix}_run".lower()}))
         self.plan = plan(self.program.lifetimes(), ALIGNMENT)
         used = {buffer for instruction in self.program.instructions for buffer in instruction.buffers}
         self.constants = [weight for weight in constants if weight in used]
+        for weight in (*self.constants, *self._external("input").values(), *self._external("output").values()):
+            self._element(weight)
         for weight in self.constants:
-            self.expressions[weight] = self.names.new(f"{self.prefix}_{weight.name}")
+            self.expressions[weight] = self.names.new(weight.name, f"{self.prefix}_")
         self.parameters = {
             kind: {name: self.names.new(name) for name in self._external(kind)} for kind in ("input", "output")
         }
@@ -179,7 +181,9 @@ class _Writer:
         """Return the name of a function with this body; instructions that are equal share one."""
         key = (signature, *body)
         if key not in self.functions:
-            name = self.functions[key] = self.names.new(_SNAKE.sub("_", kernel.operator.name).lower())
+            name = self.functions[key] = self.names.new(
+                _SNAKE.sub("_", kernel.operator.name).lower(), f"{self.prefix}_"
+            )
             header = [f"/* {line} */" for line in _describe(kernel)]
             self.texts.append("\n".join([*header, f"static void {name}({signature})", "{", *indent(body), "}"]))
         return self.functions[key]
@@ -204,7 +208,6 @@ class _Writer:
         guard, lines = f"{self.prefix.upper()}_H", []
         for kind in ("input", "output"):
             for name, weight in self._external(kind).items():
-                self._element(weight)
                 text = self.parameters[kind][name]
                 lines.append(f"/* {kind} {comment(repr(name))}: {comment(type_text(weight.type))} */")
                 lines.append(f"#define {self.prefix.upper()}_{text.upper()}_LENGTH {size_of(weight.type)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -61,28 +60,21 @@ def blocks(kernel: Kernel) -> Lines:
 
 
 def resize(kernel: Kernel) -> Lines:
-    """Return a Resize: for each index of an axis, tables of the elements that it is the weighted mean of."""
+    """Return a Resize: for each index of an axis, tables of the elements that it is the weighted sum of."""
     operator, shape, wide = kernel.operator, shape_of(kernel.x), shape_of(kernel.y)
     if not isinstance(operator, Resize) or not size_of(kernel.x):
         return []
-    if operator.policy != "stretch":  # the length of one axis then depends on the others
-        raise CompilerError(f"Resize with the policy {operator.policy}")
     if operator.coordinates == "tf_crop_and_resize":
         raise CompilerError("Resize of a region")
-    names, lines, places, weights, loops = indices_of("i", len(shape)), [], [], [], []
-    for axis, name in enumerate(names):
-        matrix = _weights(operator, axis, shape[axis])
-        taps = int((matrix != 0).sum(axis=1).max(initial=1))
-        if taps == 1 and np.array_equal(matrix, np.eye(*matrix.shape)):
-            places.append(name)
-            continue
-        chosen = np.sort(np.argsort(matrix == 0, axis=1, kind="stable")[:, :taps], axis=1)
-        lines += table(f"from{axis}", chosen.ravel().tolist(), "int32")
-        entry = name if taps == 1 else f"{name} * {taps} + t{axis}"
-        places.append(f"from{axis}[{entry}]")
+    names, lines, weights, loops = indices_of("i", len(shape)), [], [], []
+    places = list(names)
+    for axis, (_, indices, factors) in {} if shape == wide else operator.neighbours(shape).items():
+        taps = len(indices)
+        lines += table(f"from{axis}", indices.T.ravel().tolist(), "int32")
+        entry = names[axis] if taps == 1 else f"{names[axis]} * {taps} + t{axis}"
+        places[axis] = f"from{axis}[{entry}]"
         if taps > 1:
-            values = np.take_along_axis(matrix, chosen, 1)
-            lines += table(f"weight{axis}", values.ravel().tolist(), kernel.y.element)
+            lines += table(f"weight{axis}", factors.T.ravel().tolist(), kernel.y.element)
             weights.append(f"weight{axis}[{entry}]")
             loops.append((f"t{axis}", taps))
     read = f"x[{at(places, strides_of(shape))}]"
@@ -92,10 +84,3 @@ def resize(kernel: Kernel) -> Lines:
         add = f"sum += {' * '.join([*weights, read])};"
         body = [f"{c_type(kernel.y)} sum = 0;", *nest(loops, [add]), f"{target} = sum;"]
     return [*lines, *nest(list(zip(names, wide, strict=True)), body)]
-
-
-def _weights(operator: Resize, axis: int, size: int) -> np.ndarray:
-    """Return the weight of each element of an axis in each element of the new one, float32 [new, old]."""
-    sizes = (0, operator.sizes[axis]) if operator.sizes and operator.sizes[axis] else ()
-    alone = replace(operator, scales=(1.0, operator.scales[axis]), sizes=sizes)
-    return alone.evaluate(np.eye(size, dtype=np.float32)).T

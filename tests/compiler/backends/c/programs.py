@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from mlhood.compiler.backends.c.source import Source, write_source
-from mlhood.compiler.hir.types import product
+from mlhood.compiler.hir.lengths import product
 from mlhood.compiler.lir.program import Program
+from tests.waiting import PATIENCE
 
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fno-strict-aliasing", "-ffp-contract=off"]
 # clang's sanitizers need a library that is packaged apart; its checks of undefined behaviour can do without
 SANITIZERS = {
-    "gcc": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
-    "clang": ["-fsanitize=undefined", "-fsanitize-trap=undefined"],
+    "gcc": ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"],
+    "clang": ["-fsanitize=undefined,float-cast-overflow", "-fsanitize-trap=undefined,float-cast-overflow"],
 }
 COMPILERS = [
     pytest.param(name, marks=pytest.mark.skipif(not shutil.which(name), reason=f"no {name} here"))
@@ -32,17 +33,20 @@ Case = tuple[Program, dict[str, np.ndarray]]
 def run_all(
     cases: list[Case], folder: Path, compiler: str, flags: list[str] | None = None
 ) -> list[dict[str, np.ndarray]]:
-    """Return the outputs of each program for its inputs, by name."""
-    sources = [write_source(program, f"case{number}") for number, (program, _) in enumerate(cases)]
+    """Return the outputs of each program for its inputs, by name; a program that occurs again is compiled once."""
+    programs = {id(program): program for program, _ in cases}
+    sources = {key: write_source(program, f"case{number}") for number, (key, program) in enumerate(programs.items())}
     folder.mkdir(exist_ok=True)
-    for start in range(0, len(sources), UNIT):
-        texts = [as_unit(source) for source in sources[start : start + UNIT]]
+    units = list(sources.values())
+    for start in range(0, len(units), UNIT):
+        texts = [as_unit(source) for source in units[start : start + UNIT]]
         (folder / f"unit{start}.c").write_text("\n".join(texts), encoding="ascii")
-    (folder / "main.c").write_text(driver([program for program, _ in cases], sources), encoding="ascii")
+    main = driver([program for program, _ in cases], [sources[id(program)] for program, _ in cases])
+    (folder / "main.c").write_text(main, encoding="ascii")
     data = [np.ascontiguousarray(inputs[name]).tobytes() for _, inputs in cases for name in inputs]
     (folder / "inputs").write_bytes(b"".join(data))
     build(folder, compiler, SANITIZERS[compiler] if flags is None else flags)
-    subprocess.run([folder / "all"], cwd=folder, check=True, timeout=300)
+    subprocess.run([folder / "all"], cwd=folder, check=True, timeout=PATIENCE)
     return read_outputs([program for program, _ in cases], (folder / "outputs").read_bytes())
 
 
@@ -58,16 +62,16 @@ def build(folder: Path, compiler: str, flags: list[str]) -> None:
     command = [compiler, *STRICT, *flags]
 
     def compiled(path: Path) -> Path:
-        subprocess.run([*command, "-c", str(path), "-o", str(path.with_suffix(".o"))], check=True, timeout=300)
+        subprocess.run([*command, "-c", str(path), "-o", str(path.with_suffix(".o"))], check=True, timeout=PATIENCE)
         return path.with_suffix(".o")
 
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(compiled, sorted(folder.rglob("*.c"))))
-    subprocess.run([*command, *map(str, objects), "-o", str(folder / "all"), "-lm"], check=True, timeout=300)
+    subprocess.run([*command, *map(str, objects), "-o", str(folder / "all"), "-lm"], check=True, timeout=PATIENCE)
 
 
 def driver(programs: list[Program], sources: list[Source]) -> str:
-    headers = "\n".join(source.files[f"{source.prefix}.h"] for source in sources)
+    headers = "\n".join(dict.fromkeys(source.files[f"{source.prefix}.h"] for source in sources))
     calls = []
     for program, source in zip(programs, sources, strict=True):
         inputs = [weight for weight in program.weights.values() if weight.kind == "input"]

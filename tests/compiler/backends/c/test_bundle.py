@@ -16,6 +16,7 @@ from mlhood.compiler.bundle import write_bundle
 from mlhood.errors import CompilerError, OutputError
 from tests.compiler.backends.c.drawing import drawn_digits
 from tests.compiler.backends.c.programs import SANITIZERS
+from tests.waiting import PATIENCE
 
 needs_make = pytest.mark.skipif(
     not (shutil.which("make") and shutil.which("gcc")) or sys.platform == "win32", reason="no make and gcc here"
@@ -25,11 +26,11 @@ FILES = ["CMakeLists.txt", "Makefile", "README.md", "main.c", "model.c", "model.
 
 
 def make(folder, flags=STRICT_FLAGS):
-    subprocess.run(["make", "-s", "-C", folder, "CC=gcc", f"CFLAGS={flags}"], check=True, timeout=120)
+    subprocess.run(["make", "-s", "-C", folder, "CC=gcc", f"CFLAGS={flags}"], check=True, timeout=PATIENCE)
 
 
 def read(folder, *arguments):
-    return subprocess.run([folder / "model", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([folder / "model", *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def pgm(path, pixels, maximum=255, *, text=False, comment=b"# a comment 5 5\n"):
@@ -161,6 +162,75 @@ def test_a_model_without_pictures_reads_raw_numbers(new_model, tmp_path):
         result = read(tmp_path, *wrong)
         assert (result.returncode, result.stdout) == (1, "")
         assert result.stderr
+
+
+# what C99's headers, POSIX, C and C++ define, in lower and in upper case
+TAKEN = (
+    "stdin stdout puts remove printf fopen getc environ asinh gamma y0 j1 index signal abs exp size_t uint8_t int64_t "
+)
+TAKEN += "errno EOF NULL NAN INFINITY INT8_MAX HUGE_VAL M_PI I FILE BUFSIZ assert true bool complex imaginary restrict "
+TAKEN += (
+    "inline auto class new delete this template operator and xor int main linux near arguments count read_file data "
+)
+TAKEN += "model_run run RUN arena i x X MODEL_H MODEL_X_LENGTH model_sum sum const float f32 max_f32 T E"
+HEADERS = "assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdarg stdbool stddef"
+HEADERS += " stdint stdio stdlib string time wchar wctype"
+
+
+@needs_make
+def test_inputs_may_have_any_name(new_model, tmp_path):
+    names = [*TAKEN.split(), "ä", "a b", "a-b", "a_b", "A_B", "x" * 500, "x" * 501, "*/", "0", "_", "%s"]
+    inputs = {name: (1, [2]) for name in names}
+    nodes = [helper.make_node("Sum", list(inputs), ["stderr"]), helper.make_node("Asinh", ["stderr"], ["y"])]
+    bundle = write_bundle(new_model(nodes, inputs), tmp_path)
+    make(tmp_path)
+    for number in range(len(inputs)):
+        (tmp_path / f"{number}.bin").write_bytes(np.full(2, number, np.float32).tobytes())
+    result = read(tmp_path, *(tmp_path / f"{number}.bin" for number in range(len(inputs))))
+    total = len(inputs) * (len(inputs) - 1) / 2
+    np.testing.assert_allclose([float(line) for line in result.stdout.split()], np.arcsinh([total] * 2), rtol=1e-6)
+    includes = "".join(f"#include <{header}.h>\n" for header in HEADERS.split())
+    (tmp_path / "user.c").write_text(f'{includes}#include "model.h"\n')
+    strict = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"]
+    commands = [["gcc", "-std=c99"], ["gcc", "-std=gnu17"], ["g++", "-x", "c++"], ["clang", "-std=c99"]]
+    for command in commands:
+        if shutil.which(command[0]):
+            subprocess.run([*command, *strict, tmp_path / "user.c"], check=True, timeout=60)
+    assert len(bundle.paths) == len(FILES)
+
+
+EXTREMES = {
+    "float32": [np.nan, np.inf, -np.inf, -0.0, 1e-45, 3.4028235e38, 0.1],
+    "float64": [np.nan, np.inf, -np.inf, -0.0, 5e-324, 1.7976931348623157e308, 0.1],
+    **{name: [np.iinfo(name).min, np.iinfo(name).max, 0] for name in ("int8", "uint8", "int32", "int64", "uint64")},
+    "bool": [False, True],
+}
+
+
+@needs_make
+@pytest.mark.parametrize("element", EXTREMES)
+def test_a_model_without_inputs_prints_every_number(new_model, tmp_path, element):
+    value = np.array(EXTREMES[element], element)
+    nodes = [helper.make_node("Identity", ["c"], ["y"]), helper.make_node("Slice", ["c", "z", "z"], ["none"])]
+    weights = {"c": value, "z": np.array([0])}
+    model = new_model(nodes, {}, weights, element=helper.np_dtype_to_tensor_dtype(value.dtype), outputs=("y", "none"))
+    write_bundle(model, tmp_path)
+    make(tmp_path)
+    printed = read(tmp_path).stdout.split()
+    convert = float if value.dtype.kind == "f" else int
+    np.testing.assert_array_equal(np.array([convert(text) for text in printed], element), value)
+
+
+@needs_make
+@pytest.mark.parametrize("operator", ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceProd"])
+def test_a_reduction_of_nothing(new_model, tmp_path, operator):
+    node = helper.make_node(operator, ["x", "axes"], ["y"], keepdims=0)
+    write_bundle(new_model([node], {"x": (1, [2, 0])}, {"axes": np.array([1])}), tmp_path)
+    make(tmp_path)
+    (tmp_path / "x.bin").write_bytes(b"")
+    expected = {"ReduceMean": np.nan, "ReduceSum": 0, "ReduceMax": -np.inf, "ReduceProd": 1}[operator]
+    printed = read(tmp_path, tmp_path / "x.bin").stdout.split()
+    np.testing.assert_array_equal([float(text) for text in printed], [expected] * 2)
 
 
 def test_errors(lenet_onnx, tmp_path):

@@ -17,6 +17,7 @@ from mlhood.compiler.bundle import write_bundle
 from mlhood.errors import CompilerError
 from mlhood.exchange import find_browser
 from tests.compiler.backends.c.drawing import DRAW, a_three, drawn_digits, strokes_of
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[4]
 TEMPLATES = Path(c.__file__).parent / "templates"
@@ -35,6 +36,7 @@ def page():
         browser = driver.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
         try:
             tab = browser.new_page()
+            tab.set_default_timeout(1000 * PATIENCE)
             problems: list[str] = []
             tab.on("pageerror", lambda error: problems.append(str(error)))
             tab.on("console", lambda message: problems.append(message.text))
@@ -176,7 +178,7 @@ def mathematics(tmp_path_factory):
     flags = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-fno-builtin", "-shared", "-fPIC"]
     source = TEMPLATES / "mathematics.c"
     command = [compiler, *flags, *renamed, f"-I{TEMPLATES}", str(source), "-o", str(folder / "m.so"), "-lm"]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=PATIENCE)
     return ctypes.CDLL(str(folder / "m.so"))
 
 

@@ -25,6 +25,7 @@ int main(int count, char **arguments)
         fprintf(stderr, "wrong number of arguments\n  expected: @COUNT@ files of raw numbers, one for each input\n");
         return 1;
     }
+    (void)read_file; /* a model without inputs reads none */
     (void)arguments;
 @READS@
     @PREFIX@_run(@ARGUMENTS@);
