@@ -99,13 +99,9 @@ cache_commands.register(bench)
 cluster_commands.register(app, bench)
 if importlib.util.find_spec("mlhood.grading.commands"):  # not in a sandbox, where a notebook may call other commands
     from mlhood.grading import class_commands, commands
-    from mlhood.grading.bench import checks_commands
-    from mlhood.grading.bench import commands as bench_commands
 
-    commands.register(app)
+    commands.register(app, bench)
     class_commands.register(app)
-    bench_commands.register(bench)
-    checks_commands.register(bench)
 if importlib.util.find_spec("mlhood.site"):  # not in a student edition, which is no course to make a site of
     from mlhood.site import commands as site_commands
 

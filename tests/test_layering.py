@@ -34,23 +34,12 @@ PLAN: dict[str, set[str]] = {
     "compiler.onnx_backend": {"exchange", "compiler", "compiler.backends"},
     # it imports, optimises and runs what torch captures
     "compiler.torch_compile": {"compiler", "compiler.backends"},
-    "compiler.conformance": {"exchange", "compiler", "compiler.onnx_backend"},
-    # the zoo's architectures, each exported, compiled and run
-    "compiler.zoo": {"models", "compiler", "compiler.compile"},
     "compiler.bench": {"models", "exchange", "compiler"},
     # whole models, against other libraries
     "compiler.bench_model": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.compile", "compiler.bench_process"},
-    # models of the zoo, beside ONNX Runtime's quantiser
-    "compiler.bench_quantization": {"models", "exchange", "compiler", "compiler.quantize", "compiler.compile"}
-    | {"compiler.bench_model", "compiler.zoo"},
     "compiler.bench_process": {"compiler", "compiler.compile"},
-    "compiler.bench_commands": {"models", "graph_drawing", "compiler", "compiler.backends", "compiler.bench_model"}
-    | {"compiler.bench_quantization", "compiler.bench_compression", "compiler.bench_compression_figures"},
-    # networks trained, made smaller, and compiled
-    "compiler.bench_compression": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize"}
-    | {"compiler.compile"},
-    "compiler.bench_compression_figures": {"compiler", "compiler.bench_compression"},
+    "compiler.bench_commands": {"models", "graph_drawing", "compiler", "compiler.backends", "compiler.bench_model"},
     # whole networks on the cycle model
     "compiler.bench_nmp": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.compile", "compiler.bench_model"},
@@ -63,11 +52,10 @@ PLAN: dict[str, set[str]] = {
     "compiler.partition_drawing": {"compiler", "compiler.backends", "graph_drawing"},
     "compiler.nmp_commands": {"graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.compile", "compiler.partition_drawing"},
-    "compiler.conformance_commands": {"compiler.conformance", "compiler.zoo"},
     "compiler.commands": {"exchange", "graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.bench", "compiler.compile", "compiler.debugger"}
     | {"compiler.bench_commands", "compiler.bench_nmp_commands", "compiler.bundle_commands"}
-    | {"compiler.conformance_commands", "compiler.nmp_commands"},
+    | {"compiler.nmp_commands"},
     # the generators are self-contained: the cache of object code digests their sources only
     "kernels.codegen": set(),
     "kernels": {"kernels.codegen"},
@@ -90,7 +78,9 @@ PLAN: dict[str, set[str]] = {
         "grading.execution",
         "grading.reports",
         "grading.student",
+        "grading.overhead",
     },
+    "grading.overhead": {"grading.checks", "grading.notebooks", "grading.execution", "grading.sandbox"},
     # the command line of bubblewrap, in which parsers run
     "grading.rpc": {"compiler", "grading.sandbox"},
     "grading.variants": set(),
@@ -137,17 +127,13 @@ PLAN: dict[str, set[str]] = {
     | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.variants"},
     "grading.autograders": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
     | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.batch", "grading.exporters"},
-    # it calls the command as an instructor does, and reads the gradebook
-    "grading.bench": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution", "grading.sandbox"}
-    | {"grading.gradebook", "grading.batch", "grading.variants"}
-    | {"grading"},  # its commands find notebooks as the others do
     "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.marking"}
     | {"grading.reports", "grading.variants"},
     # it reads notebooks, draws their formulas, and imports what it documents by name
     "site": {"grading.notebooks"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
     | {"compiler.commands", "kernels.commands", "dataflow.systolic", "dataflow.sliced", "jaxlab.commands"}
-    | {"grading.class_commands", "grading.bench", "site"},
+    | {"grading.class_commands", "site"},
     "__main__": {"cli"},
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
     "": {"exchange", "compiler", "compiler.compile", "grading.student"},

@@ -18,10 +18,9 @@ program at a named stop. Read the modules in the order in which a model passes t
     lir           the low-level IR: programs of instructions on memory, lowered from a graph, and their optimisations
     backends      execution of a graph; the interpreter, in NumPy, is the oracle
 
-`commands` and the modules named so provide the command line, `onnx_backend` ONNX's backend interface,
-which `conformance` drives, `zoo` runs the zoo's architectures, `bundle` writes a model as C or as a page, and
-`torch_compile` is the backend of torch.compile. `bench` measures compile time, `bench_model` the execution of whole
-models, `bench_quantization` the loss by 8 bits, `parallelism` analyses a graph's task parallelism, `convolutions`
-extracts a graph's convolutions, `debugger` finds the first node that a target computes differently, and
-`compiler_figures` and `parallelism_figures` draw the notebooks' figures.
+`commands` and the modules named so provide the command line, `onnx_backend` ONNX's backend interface, `bundle` writes
+a model as C or as a page, and `torch_compile` is the backend of torch.compile. `bench` measures compile time,
+`bench_model` the execution of whole models, `parallelism` analyses a graph's task parallelism, `convolutions` extracts
+a graph's convolutions, `debugger` finds the first node that a target computes differently, and `compiler_figures` and
+`parallelism_figures` draw the notebooks' figures.
 """

@@ -164,7 +164,7 @@ def edition(root: Path, made_of: Variant | None = None) -> dict[str, bytes]:
 
 def _is_for_graders(name: str) -> bool:
     """Whether a file of the package holds solutions, parts or templates of them, or rubrics of written questions."""
-    return name.endswith((SOLUTIONS_FILE, QUESTIONS_FILE, VARIANTS_FILE)) or "/bench/equivalent/" in name
+    return name.endswith((SOLUTIONS_FILE, QUESTIONS_FILE, VARIANTS_FILE))
 
 
 def require_outside(root: Path, out: Path) -> None:

@@ -1,0 +1,43 @@
+"""The zoo: every architecture runs on any batch, gives finite numbers, and has the same weights for the same seed."""
+
+import pytest
+import torch
+
+from mlhood.errors import ModelError
+from tests.tools.compiler.architectures import ARCHITECTURES, architecture
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_an_element_of_a_batch_does_not_depend_on_the_others(name):
+    entry = architecture(name)
+    model = entry.model()
+    axes = [spec.batch_axis for spec in entry.inputs]
+    inputs = entry.samples(3)
+    first = [x.narrow(axis, 0, 1) for x, axis in zip(inputs, axes, strict=True)]
+    with torch.inference_mode():
+        outputs, alone = (model(*arguments) for arguments in (inputs, first))
+    pairs = zip(outputs, alone, strict=True) if isinstance(outputs, tuple) else [(outputs, alone)]
+    for batch, single in pairs:
+        assert batch.isfinite().all()
+        (axis,) = [i for i, (n, m) in enumerate(zip(batch.shape, single.shape, strict=True)) if (n, m) == (3, 1)]
+        torch.testing.assert_close(batch.narrow(axis, 0, 1), single, rtol=1e-4, atol=1e-5)
+
+
+def test_weights_and_inputs_follow_the_seed():
+    entry = architecture("lenet")
+    models = [entry.model(seed).state_dict()["conv1.weight"] for seed in (1, 1, 2)]
+    samples = [entry.samples(2, seed)[0] for seed in (1, 1, 2)]
+    for first, same, other in (models, samples):
+        assert torch.equal(first, same)
+        assert not torch.equal(first, other)
+
+
+def test_building_leaves_torchs_generator_alone():
+    before = torch.random.get_rng_state()
+    architecture("mlp").model(5)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_an_unknown_architecture_is_refused():
+    with pytest.raises(ModelError, match="resnet"):
+        architecture("resnet-1001")

@@ -1,0 +1,71 @@
+"""The zoo's score: exports of torch on both targets, beside ONNX Runtime. `mlhood conformance --zoo` runs all."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from mlhood.errors import CompilerError
+from tests.tools.compiler.__main__ import app
+from tests.tools.compiler.architectures import ARCHITECTURES, architecture
+from tests.tools.compiler.zoo import EXPORTERS, Outcome, export_architecture, format_table, score_zoo, share
+
+# Exports that are refused, with the operator that has no import rule.
+# its loop takes slices at ends that are computed
+REFUSED = {"wide_and_deep": "Slice"}
+DYNAMO = ("lenet", "vit", "rnn")
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_an_export_with_an_open_batch_is_right_on_both_targets(name):
+    outcomes = list(score_zoo([name], ["torchscript-17"], batches=["open"]))
+    assert len(outcomes) == 2
+    assert {outcome.verdict for outcome in outcomes} == {"refused" if name in REFUSED else "right"}, str(outcomes[0])
+    assert all(REFUSED.get(name, "") in outcome.detail for outcome in outcomes)
+
+
+@pytest.mark.parametrize("name", DYNAMO)
+def test_an_export_of_dynamo_is_right(name):
+    (outcome,) = score_zoo([name], ["dynamo-18"], ["cpu"], ["open"])
+    assert outcome.verdict == "right", str(outcome)
+
+
+def test_the_batch_is_fixed_or_open_in_the_file():
+    axes = [
+        export_architecture(architecture("mlp"), EXPORTERS["torchscript-11"], is_open).graph.input[0]
+        for is_open in (False, True)
+    ]
+    first = [value.type.tensor_type.shape.dim[0] for value in axes]
+    assert [(axis.dim_value, axis.dim_param) for axis in first] == [(1, ""), (0, "batch")]
+
+
+def test_the_table_counts_what_is_right():
+    verdicts = ["right", "wrong", "not exported", "right"]
+    outcomes = [Outcome("mlp", "dynamo-18", "open", f"target {i}", verdict) for i, verdict in enumerate(verdicts)]
+    assert share(outcomes) == (2, 3)
+    assert "2/3" in format_table(outcomes)
+    assert "66.7%" in format_table(outcomes)
+
+
+def test_wrong_numbers_are_wrong(monkeypatch):
+    class Liar:
+        def run(self, **inputs):
+            return {"y": np.zeros((len(inputs["x"]), 10), np.float32)}
+
+    monkeypatch.setattr("tests.tools.compiler.zoo.compile_model", lambda proto, target: Liar())
+    verdicts = {outcome.verdict for outcome in score_zoo(["lenet"], ["torchscript-17"], ["cpu"])}
+    assert verdicts == {"wrong"}
+
+
+def test_an_unknown_exporter_is_refused():
+    with pytest.raises(CompilerError, match="torchscript-17"):
+        next(score_zoo(["mlp"], ["torchscript-1"]))
+
+
+def test_the_command_prints_the_score_and_fails_if_it_is_not_full():
+    arguments = ["zoo", "--architecture", "mlp", "--exporter", "torchscript-11", "--target", "cpu"]
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert result.exit_code == 0
+    assert [outcome["verdict"] for outcome in json.loads(result.stdout)] == ["right", "right"]
+    assert "100.0%" in CliRunner().invoke(app, arguments).stdout

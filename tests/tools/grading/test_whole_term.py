@@ -1,0 +1,113 @@
+"""The class of ten that a term is tried with, and what a term's outcome says. The term itself runs by its command."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from nbformat import NotebookNode
+from typer.testing import CliRunner
+
+from mlhood.grading.intake.collect import collect
+from mlhood.grading.notebooks.master import student_version
+from mlhood.grading.notebooks.notebook import cell_name, label, read
+from mlhood.grading.notebooks.variant import master_of_variant
+from mlhood.grading.projects import PROJECTS
+from mlhood.grading.projects.collect import variant
+from tests.tools.grading import whole_term
+from tests.tools.grading.__main__ import app
+from tests.tools.grading.ten_students import TenStudents, as_canvas, as_classroom, roster_csv
+from tests.tools.grading.whole_term import CHANGED_CHECK, CHANGED_MODULE, PACKAGE, Promise, Step, Term
+
+ROOT = Path(__file__).parents[3]
+PATH = ROOT / "P1.ipynb"
+VARIED = variant(PROJECTS["P1"], "autumn")
+
+
+@pytest.fixture(scope="module")
+def ten():
+    public = read(PATH)
+    master = master_of_variant(public, VARIED)
+    edition = read(PATH)
+    edition.cells = master_of_variant(public, VARIED).cells
+    student_version(edition, PATH)
+    return TenStudents(edition, master, public, PATH).all()
+
+
+def notebook_of(ten, student: str, folder: Path) -> NotebookNode:
+    path = folder / "P1.ipynb"
+    path.write_bytes(next(one.content for one in ten if one.student == student))
+    return read(path)
+
+
+def test_both_layouts_have_the_same_ten_submissions(ten, tmp_path):
+    clones, archive = as_classroom(ten, tmp_path, "P1"), as_canvas(ten, tmp_path, "P1")
+    classroom, canvas = collect(clones, tmp_path / "a"), collect(archive, tmp_path / "b")
+    assert {file.student for file in classroom.submissions} == {one.student for one in ten}
+    assert {file.student for file in canvas.submissions} == {str(one.number) for one in ten}
+    assert sum(file.late is True for file in canvas.submissions) == 1
+
+
+def test_the_roster_has_ids_of_the_layout_that_is_graded(ten):
+    assert roster_csv(ten, lambda one: one.number).splitlines()[:2] == ["student,name", "9001,Ada Ahrens"]
+
+
+@pytest.mark.parametrize("student", ["ada", "bob", "cyd", "fay"])
+def test_who_has_solved_it_has_filled_every_task(ten, student, tmp_path):
+    book = notebook_of(ten, student, tmp_path)
+    assert "YOUR CODE HERE" not in "".join(cell.source for cell in book.cells if cell.cell_type == "code")
+    assert len({one.content for one in ten if one.right}) == 4
+
+
+def test_other_editors_save_in_their_own_way(ten):
+    by_student = {one.student: json.loads(one.content) for one in ten if one.student != "dan"}
+    assert all("id" not in cell for cell in by_student["cyd"]["cells"])
+    assert by_student["cyd"]["nbformat_minor"] == 0
+    assert any("vscode" in cell["metadata"] for cell in by_student["bob"]["cells"])
+
+
+def test_the_others_have_not(ten, tmp_path):
+    assert "YOUR CODE HERE" in str(notebook_of(ten, "eve", tmp_path))
+    assert "kill -9" in str(notebook_of(ten, "hal", tmp_path))
+    empty = notebook_of(ten, "ivy", tmp_path)
+    assert all(
+        "YOUR CODE HERE" in cell.source
+        for cell in empty.cells
+        if (labelled := label(cell)) and labelled.role == "solution"
+    )
+    public = {cell_name(cell): cell.source for cell in notebook_of(ten, "gus", tmp_path).cells}
+    assert public != {cell_name(cell): cell.source for cell in notebook_of(ten, "ada", tmp_path).cells}
+
+
+def test_the_check_that_a_term_changes_is_one_of_p1_1():
+    text = (PACKAGE / CHANGED_MODULE).read_text(encoding="utf-8")
+    name = re.findall(r"^def (\w+)", CHANGED_CHECK.search(text).group(0))
+    task = PROJECTS["P1"].task("P1.1")
+    assert name[0] in {check.name for check in task.checks}
+    compile(CHANGED_CHECK.sub(r"\1    return\n", text), "changed", "exec")
+
+
+def test_a_term_is_held_only_if_every_promise_is():
+    term = Term("w", steps=[Step("grade", "mlhood grade x", 61.4, ("done",))])
+    assert not term.held
+    term.promises = [Promise("a", True)]
+    assert term.held
+    term.promises.append(Promise("b", False))
+    assert not term.held
+    assert [" ".join(line.split()) for line in term.text().splitlines()][1:] == ["grade 61", "", "a: held", "b: MISSED"]
+
+
+def test_the_command_says_what_it_found(monkeypatch, tmp_path):
+    def fake(term, root, folder, log):
+        term.steps.append(Step("release the edition", "mlhood release", 2.0, ()))
+        term.promises.append(Promise("all is well", folder.is_dir()))
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(whole_term, "try_term", fake)
+    monkeypatch.setattr("mlhood.grading.sandbox.bubblewrap.require", lambda: None)
+    arguments = ["term", "--no-pictures", "--json", str(tmp_path / "term.json")]
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, "all is well: held" in result.stdout) == (0, True)
+    assert json.loads((tmp_path / "term.json").read_text())["promises"] == [{"text": "all is well", "held": True}]
