@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from numpy.typing import ArrayLike
 
 from mlhood.compiler.backends.c.bundle import bundle_files
 from mlhood.compiler.backends.c.wasm import page_files
 from mlhood.compiler.compile import Calibration, Model, Stage, stages
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.types import Dim
 from mlhood.compiler.lir.lowering import lower
 from mlhood.compiler.lir.passes import optimize
 from mlhood.compiler.lir.program import Program
@@ -46,6 +49,8 @@ def write_bundle(
     *,
     calibration: Calibration = None,
     dims: Mapping[str, int] | None = None,
+    constants: Mapping[str, ArrayLike] | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
     levels: tuple[float, float] | None = None,
 ) -> Bundle:
     """Compile an ONNX model to C99, or to a page with WebAssembly, in a folder, which is made if it is missing.
@@ -57,6 +62,8 @@ def write_bundle(
         quantization: As for `compile`.
         calibration: As for `compile`.
         dims: Lengths of open axes by name; 1 for the others.
+        constants: As for `compile`.
+        shapes: As for `compile`.
         levels: The numbers that the model knows as a black and as a white pixel, if it takes a grey picture; by default
             those of the course's digits for pictures of 32 x 32, 0 and 1 for others.
 
@@ -70,7 +77,7 @@ def write_bundle(
             "unknown kind of bundle", expected=", ".join(BUNDLES), got=repr(target), todo=nearest(target, BUNDLES)
         )
     folder = _folder(folder)
-    completed = tuple(stages(model, quantization, None, calibration))
+    completed = tuple(stages(model, quantization, None, calibration, constants=constants, shapes=shapes))
     graph = completed[-1].graph
     lengths = _lengths(graph, dims or {})
     program = optimize(lower(graph, lengths))

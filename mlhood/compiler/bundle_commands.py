@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlhood.files.terminal import echo
 
@@ -20,7 +20,7 @@ def write(
     target: str,
     recipe: Recipe | None,
     calibration: Mapping[str, np.ndarray] | None,
-    dims: Mapping[str, int],
+    inputs: Mapping[str, Any],
     levels: str | None,
     others: Mapping[str, object],
 ) -> None:
@@ -32,7 +32,7 @@ def write(
         target: "c" or "wasm".
         recipe: How to quantise.
         calibration: Data for it.
-        dims: Lengths of open axes.
+        inputs: What is given of the inputs: arguments "dims", "constants" and "shapes" of `compile`.
         levels: The numbers for black and white, as text.
         others: Options that do not go with these targets, by name; None or False where they are not given.
 
@@ -48,12 +48,12 @@ def write(
     if out is None:
         raise CompilerError(f"--target {target} writes files", expected="a folder", got="none", todo="add --out FOLDER")
     bundle = write_bundle(
-        model, out, target, recipe, calibration=calibration, dims=dims, levels=None if levels is None else _pair(levels)
+        model, out, target, recipe, calibration=calibration, levels=None if levels is None else _pair(levels), **inputs
     )
     for stage in bundle.stages:
         echo(stage)
     for name, length in bundle.dims.items():
-        note = "" if name in dims else f"; choose another with --dim {name}=..."
+        note = "" if name in inputs["dims"] else f"; choose another with --dim {name}=..."
         echo(f"axis {name!r} has length {length}{note}")
     for path in bundle.paths:
         echo(f"wrote {path} ({path.stat().st_size:,} bytes)")

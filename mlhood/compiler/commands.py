@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mlhood.compiler import bundle_commands, nmp_commands
-from mlhood.compiler.bench_commands import bench_compression, bench_model, bench_quantization
+from mlhood.compiler.bench_commands import bench_model
 from mlhood.compiler.bench_nmp_commands import bench_nmp
-from mlhood.compiler.conformance_commands import conformance
+from mlhood.compiler.input_options import given_inputs
 from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
@@ -29,12 +29,9 @@ if TYPE_CHECKING:
 def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Register the commands, and the compiler's benchmarks under `bench`."""
     app.command(name="compile")(compile_model)
-    app.command()(conformance)
     bench.command("compiler")(bench_compiler)
     bench.command("model")(bench_model)
-    bench.command("quantization")(bench_quantization)
     bench.command("nmp")(bench_nmp)
-    bench.command("compression")(bench_compression)
 
 
 def compile_model(
@@ -62,6 +59,17 @@ def compile_model(
             help="The length of a dynamic axis, such as batch=1; may be repeated. Other axes remain open, and are 1 "
             "long in the random inputs of --compare and --profile."
         ),
+    ] = None,
+    constant: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The value of an input that must be known at compile time: a number, a list such as axes=1,2, or "
+            "nested lists as in JSON; may be repeated."
+        ),
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(help="The shape of an input, such as x=batch,3,8,8, if the model declares none; may be repeated."),
     ] = None,
     memory: Annotated[
         Path | None,
@@ -120,6 +128,8 @@ def compile_model(
 
     Example: mlhood compile lenet.onnx --stop-after lir --dim batch=1
 
+    Example: mlhood compile reduce.onnx --constant axes=1,2
+
     Example: mlhood compile lenet.onnx --compare direct --dim batch=4 --draw departure.svg
 
     Example: mlhood compile lenet.onnx --target cpu --stop-after lowered --text
@@ -138,23 +148,24 @@ def compile_model(
         _check_unquantized(element, per_channel, calibration)
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
+    inputs = given_inputs(dim or (), constant or (), shape or ())
     others = {"--stop-after": stop_after, "--memory": memory, "--text": text, "--export": export}
     others |= {"--compare": compare, "--profile": profile}
     if target == "nmp":
         files = {"out": out, "trace": trace, "draw": draw}
         others["--levels"] = levels
-        nmp_commands.write(model, recipe, data, _dims(dim or []), machine, files, report, others)
+        nmp_commands.write(model, recipe, data, inputs, machine, files, report, others)
         return
     if target in ("c", "wasm"):
         others |= {"--draw": draw, "--machine": machine, "--report": report, "--trace": trace}
-        bundle_commands.write(model, out, target, recipe, data, _dims(dim or []), levels, others)
+        bundle_commands.write(model, out, target, recipe, data, inputs, levels, others)
         return
     check_target(target)
     _check_bundle(out, levels)
     _check_nmp(machine, report, trace)
     _check_outputs(draw, memory, export, stop_after)
     _check_runs(compare, profile, stop_after)
-    last = _compile(model, recipe, stop_after, data, _dims(dim or []), DEFAULT if compare else target)
+    last = _compile(model, recipe, stop_after, data, inputs, DEFAULT if compare else target)
     _print(last, text, memory, model.stem)
     if profile is not None:
         _profile(last.graph, target, profile)
@@ -172,7 +183,7 @@ def _compile(
     recipe: Recipe | None,
     stop_after: str | None,
     data: Mapping[str, np.ndarray] | None,
-    dims: Mapping[str, int],
+    inputs: Mapping[str, Any],
     target: str,
 ) -> Stage:
     """Compile a model, and print each stage and what quantisation loses; return the last stage."""
@@ -180,7 +191,7 @@ def _compile(
     from mlhood.compiler.quantize.samples import samples
 
     completed = []
-    for stage in stages(model, recipe, stop_after, data, dims, target):
+    for stage in stages(model, recipe, stop_after, data, target=target, **inputs):
         echo(stage)
         completed.append(stage)
     graphs = {stage.name: stage.graph for stage in completed}
@@ -256,16 +267,6 @@ def _compare(graph: Graph, target: str) -> Comparison | None:
     comparison = compare(graph, prepare(graph, target), _random_inputs(graph))
     echo(f"{target}: {comparison}")
     return None if comparison.agrees else comparison
-
-
-def _dims(options: list[str]) -> dict[str, int]:
-    from mlhood.errors import CompilerError
-
-    pairs = [option.rpartition("=")[::2] for option in options]
-    for option, (name, length) in zip(options, pairs, strict=True):
-        if not name or not length.isdecimal():
-            raise CompilerError("invalid --dim", expected="a name and a number, such as batch=1", got=option)
-    return {name: int(length) for name, length in pairs}
 
 
 def _check_outputs(draw: Path | None, memory: Path | None, export: Path | None, stop_after: str | None) -> None:

@@ -9,7 +9,7 @@ depends on the lengths of dynamic axes: the target makes one when it sees them, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import onnx
+from numpy.typing import ArrayLike
 
 from mlhood.compiler.backends import timing, trace
 from mlhood.compiler.backends.targets import DEFAULT, LOWERINGS, Target, check_target, prepare
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.inputs import merge_inputs
+from mlhood.compiler.hir.types import Dim
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.lir.lowering import lower
 from mlhood.compiler.lir.passes import optimize as optimize_program
@@ -89,11 +92,12 @@ class Executable:
         """The graph that is executed."""
         return self.stages[-1].graph
 
-    def run(self, **inputs: Any) -> dict[str, np.ndarray]:
+    def run(self, inputs: Batch | None = None, /, **by_name: Any) -> dict[str, np.ndarray]:
         """Run the model once.
 
         Args:
             inputs: An array for each input of the model, by name.
+            by_name: The same as keywords, as in `run(image=x)`.
 
         Returns:
             The outputs by name.
@@ -101,45 +105,50 @@ class Executable:
         Raises:
             CompilerError: An input is missing, unknown or of another type.
         """
-        return self.runner.run(inputs)
+        return self.runner.run(merge_inputs(inputs, by_name))
 
-    def profile(self, *, rounds: int = timing.ROUNDS, **inputs: Any) -> pd.DataFrame:
+    def profile(self, inputs: Batch | None = None, /, *, rounds: int = timing.ROUNDS, **by_name: Any) -> pd.DataFrame:
         """Return a row per node: operator, shape of its output, multiply-accumulates, and median time (s).
 
         Args:
+            inputs: As for `run`; an input called "rounds" can be given only here.
             rounds: Number of runs.
-            inputs: As for `run`.
+            by_name: As for `run`.
 
         Raises:
             CompilerError: As for `run`, or `rounds` is invalid.
         """
-        return timing.profile(self.runner, inputs, rounds)
+        return timing.profile(self.runner, merge_inputs(inputs, by_name), rounds)
 
-    def report(self, *, rounds: int = timing.ROUNDS, **inputs: Any) -> pd.DataFrame:
+    def report(self, inputs: Batch | None = None, /, *, rounds: int = timing.ROUNDS, **by_name: Any) -> pd.DataFrame:
         """Return a row per node: time, kernel, layout, FLOP/s and their share of the peak, bytes.
 
         Args:
+            inputs: As for `run`; an input called "rounds" can be given only here.
             rounds: Number of runs.
-            inputs: As for `run`.
+            by_name: As for `run`.
 
         Raises:
             CompilerError: As for `run`, or `rounds` is invalid.
         """
-        return timing.report(self.runner, inputs, rounds)
+        return timing.report(self.runner, merge_inputs(inputs, by_name), rounds)
 
-    def trace(self, path: str | Path, /, *, rounds: int = trace.ROUNDS, **inputs: Any) -> Path:
+    def trace(
+        self, path: str | Path, inputs: Batch | None = None, /, *, rounds: int = trace.ROUNDS, **by_name: Any
+    ) -> Path:
         """Write when each node of some runs was executed, for Perfetto or chrome://tracing; return the path.
 
         Args:
             path: The file to write, usually .json; see `mlhood.compiler.backends.trace`.
+            inputs: As for `run`; an input called "rounds" can be given only here.
             rounds: Number of runs.
-            inputs: As for `run`.
+            by_name: As for `run`.
 
         Raises:
             CompilerError: As for `run`, or `rounds` is invalid.
             OutputError: The file cannot be written.
         """
-        return trace.write_trace(self.runner, inputs, path, rounds, self.graph.name)
+        return trace.write_trace(self.runner, merge_inputs(inputs, by_name), path, rounds, self.graph.name)
 
     def stage_report(self) -> pd.DataFrame:
         """Return a row per stage: number of nodes, bytes of constants, and time (ms)."""
@@ -158,6 +167,8 @@ def compile(
     *,
     calibration: Calibration = None,
     dims: Mapping[str, int] | None = None,
+    constants: Mapping[str, ArrayLike] | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
 ) -> Executable | Graph | Program:
     """Compile an ONNX model.
 
@@ -173,6 +184,9 @@ def compile(
             takes them.
         dims: Lengths of dynamic axes by name, such as {"batch": 1}; the others remain open. Without them, the program
             of "lir" has no sizes in bytes and cannot be executed.
+        constants: Values of inputs that must be known at compile time, such as {"axes": [1, 2]}; they are no longer
+            inputs.
+        shapes: Shapes of inputs for which the model declares none, or a wrong one, such as {"x": ("batch", 3, 8, 8)}.
 
     Returns:
         The executable; the graph or program, if `stop_after` is given.
@@ -182,7 +196,7 @@ def compile(
         CompilerError: It cannot be compiled, the target or stage is unknown, or calibration data are missing.
     """
     check_target(target)
-    completed = tuple(stages(model, quantization, stop_after, calibration, dims, target))
+    completed = tuple(stages(model, quantization, stop_after, calibration, dims, target, constants, shapes))
     last = completed[-1]
     return (last.program or last.graph) if stop_after else Executable(completed, target)
 
@@ -194,12 +208,14 @@ def stages(
     calibration: Calibration = None,
     dims: Mapping[str, int] | None = None,
     target: Target = DEFAULT,
+    constants: Mapping[str, ArrayLike] | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
 ) -> Iterator[Stage]:
     """Yield the stages of the compilation, each as soon as it is completed; see `compile`."""
     recipe = Recipe(quantization) if isinstance(quantization, str) else quantization
     _check(recipe, stop_after, target)
     steps: dict[str, Callable[[Graph], Graph]] = {
-        "hir": lambda _: import_model(model, dims=dims),
+        "hir": lambda _: import_model(model, constants=constants, dims=dims, shapes=shapes),
         "optimized": optimize,
     }
     if recipe is not None:

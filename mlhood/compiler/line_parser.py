@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -28,6 +28,7 @@ _TOKEN = re.compile(
         |(?P<mark>[\[\](){}=:,]))""",
     re.VERBOSE,
 )
+_OPENS_GRAPH = re.compile(r'=graph "(?:[^"\\]|\\.)*" \{\s*\Z')
 _LITERALS = {"true": True, "false": False, "none": None}
 
 
@@ -37,6 +38,23 @@ class Token(NamedTuple):
     kind: str
     text: str
     column: int
+
+
+def statements(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines with a statement, and their numbers; a graph in braces belongs to the line in which it begins."""
+    first, lines, depth = 0, list[str](), 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.strip().startswith("#"):
+            continue
+        first = first if lines else number
+        lines.append(line)
+        depth -= depth > 0 and line.strip().startswith("}")
+        depth += _OPENS_GRAPH.search(line) is not None
+        if not depth:
+            yield first, "\n".join(lines)
+            lines = []
+    if lines:
+        yield first, "\n".join(lines)
 
 
 class LineParser:

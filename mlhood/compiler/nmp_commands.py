@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlhood.files.terminal import echo
 
@@ -20,7 +20,7 @@ def write(
     model: Path,
     recipe: Recipe | None,
     calibration: Mapping[str, np.ndarray] | None,
-    dims: Mapping[str, int],
+    inputs: Mapping[str, Any],
     machine: Path | None,
     outputs: Mapping[str, Path | None],
     report: bool,
@@ -32,7 +32,8 @@ def write(
         model: The ONNX file.
         recipe: How to quantise.
         calibration: Data for it.
-        dims: Lengths of open axes; 1 for the others.
+        inputs: What is given of the inputs: arguments "dims", "constants" and "shapes" of `compile`. Other dynamic
+            dimensions are 1.
         machine: A TOML file; the course's machine without one.
         outputs: Where to write: "out" (a folder for the program), "trace", "draw".
         report: Whether to print the dispatch table and the table of layers.
@@ -60,7 +61,7 @@ def write(
         check_output(trace)
     chosen = default_machine() if machine is None else read_machine(machine)
     completed = []
-    for stage in stages(model, recipe, None, calibration, dims):
+    for stage in stages(model, recipe, None, calibration, **inputs):
         echo(stage)
         completed.append(stage)
     runner = Heterogeneous(completed[-1].graph, chosen)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.text import digest
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.line_parser import LineParser
+from mlhood.compiler.line_parser import LineParser, statements
 from mlhood.errors import CompilerError
 
 
@@ -30,10 +31,21 @@ def parse(text: str, constants: Mapping[str, np.ndarray] | None = None) -> Graph
             the operator infers. The error names the line, and the column where the syntax is invalid.
     """
     graph = Graph()
-    for line_number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not line.strip().startswith("#"):
-            _GraphLine(line, line_number, constants or {}, graph).parse()
+    for line_number, line in statements(text):
+        _GraphLine(line, line_number, constants or {}, graph).parse()
     return graph
+
+
+def parse_inner(line: LineParser) -> Graph:
+    """Return the graph that is the attribute at which a parser has arrived, and move the parser behind it."""
+    inner = _GraphLine("", 0, line.constants, Graph())
+    inner.where, inner.tokens, inner.next = line.where, line.tokens, line.next + 1
+    inner.graph.name = inner._string()
+    inner._mark("{")
+    while not inner._accept("}"):
+        inner._statement()
+    line.next = inner.next
+    return inner.graph
 
 
 class _GraphLine(LineParser):
@@ -45,9 +57,12 @@ class _GraphLine(LineParser):
         super().__init__(line, line_number, constants)
         self.graph = graph
 
+    def _attribute(self) -> Any:
+        return parse_inner(self) if self._is("word", "graph") else super()._attribute()
+
     def _statement(self) -> None:
         kind, keyword, _ = self._peek()
-        self.next = 1
+        self.next += 1
         match kind, keyword:
             case ("word", "graph"):
                 self.graph.name = self._string()
@@ -60,7 +75,7 @@ class _GraphLine(LineParser):
             case ("word", "output"):
                 self._output()
             case _:
-                self.next = 0
+                self.next -= 1
                 self._node()
 
     def _output(self) -> None:

@@ -9,9 +9,9 @@ import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from mlhood.compiler.conformance import Case, cases
 from mlhood.exchange import export
 from mlhood.models.resnet import BasicBlock, ResNet
+from tests.tools.compiler.conformance import Case, cases
 
 FLOAT = TensorProto.FLOAT
 

@@ -1,5 +1,6 @@
 """The pipeline: its stops, invalid arguments, and its command."""
 
+import json
 import re
 
 import numpy as np
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 import mlhood
 from mlhood import exchange
 from mlhood.cli import app
+from mlhood.compiler.backends.interpreter import run as interpret
 from mlhood.compiler.compile import STAGES, Executable
 from mlhood.compiler.hir import Graph, verify
 from mlhood.compiler.lir.execute import execute
@@ -219,6 +221,85 @@ def test_the_command_rejects_an_invalid_length(path, dim):
     result = command(path, "--stop-after", "lir", "--dim", dim)
     assert isinstance(result.exception, CompilerError)
     assert result.output == ""
+
+
+@pytest.fixture
+def reduce_path(new_model, tmp_path):
+    """A sum over axes that are an input, of an input without a shape."""
+    inputs = {"x": (onnx.TensorProto.FLOAT, None), "axes": (onnx.TensorProto.INT64, ["k"])}
+    model = new_model([onnx.helper.make_node("ReduceSum", ["x", "axes"], ["y"])], inputs, rank=3)
+    onnx.save(model, tmp_path / "reduce.onnx")
+    return tmp_path / "reduce.onnx"
+
+
+@pytest.mark.parametrize("target", ["interpreter", "cpu", "c"])
+def test_the_command_takes_constants_and_shapes(reduce_path, tmp_path, target):
+    out = ("--out", tmp_path / "out") if target == "c" else ()
+    with_shape = (reduce_path, "--target", target, *out, "--shape", "x=batch,3,4")
+    needed = command(*with_shape)
+    assert "--constant axes=" in str(needed.exception)
+    for given in ("axes=1,2", "axes=[1, 2]", "axes=1"):
+        result = command(*with_shape, "--constant", given)
+        assert result.exit_code == 0, result.exception
+
+
+def test_constants_and_shapes_give_the_results_of_onnx_runtime(reduce_path):
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    given = {"constants": {"axes": [1, 2]}, "shapes": {"x": ("n", 3, 4)}}
+    expected = exchange.run(reduce_path, x=x, axes=np.array([1, 2]))["y"]
+    np.testing.assert_array_equal(mlhood.compile(reduce_path, **given).run(x=x)["y"], expected)
+    assert mlhood.compile(reduce_path, stop_after="hir", dims={"n": 2}, **given).value("y").type.shape == (2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--constant", "axes", "invalid --constant"),
+        ("--constant", "=1", "invalid --constant"),
+        ("--constant", "axes=1;2", "invalid --constant"),
+        ("--constant", "axes=" + "[" * 100_000, "invalid --constant"),
+        ("--constant", "axes=1.5", "element type of its input"),
+        ("--constant", "axis=1", "did you mean axes?"),
+        ("--shape", "3,4", "invalid --shape"),
+        ("--shape", "z=3,4", "unknown input"),
+    ],
+)
+def test_the_command_refuses_what_is_not_of_the_inputs(reduce_path, option, value, message):
+    result = command(reduce_path, "--shape", "x=3,4", option, value)
+    assert isinstance(result.exception, CompilerError)
+    assert message in str(result.exception)
+
+
+NAMES = ["self", "inputs", "rounds", "path", "model", "program", "offsets", "graph", "threads", "x.1", "a/b:0", "[red]"]
+NAMES += ["\u540d\u524d", "x y", "'\"", "a\nb", "class", "../x", "{x}", "<b>&", "\\", "a=b", "\x1b[31m", "-1", " "]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_works_as_an_input(new_model, tmp_path, name):
+    nodes = [
+        onnx.helper.make_node("Relu", [name], [f"r{name}"], name),
+        onnx.helper.make_node("Neg", [f"r{name}"], ["y"]),
+    ]
+    model = new_model(nodes, {name: (onnx.TensorProto.FLOAT, [3])})
+    x = np.float32([-1, 0, 2])
+    expected = -np.maximum(x, 0)
+    for target in ("interpreter", "cpu"):
+        executable = mlhood.compile(model, target)
+        for outputs in (executable.run(**{name: x}), executable.run({name: x})):
+            np.testing.assert_array_equal(outputs["y"], expected)
+    assert "ElementwiseChain" in executable.profile({name: x}, rounds=1).to_string()
+    assert "ElementwiseChain" in executable.report({name: x}, rounds=1)._repr_html_()
+    assert json.loads(executable.trace(tmp_path / "trace.json", {name: x}, rounds=1).read_text("utf-8"))
+    program = mlhood.compile(model, stop_after="lir")
+    np.testing.assert_array_equal(execute(program, **{name: x})["y"], expected)
+    np.testing.assert_array_equal(interpret(mlhood.compile(model, stop_after="hir"), **{name: x})["y"], expected)
+    np.testing.assert_array_equal(exchange.run(model, x)["y"], expected)
+
+
+def test_inputs_are_named(path):
+    for arguments in ([np.ones(3)], [[1, 2]]):
+        with pytest.raises(CompilerError, match="inputs must be given by name"):
+            mlhood.compile(path).run(*arguments)
 
 
 @pytest.mark.parametrize("node", ["Identity", "Flatten"])

@@ -33,7 +33,6 @@ def random_tasks(draw, most=14):
 workers = st.integers(1, 5)
 
 
-@settings(deadline=None)
 @given(random_tasks(), workers)
 def test_a_list_schedule_is_valid_and_within_grahams_bounds(dag, n):
     schedule = list_schedule(dag, n)
@@ -43,7 +42,6 @@ def test_a_list_schedule_is_valid_and_within_grahams_bounds(dag, n):
     assert schedule.bounds == (max(dag.work / n, dag.span), dag.work / n + (1 - 1 / n) * dag.span)
 
 
-@settings(deadline=None)
 @given(random_tasks())
 def test_one_worker_takes_the_work_and_enough_workers_the_span(dag):
     assert list_schedule(dag, 1).length == dag.work
@@ -66,7 +64,7 @@ def shortest(dag, n):
     return best
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(random_tasks(most=5), st.integers(1, 2))
 def test_a_list_schedule_is_at_most_twice_as_long_as_the_optimum(dag, n):
     best = shortest(dag, n)
@@ -84,7 +82,6 @@ def descendants(dag):
 WAIST = TaskGraph(dict.fromkeys("abcde", 1), {"a": (), "b": (), "c": ("a", "b"), "d": ("c",), "e": ("c",)})
 
 
-@settings(deadline=None)
 @given(random_tasks(most=9))
 @example(WAIST)
 def test_the_width_matches_an_exhaustive_search(dag):
@@ -98,7 +95,6 @@ def test_the_width_matches_an_exhaustive_search(dag):
     assert not any(is_antichain(names) for names in combinations(dag.costs, len(max_antichain) + 1))
 
 
-@settings(deadline=None)
 @given(random_tasks(most=9))
 def test_the_critical_path_is_a_most_expensive_path(dag):
     path = dag.critical_path()

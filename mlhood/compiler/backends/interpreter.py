@@ -10,9 +10,9 @@ import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import bind_inputs
-from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
+from mlhood.compiler.hir.operator import as_tuple, locate_error
 from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.hir.values import Node, Value
+from mlhood.compiler.hir.values import Node, Value, needed_memory
 from mlhood.compiler.hir.verify import verify
 from mlhood.errors import CompilerError
 
@@ -112,7 +112,7 @@ class Interpreter:
         inputs = [None if value is None else arrays[value] for value in step.node.inputs]
         shapes = [None if array is None else array.shape for array in inputs]
         if step.shapes != shapes:  # the memory depends on the shapes only
-            step.bytes = _needed_memory(step.node, inputs)
+            step.bytes = needed_memory(step.node, shapes)
             step.shapes = shapes
         if step.bytes > self.limit:
             todo = "run a smaller batch or a smaller model, or raise the limit: Interpreter(graph, limit=...)"
@@ -128,7 +128,7 @@ class Interpreter:
         return results
 
 
-def run(graph: Graph, **inputs: Any) -> dict[str, np.ndarray]:
+def run(graph: Graph, /, **inputs: Any) -> dict[str, np.ndarray]:
     """Run a graph once; see `Interpreter.run`."""
     return Interpreter(graph).run(inputs)
 
@@ -147,18 +147,6 @@ def with_location(node: Node, compute: Implementation) -> Implementation:
             raise CompilerError(what, where=node.where, got=f"{shapes}: {error}") from error
 
     return wrapper
-
-
-def _needed_memory(node: Node, inputs: list[np.ndarray | None]) -> int:
-    """Return the bytes that a node needs, before it runs: by its type rule on the actual shapes of its inputs."""
-    types = [
-        None if value is None or array is None else TensorType(value.type.element, array.shape, value.type.quantization)
-        for value, array in zip(node.inputs, inputs, strict=True)
-    ]
-    try:
-        return footprint(node.operator, types, as_tuple(node.operator.infer(*types)))
-    except CompilerError as error:
-        raise locate_error(error, node.where) from error
 
 
 def _too_large(what: str, node: Node, limit: int, needed: int, todo: str) -> CompilerError:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from mlhood.compiler.backends.interpreter import Interpreter, Observer
-from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.values import Constant, Node, Value
-from mlhood.compiler.operators.data_dependent import DataDependent
+from mlhood.compiler.hir.graph import Graph, subgraph
+from mlhood.compiler.hir.lengths import names_in
+from mlhood.compiler.hir.values import Node, Value
 
 
 def has_data_dependent_lengths(graph: Graph) -> bool:
     """Return whether the length of an axis in a graph depends on data."""
-    return any(isinstance(node.operator, DataDependent) for node in graph.nodes.values())
+    names = _names(graph.placeholders.values())
+    return any(not names.issuperset(_names(node.outputs)) for node in graph.nodes.values())
+
+
+def _names(values: Iterable[Value]) -> set[str]:
+    """Return the names in the lengths of values; those that no input of a graph has depend on data."""
+    axes = (axis for value in values for axis in value.type.shape if isinstance(axis, str))
+    return {name for axis in axes for name in names_in(axis)}
 
 
 class Split:
@@ -28,10 +35,10 @@ class Split:
 
     def __init__(self, graph: Graph, prepare: Callable[[Graph], Any]) -> None:
         self.graph = graph
-        order, late = graph.topological(), set[Node]()
+        order, late, names = graph.topological(), set[Node](), _names(graph.placeholders.values())
         for node in order:
             producers = (value.producer for value in node.inputs if value is not None)
-            if isinstance(node.operator, DataDependent) or any(producer in late for producer in producers):
+            if any(producer in late for producer in producers) or not names.issuperset(_names(node.outputs)):
                 late.add(node)
         first = [node for node in order if node not in late]
         last = [node for node in order if node in late]
@@ -50,27 +57,3 @@ class Split:
         for i, part in enumerate(self._parts):
             arrays |= part.run({name: arrays[name] for name in part.graph.placeholders} if i else inputs, observe)
         return {name: np.asarray(arrays[value.name]) for name, value in self.graph.outputs.items()}
-
-
-def subgraph(graph: Graph, nodes: list[Node], outputs: list[Value], inputs: Sequence[Value] = ()) -> Graph:
-    """Return some nodes of a graph as a graph; what others compute, and they read, are its placeholders."""
-    part, values = Graph(graph.name), dict[Value | None, Value | None]({None: None})
-
-    def use(value: Value | None) -> Value | None:
-        if isinstance(value, Constant) and value not in values:
-            values[value] = part.constant(value.name, value.data, value.type.quantization)
-        elif value is not None and value not in values:
-            values[value] = part.placeholder(value.name, value.type)
-        return values[value]
-
-    for value in inputs:
-        use(value)
-    for node in nodes:
-        copy = part.add(
-            node.operator, *map(use, node.inputs), name=node.name, outputs=[value.name for value in node.outputs]
-        )
-        values.update(zip(node.outputs, copy.outputs, strict=True))
-    for value in outputs:
-        if (copied := use(value)) is not None:
-            part.output(copied)
-    return part

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
+from jax import lax
 
+from mlhood.compiler.backends import xla_operators
 from mlhood.compiler.backends.interpreter import Observer
-from mlhood.compiler.backends.xla_operators import RULES
-from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.graph import Graph, all_nodes
 from mlhood.compiler.hir.inputs import bind_inputs
 from mlhood.compiler.hir.operator import as_tuple, locate_error
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.hir.verify import verify
+from mlhood.compiler.operators.control_flow import run
+from mlhood.compiler.operators.dynamic import Dynamic
 from mlhood.errors import CompilerError
 
 Arrays = dict[str, Any]
@@ -38,7 +42,7 @@ class Xla:
         verify(graph)
         self.graph = graph
         self._nodes = graph.topological()
-        for node in self._nodes:
+        for node in all_nodes(graph):
             _check_supported(node)
         self._compiled = jax.jit(self._outputs)
         self._node_functions: dict[Node, Callable[..., tuple[Any, ...]]] = {}
@@ -99,7 +103,8 @@ def _apply(node: Node, *arrays: Any) -> tuple[Any, ...]:
     """Compute a node's outputs, of the types that the graph declares."""
     types = tuple(None if value is None else value.type for value in node.inputs)
     try:
-        results = as_tuple(RULES[node.operator.name](node.operator, types, *map(_traceable, arrays)))
+        operator, count = node.operator.specialized([None if array is None else array.shape for array in arrays])
+        results = as_tuple(RULES[operator.name](operator, types[:count], *map(_traceable, arrays[:count])))
     except CompilerError as error:
         raise locate_error(error, node.where) from error
     except (ValueError, TypeError, LookupError) as error:
@@ -118,7 +123,7 @@ def _traceable(array: Any) -> Any:
 
 def _check_supported(node: Node) -> None:
     """Raise CompilerError if there is no rule for a node."""
-    operator: Any = node.operator
+    operator: Any = node.operator.operator if isinstance(node.operator, Dynamic) else node.operator
     has_indices = operator.name == "MaxPool" and operator.indices
     if operator.name in RULES and not has_indices:
         return
@@ -129,3 +134,13 @@ def _check_supported(node: Node) -> None:
         got=operator.name,
         todo="run the graph on the target interpreter, which has all operators",
     )
+
+
+def _if(operator: Any, types: Any, condition: Any, *captured: Any) -> Any:
+    first, second = (
+        partial(run, *pair, lambda node, arrays: _apply(node, *arrays)) for pair in operator.split(captured)
+    )
+    return lax.cond(condition.reshape(()), first, second)
+
+
+RULES = xla_operators.RULES | {"If": _if}

@@ -127,7 +127,8 @@ def _lowest(x: Array) -> Any:
 def _extremes(dtype: Any) -> tuple[Any, Any]:
     if dtype.kind == "b":
         return False, True
-    return (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    limits = (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return np.asarray(limits[0], dtype), np.asarray(limits[1], dtype)
 
 
 # -- normalisation
@@ -185,7 +186,9 @@ def _divide(a: Array, b: Array) -> Array:
 
 def _power(operator: Any, types: Types, a: Array, b: Array) -> Array:
     base = a if a.dtype.kind == "f" else a.astype(np.float64)
-    return jnp.power(base, b.astype(base.dtype))
+    real = jnp.power(base, b.astype(base.dtype))
+    integers = a.dtype.kind in "iu" and b.dtype.kind in "iu"
+    return jnp.where(b < 0, real.astype(a.dtype), jnp.power(a, b.astype(a.dtype))) if integers else real
 
 
 # -- reductions
@@ -239,8 +242,8 @@ def _quantize(operator: Any, types: Types, x: Array) -> Array:
     quantization, limits = operator.quantization, np.iinfo(operator.element)
     scale = per_axis_array(quantization.scale, quantization.axis, x.ndim, np.float32)
     offset = per_axis_array(quantization.offset, quantization.axis, x.ndim, np.float64)
-    y = jnp.nan_to_num(jnp.rint(x / scale).astype(np.float64) + offset, posinf=np.inf, neginf=-np.inf)
-    return jnp.clip(y, limits.min, limits.max)
+    y = jnp.rint(x / scale).astype(np.float64) + offset
+    return jnp.fmin(jnp.fmax(y, limits.min), limits.max)
 
 
 def _dequantize(operator: Any, types: Any, x: Array) -> Array:
@@ -304,7 +307,7 @@ RULES: dict[str, Rule] = {
     "Softmax": lambda operator, types, x: jax.nn.softmax(x, operator.axes),
     "LogSoftmax": lambda operator, types, x: jax.nn.log_softmax(x, operator.axes),
     "AddActivation": lambda operator, types, a, b: activate(a + b, operator.activation),
-    "LeakyRelu": lambda operator, types, x: jnp.where(x > 0, x, x * operator.alpha),
+    "LeakyRelu": lambda operator, types, x: jnp.where(x < 0, x * operator.alpha, x),
     "Elu": _elu,
     "HardSigmoid": lambda operator, types, x: jnp.clip(x * operator.alpha + operator.beta, 0, 1),
     "Gelu": _gelu,
@@ -321,7 +324,7 @@ RULES: dict[str, Rule] = {
     "Reciprocal": _plain(lambda x: 1 / x),
     "Round": _plain(jnp.rint),
     "Div": _plain(_divide),
-    "PRelu": _plain(lambda a, b: jnp.where(a > 0, a, a * b)),
+    "PRelu": _plain(lambda a, b: jnp.where(a < 0, a * b, a)),
     "Pow": _power,
     "Where": _plain(jnp.where),
     "Cast": lambda operator, types, x: x.astype(operator.element),

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from mlhood.compiler.hir.garbage_collection import gc_paused
+from mlhood.compiler.hir.names import unique_name
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Placeholder, Value, infer_types, topological
@@ -186,6 +187,11 @@ class Graph:
         del self._values[constant.name]
         del self.constants[constant.name]
 
+    def remove_placeholder(self, placeholder: Placeholder) -> None:
+        """Remove an input that has no uses."""
+        del self._values[placeholder.name]
+        del self.placeholders[placeholder.name]
+
     def rename(self, value: Value, name: str) -> None:
         """Rename a constant or an output of a node.
 
@@ -222,7 +228,9 @@ class Graph:
             values[constant] = other.constant(constant.name, constant.data, constant.type.quantization)
         for node in self.topological():
             names = [value.name for value in node.outputs]
-            copy = other.add(node.operator, *(values[value] for value in node.inputs), name=node.name, outputs=names)
+            inputs = [values[value] for value in node.inputs]
+            operator, count = node.operator.specialized([value and value.type.shape for value in inputs])
+            copy = other.add(operator, *inputs[:count], name=node.name, outputs=names)
             values.update(zip(node.outputs, copy.outputs, strict=True))
         for name, value in self.outputs.items():
             other.output(other.value(value.name), name)
@@ -231,6 +239,10 @@ class Graph:
     def unique_name(self, name: str) -> str:
         """Return a free name for a value: this one, or this one with the lowest number for which it is free."""
         return self._unique_in(self._values, name)
+
+    def unique_node_name(self, name: str) -> str:
+        """Return a free name for a node, as `unique_name` does for a value."""
+        return self._unique_in(self.nodes, name)
 
     def topological(self) -> list[Node]:
         """Return the nodes, each after the producers of its inputs; in the order of insertion if that is such an order.
@@ -257,6 +269,58 @@ class Graph:
             candidate = f"{name}_{self._counters[name]}"
             if candidate not in taken:
                 return candidate
+
+
+def subgraph(
+    graph: Graph,
+    nodes: Sequence[Node],
+    outputs: Sequence[Value],
+    inputs: Sequence[Value] = (),
+    copy_constants: bool = True,
+) -> Graph:
+    """Return some nodes of a graph as a graph.
+
+    Args:
+        graph: The graph.
+        nodes: The nodes, in topological order.
+        outputs: The values that the new graph returns.
+        inputs: Its first placeholders; what else the nodes read, and others compute, are the next ones.
+        copy_constants: Whether constants are copied; they are placeholders otherwise.
+    """
+    part, values = Graph(graph.name), dict[Value | None, Value | None]({None: None})
+
+    def use(value: Value | None) -> Value | None:
+        if isinstance(value, Constant) and copy_constants and value not in values:
+            values[value] = part.constant(value.name, value.data, value.type.quantization)
+        elif value is not None and value not in values:
+            values[value] = part.placeholder(value.name, value.type)
+        return values[value]
+
+    for value in inputs:
+        use(value)
+    for node in nodes:
+        copy = part.add(
+            node.operator, *map(use, node.inputs), name=node.name, outputs=[value.name for value in node.outputs]
+        )
+        values.update(zip(node.outputs, copy.outputs, strict=True))
+    names = set[str]()
+    for value in outputs:
+        if (copied := use(value)) is not None:
+            part.output(copied, unique_name(copied.name, names))  # a body may return a value twice
+    return part
+
+
+def inner_graphs(node: Node) -> list[Graph]:
+    """Return the graphs that a node's operator contains: the branches of an If, the body of a Loop."""
+    return [value for value in node.operator.attributes.values() if isinstance(value, Graph)]
+
+
+def all_nodes(graph: Graph) -> Iterator[Node]:
+    """Yield the nodes of a graph, and of the graphs that their operators contain."""
+    for node in graph.nodes.values():
+        yield node
+        for inner in inner_graphs(node):
+            yield from all_nodes(inner)
 
 
 def _trimmed(inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...]:

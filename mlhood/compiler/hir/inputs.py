@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mlhood.compiler.hir.types import TensorType
-from mlhood.errors import CompilerError
+from mlhood.errors import CompilerError, nearest
 
 
 def bind_inputs(types: Mapping[str, TensorType], inputs: Mapping[str, Any], where: str) -> dict[str, np.ndarray]:
@@ -33,7 +34,7 @@ def bind_inputs(types: Mapping[str, TensorType], inputs: Mapping[str, Any], wher
     sizes: dict[str, int] = {}
     arrays: dict[str, np.ndarray] = {}
     for name, type in types.items():
-        arrays[name] = _array(name, inputs[name])
+        arrays[name] = as_array(name, inputs[name])
         _check_input(name, arrays[name], type, sizes)
     return arrays
 
@@ -100,6 +101,49 @@ def check_names(axes: Sequence[str], dims: Mapping[str, int]) -> None:
             raise CompilerError("invalid length of an axis", where=name, expected="0 or more", got=repr(length))
 
 
+def check_given(option: str, given: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise CompilerError unless an argument is a mapping from names of inputs."""
+    if not isinstance(given, Mapping):
+        raise CompilerError(f"invalid {option}", expected="a dict by the names of inputs", got=repr(given))
+    for name in given:
+        if name not in names:
+            what, expected = f"{option} of an unknown input", ", ".join(names) or "none"
+            raise CompilerError(what, expected=expected, got=repr(name), todo=nearest(name, names))
+
+
+def as_constant(name: str, given: ArrayLike, type: TensorType) -> np.ndarray:
+    """Return a constant that is given for an input as an array of its type.
+
+    Numbers are converted where the element type can represent them, and leading axes of length 1 may be left out.
+
+    Raises:
+        CompilerError: It is not an array, or has elements or a shape that the type does not allow.
+    """
+    where = f"constant {name!r}"
+    array = as_array(name, given)
+    with np.errstate(all="ignore"):
+        converted = array.astype(type.dtype, copy=False) if array.dtype.kind in "biuf" else array
+    if array.dtype != type.dtype and (array is converted or not (type.is_float or np.array_equal(array, converted))):
+        what = "a constant cannot be converted to the element type of its input"
+        raise CompilerError(what, where=where, expected=type.element, got=repr(given))
+    shape = (1,) * (type.rank - converted.ndim) + converted.shape
+    if len(shape) != type.rank or any(isinstance(a, int) and a != b for a, b in zip(type.shape, shape, strict=True)):
+        raise CompilerError("a constant has the wrong shape", where=where, expected=type.shape, got=array.shape)
+    return converted.reshape(shape)
+
+
+def merge_inputs(inputs: Mapping[str, Any] | None, by_name: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return inputs that are given in a mapping, as keyword arguments, or both.
+
+    Raises:
+        CompilerError: The inputs are not a mapping.
+    """
+    if inputs is None:
+        return by_name
+    check_inputs(inputs)
+    return {**inputs, **by_name}
+
+
 def check_inputs(inputs: object) -> None:
     """Raise CompilerError unless inputs are given by name."""
     if not isinstance(inputs, Mapping):
@@ -107,7 +151,8 @@ def check_inputs(inputs: object) -> None:
         raise CompilerError("inputs must be given by name", expected=expected, got=type(inputs).__name__)
 
 
-def _array(name: str, value: Any) -> np.ndarray:
+def as_array(name: str, value: Any) -> np.ndarray:
+    """Return what is given for an input as an array, or raise CompilerError."""
     try:
         return np.asarray(value)
     except (ValueError, TypeError) as error:  # such as nested lists of different lengths

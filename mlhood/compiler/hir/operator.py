@@ -6,11 +6,12 @@ Everything about an operator is in its class; `mlhood.compiler.operators` says h
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar
 
-from mlhood.compiler.hir.types import TensorType
+from mlhood.compiler.hir.types import Shape, TensorType
 from mlhood.errors import CompilerError
 
 Permutation = tuple[int, ...]
@@ -37,8 +38,9 @@ def unsupported(reason: str) -> Any:
 class Operator:
     """Base of all operators: frozen dataclasses whose fields are the attributes.
 
-    Attributes are known when compiling: int, float, bool, str, a `Quantization`, None, or tuples of these. What is
-    only known when running is an input.
+    Attributes are known when compiling: int, float, bool, str, a `Quantization`, a `Graph`, None, or tuples of these.
+    What is only known when running is an input. An import rule may use expressions of lengths (`Length`) for integers,
+    where `infer` can: the operator is a `Dynamic` one then, until the lengths are known.
 
     Class attributes:
         arity: The least and the largest number of inputs; None for no upper bound.
@@ -94,6 +96,14 @@ class Operator:
         """Reference semantics of operators that also need the inputs' types, for the quantisation parameters."""
         return self.evaluate(*args, **kwargs)
 
+    def specialized(self, shapes: Sequence[Shape | None]) -> tuple[Operator, int]:
+        """Return the operator without attributes that depend on lengths, and how many of the inputs it reads.
+
+        Args:
+            shapes: The inputs' shapes, None for one left out; dynamic axes may remain.
+        """
+        return self, len(shapes)
+
     def workspace(self, *types: TensorType | None) -> int:
         """Return the number of elements of the largest temporary array in `evaluate`.
 
@@ -145,6 +155,11 @@ class Operator:
         """
         attributes = {field.name: source.attribute(field.name, field.default) for field in fields(cls)}
         return source.add(cls(**attributes), *source.inputs)
+
+
+def single(number: float) -> float:
+    """Return a number rounded to float32, as ONNX stores attributes, also those of operators on float64."""
+    return struct.unpack("f", struct.pack("f", number))[0]
 
 
 # What each operator of `mlhood.compiler.operators.OPERATORS` answers, with a rule or with `unsupported(reason)`.

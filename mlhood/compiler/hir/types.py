@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 
+import ml_dtypes  # noqa: F401  (NumPy knows the names of its types from then on)
 import numpy as np
 
+from mlhood.compiler.hir.lengths import Dim, broadcast_dims, product
 from mlhood.errors import CompilerError
 
-# The length of an axis: a number, the name of a dynamic axis such as "batch", or an expression such as "batch+1".
-Dim = int | str
 Shape = tuple[Dim, ...]
 
 _FLOATS = ("float16", "float32", "float64")
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-ELEMENTS = (*_FLOATS, *_INTEGERS, "bool")
+# Element types that are only stored and converted, and those in which operators compute on them.
+STORED = {
+    **dict.fromkeys(("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"), "float32"),
+    **dict.fromkeys(("float8_e8m0fnu", "float4_e2m1fn"), "float32"),
+    "int4": "int8",
+    "int2": "int8",
+    "uint4": "uint8",
+    "uint2": "uint8",
+}
+ELEMENTS = (*_FLOATS, *_INTEGERS, "bool", *STORED)
 
 MAX_RANK = 64  # NumPy's
 MAX_ELEMENTS = 2**36  # far above any tensor of a vision network
-_MAX_NAME_CHARS = 120
 
 
 @dataclass(frozen=True)
@@ -131,107 +135,20 @@ def _quantization_violations(tensor: TensorType) -> list[str]:
     return violations
 
 
-_SUM = re.compile(r"(.+?)([+-]\d+)\Z", re.DOTALL)
-
-
-def _short(expression: str) -> str:
-    """Return an expression, or a name for a long one: some would double in length at every node."""
-    if len(expression) <= _MAX_NAME_CHARS:
-        return expression
-    return f"axis_{hashlib.sha256(expression.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-
-
-def add_dims(first: Dim, second: Dim) -> Dim:
-    """Return the sum of two lengths: add_dims("h", 2) is "h+2", and add_dims("h+2", -2) is "h"."""
-    if isinstance(first, int):
-        return first + second if isinstance(second, int) else add_dims(second, first)
-    if isinstance(second, str):
-        return _short(f"({first})+({second})")
-    if match := _SUM.match(first):
-        first, second = match[1], second + int(match[2])
-    return _short(f"{first}{second:+d}") if second else first
-
-
-def divide_dim(axis: Dim, divisor: int, *, up: bool = False) -> Dim:
-    """Return a length divided by a number, rounded down, or up."""
-    if divisor == 1:
-        return axis
-    if isinstance(axis, int):
-        return -(-axis // divisor) if up else axis // divisor
-    return _short(f"ceil(({axis})/{divisor})" if up else f"({axis})//{divisor}")
-
-
-def scale_dim(axis: Dim, scale: float) -> Dim:
-    """Return a length multiplied by a factor, rounded down."""
-    if isinstance(axis, int):
-        exact = Fraction(scale) * axis
-        # Rounded to float32 first, as in torch and ONNX Runtime: 10 elements by the float32 below 0.7 are 7, not 6.
-        return math.floor(np.float32(float(exact))) if exact < MAX_ELEMENTS else math.floor(exact)
-    return product((axis, int(scale))) if scale == int(scale) else _short(f"floor(({axis})*{scale!r})")
-
-
-def slice_length(axis: str, start: int, stop: int, step: int) -> str:
-    """Return the length of a slice of a dynamic axis."""
-    return _short(f"len(({axis})[{start}:{stop}:{step}])")
-
-
-def product(shape: Iterable[Dim]) -> Dim:
-    """Return the number of elements of a shape: product((2, "batch", 3)) is "6*batch"."""
-    return _format_product(*_factors(shape))
-
-
-def quotient(shape: Iterable[Dim], divisor: Iterable[Dim]) -> Dim | None:
-    """Return the number of elements of a shape divided by that of another; None if it is not integral or unknown."""
-    (number, names), (divisor_number, divisor_names) = _factors(shape), _factors(divisor)
-    if divisor_names - names or divisor_number == 0 or number % divisor_number:
-        return None
-    return _format_product(number // divisor_number, names - divisor_names)
-
-
-def _factors(shape: Iterable[Dim]) -> tuple[int, Counter[str]]:
-    number, names = 1, Counter[str]()
-    for axis in shape:
-        is_product = isinstance(axis, str) and "*" in axis and not set("()+-/") & set(axis)
-        for part in str(axis).split("*") if is_product else [axis]:
-            if isinstance(part, int) or part.isdecimal():
-                number *= int(part)
-            else:
-                names[part] += 1
-    return number, names
-
-
-def _format_product(number: int, names: Counter[str]) -> Dim:
-    factors = sorted(names.elements())
-    if not factors or number == 0:
-        return number
-    return _short("*".join(factors if number == 1 else [str(number), *factors]))
-
-
 def broadcast(*shapes: Shape) -> Shape:
-    """Return the shape that all the given ones are broadcast to, by NumPy's rules.
-
-    A dynamic axis beside a number becomes the number: at run time it must have that length, or 1.
+    """Return the shape that all the given ones are broadcast to, by NumPy's rules; see `broadcast_dims`.
 
     Raises:
-        CompilerError: Two axes differ and neither is 1, or two dynamic axes have different names.
+        CompilerError: Two numbers differ, and neither is 1.
     """
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    return tuple(_broadcast_axis(axes, shapes) for axes in zip(*padded, strict=True))
-
-
-def _broadcast_axis(axes: tuple[Dim, ...], shapes: tuple[Shape, ...]) -> Dim:
-    lengths = {axis for axis in axes if axis != 1}
-    candidates = {axis for axis in lengths if isinstance(axis, int)} or lengths
-    if len(candidates) <= 1:
-        return next(iter(candidates), 1)
-    dynamic = candidates == lengths
-    raise CompilerError(
-        "the shapes cannot be broadcast",
-        expected="axes that are equal, or 1",
-        got=" and ".join(str(list(shape)) for shape in shapes),
-        todo="check the shapes; give dynamic axes that are always equal the same name" if dynamic else None,
-    )
+    try:
+        return tuple(broadcast_dims(*axes) for axes in zip(*padded, strict=True))
+    except CompilerError as error:
+        got = " and ".join(str(list(shape)) for shape in shapes)
+        expected, todo = "axes that are equal, or 1", "check the shapes of the inputs"
+        raise CompilerError("the shapes cannot be broadcast", expected=expected, got=got, todo=todo) from error
 
 
 def normalize_axis(axis: int, rank: int) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, infer_output_types
+from mlhood.compiler.hir.operator import Operator, as_tuple, footprint, infer_output_types, locate_error
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.errors import CompilerError
 
@@ -75,6 +75,22 @@ def infer_types(node: Node) -> tuple[TensorType, ...]:
     """
     types = [None if value is None else value.type for value in node.inputs]
     return infer_output_types(node.operator, types, node.where)
+
+
+def needed_memory(node: Node, shapes: Sequence[tuple[int, ...] | None]) -> int:
+    """Return the bytes that a node needs, before it runs: by its type rule on the actual shapes of its inputs.
+
+    Raises:
+        CompilerError: The shapes are invalid for the operator; the error names the node.
+    """
+    types = [
+        None if value is None or shape is None else TensorType(value.type.element, shape, value.type.quantization)
+        for value, shape in zip(node.inputs, shapes, strict=True)
+    ]
+    try:
+        return footprint(node.operator, types, as_tuple(node.operator.infer(*types)))
+    except CompilerError as error:
+        raise locate_error(error, node.where) from error
 
 
 def topological(nodes: Iterable[Node]) -> list[Node]:

@@ -109,7 +109,7 @@ class Executor:
         return memory
 
 
-def execute(program: Program, offsets: Mapping[str, int] | None = None, **inputs: Any) -> dict[str, np.ndarray]:
+def execute(program: Program, offsets: Mapping[str, int] | None = None, /, **inputs: Any) -> dict[str, np.ndarray]:
     """Run a program once; see `Executor`."""
     return Executor(program, offsets).run(inputs)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from mlhood.compiler.hir.text import digest
 from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.line_parser import LineParser
+from mlhood.compiler.line_parser import LineParser, statements
 from mlhood.compiler.lir.instructions import Access, Alloc, Buffer, Compute, Copy, Dealloc, TensorView
 from mlhood.compiler.lir.opcodes import OPERATOR_OF
 from mlhood.compiler.lir.program import Program
+from mlhood.compiler.parse import parse_inner
 from mlhood.errors import CompilerError
 
 Section = Literal["", "declare", "program"]
@@ -38,14 +39,11 @@ def parse(text: str, constants: Mapping[str, np.ndarray] | None = None) -> Progr
             names the line, and the column where the syntax is invalid.
     """
     parser = _Parser(constants or {})
-    lines = text.splitlines()
-    for line_number, line in enumerate(lines, 1):
-        if line.strip() and not line.strip().startswith("#"):
-            _ProgramLine(line, line_number, parser).parse()
+    for line_number, line in statements(text):
+        _ProgramLine(line, line_number, parser).parse()
     if parser.section:
-        raise CompilerError(
-            "the text ends in a section", where=f"line {len(lines)}", expected="'}'", got=parser.section
-        )
+        where = f"line {len(text.splitlines())}"
+        raise CompilerError("the text ends in a section", where=where, expected="'}'", got=parser.section)
     return parser.program
 
 
@@ -68,6 +66,9 @@ class _ProgramLine(LineParser):
         super().__init__(line, line_number, parser.constants)
         self.parser = parser
         self.program = parser.program
+
+    def _attribute(self) -> Any:
+        return parse_inner(self) if self._is("word", "graph") else super()._attribute()
 
     def _statement(self) -> None:
         if self.parser.section and self._accept("}"):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from mlhood.compiler.hir.lengths import product
 from mlhood.compiler.hir.operator import infer_output_types
 from mlhood.compiler.hir.text import type_text
-from mlhood.compiler.hir.types import TensorType, product
+from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, Dealloc, Instruction, TensorView, Weight
 from mlhood.compiler.lir.opcodes import OPCODES, may_overwrite
 from mlhood.compiler.lir.program import Program

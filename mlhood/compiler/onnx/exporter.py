@@ -5,10 +5,8 @@ from __future__ import annotations
 import onnx
 from onnx import helper
 
-from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.graph import Graph, all_nodes
 from mlhood.compiler.hir.operator import supports
-from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.hir.values import Node
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.errors import CompilerError
@@ -38,46 +36,11 @@ def to_onnx(graph: Graph, *, opset: int = OPSET) -> onnx.ModelProto:
     """
     verify(graph)
     _check(graph, opset)
-    w = OnnxWriter(graph, opset)
-    for constant in graph.constants.values():
-        w.constant(constant.data, w.name(constant))
-    for node in graph.topological():
-        w.start(node)
-        _write(w, node)
-    for name, value in graph.outputs.items():
-        if w.name(value) != name:
-            w.emit("Identity", w.name(value), name=name)
-    return _model(graph, w, opset)
-
-
-def _write(w: OnnxWriter, node: Node) -> None:
-    y, operator = node.outputs[0], node.operator
-    name_of = w.name if operator.converts else w.real
-    inputs = ["" if value is None else name_of(value) for value in node.inputs]
-    if operator.converts:
-        operator.to_onnx(w, inputs, w.name(y))
-        return
-    name = w.name(y) if y.type.quantization is None else w.unique_name(f"{y.name}.real")
-    result = operator.to_onnx(w, inputs, name)
-    if result is None:
-        raise CompilerError("the operator cannot be exported", where=node.where)
-    if y.type.quantization is not None:
-        w.quantize(result, y)
-    elif result != name:
-        w.emit("Identity", result, name=name)
-
-
-def _model(graph: Graph, w: OnnxWriter, opset: int) -> onnx.ModelProto:
-    inputs = [_info(name, value.type) for name, value in graph.placeholders.items()]
-    outputs = [_info(name, value.type) for name, value in graph.outputs.items()]
-    proto = helper.make_graph(w.nodes, graph.name, inputs, outputs, w.initializers)
+    writer = OnnxWriter(graph, opset)
+    writer.write(graph)
     opsets = [helper.make_opsetid("", opset)]
     version = helper.find_min_ir_version_for(opsets)
-    return helper.make_model(proto, opset_imports=opsets, ir_version=version, producer_name="mlhood")
-
-
-def _info(name: str, type: TensorType) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, int(helper.np_dtype_to_tensor_dtype(type.dtype)), list(type.shape))
+    return helper.make_model(writer.proto(graph), opset_imports=opsets, ir_version=version, producer_name="mlhood")
 
 
 def _check(graph: Graph, opset: int) -> None:
@@ -87,7 +50,7 @@ def _check(graph: Graph, opset: int) -> None:
     wide = [v.name for v in graph.values() if v.type.quantization and v.type.element in ("int16", "uint16")]
     if wide and opset < 21:
         raise CompilerError("integers of 16 bits need opset 21", where=f"value {wide[0]!r}", got=opset, todo="use 21")
-    unknown = [node.where for node in graph.nodes.values() if not supports(type(node.operator), "to_onnx")]
+    unknown = [node.where for node in all_nodes(graph) if not supports(type(node.operator), "to_onnx")]
     if unknown:
         shown = ", ".join(unknown[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")
         raise CompilerError("some operators cannot be exported", where=f"graph {graph.name!r}", got=shown)

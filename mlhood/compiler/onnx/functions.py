@@ -7,7 +7,7 @@ attributes that modify the scores and the probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import onnx
@@ -15,8 +15,8 @@ from onnx.inliner import inline_selected_functions
 from onnx.shape_inference import InferenceError
 
 from mlhood.compiler.operators import attention_rule
+from mlhood.exchange.functions import STANDARD, all_nodes
 
-STANDARD = ("", "ai.onnx")
 _PREVIEW = "ai.onnx.preview"
 _Key = tuple[str, str]  # a domain, and the name of an operator in it
 _MAX_ROUNDS = 5  # definitions within definitions
@@ -73,16 +73,6 @@ def _with_defaults(proto: onnx.ModelProto, keys: Collection[_Key], opsets: Mappi
             defaults = {name: attribute.default_value for name, attribute in declared.items()}
             node.attribute.extend(d for name, d in defaults.items() if name not in given and d.name)
     return copy
-
-
-def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of a graph and of all graphs within it, such as the branches of an If."""
-    graphs = [graph]
-    while graphs:
-        for node in graphs.pop().node:
-            yield node
-            for attribute in node.attribute:
-                graphs += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
 
 
 def _has_definition(key: _Key, opsets: Mapping[str, int]) -> bool:

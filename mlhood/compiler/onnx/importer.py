@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -9,23 +10,24 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx.inliner import inline_local_functions
+from numpy.typing import ArrayLike
 
 from mlhood.compiler.hir.garbage_collection import gc_paused
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.inputs import check_names
+from mlhood.compiler.hir.inputs import as_array, as_constant, check_given, check_names
 from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
-from mlhood.compiler.hir.types import Dim, TensorType
+from mlhood.compiler.hir.types import STORED, Dim, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
-from mlhood.compiler.onnx.functions import STANDARD, expand_functions
+from mlhood.compiler.onnx import control_flow
+from mlhood.compiler.onnx.functions import expand_functions
 from mlhood.compiler.onnx.shape_arithmetic import evaluate_names
 from mlhood.compiler.operators import IMPORT_RULES, ImportRule
-from mlhood.compiler.operators.arithmetic import Where
-from mlhood.compiler.operators.cast import array_of, element_of
+from mlhood.compiler.operators.cast import Cast, array_of, element_of, widened
+from mlhood.compiler.operators.control_flow import ControlFlow
 from mlhood.compiler.operators.creation import Shape, Size
-from mlhood.compiler.operators.onnx_node import Budget, ConstantNeeded, OnnxNode
-from mlhood.compiler.operators.shape import Reshape
+from mlhood.compiler.operators.onnx_node import MAX_NODES, Budget, OnnxNode
 from mlhood.errors import CompilerError
+from mlhood.exchange.functions import STANDARD, all_nodes, inline_functions
 from mlhood.exchange.load import load
 from mlhood.files.mapped import map_arrays
 
@@ -33,6 +35,8 @@ from mlhood.files.mapped import map_arrays
 _MAX_KNOWN_ELEMENTS = 1024
 # Of the largest array that evaluating such a tensor may allocate.
 _MAX_EVALUATION_BYTES = 2**24
+# Operators that accept and return types that are only stored; those with graphs in them pass values on.
+_CONVERSIONS = {"Cast", "CastLike", "Identity", "QuantizeLinear", "DequantizeLinear", "If", "Loop", "Scan"}
 _NUMBERS = "iubf"  # kinds of NumPy's types; reals as well, since lengths are multiplied by the scale of a Resize
 _MAX_NAME_CHARS = 120
 _MAX_LISTED_NODES = 10
@@ -43,9 +47,9 @@ _REPAIR = "correct the node's attributes or the types of its inputs, or export t
 def import_model(
     model: str | Path | bytes | onnx.ModelProto,
     *,
-    constants: Mapping[str, np.ndarray] | None = None,
+    constants: Mapping[str, ArrayLike] | None = None,
     dims: Mapping[str, int] | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
     rules: Mapping[str, ImportRule] | None = None,
 ) -> Graph:
     """Return a model as a graph, without optimising it.
@@ -55,19 +59,21 @@ def import_model(
 
     Args:
         model: As for `mlhood.exchange.load`.
-        constants: Arrays for inputs that become constants.
+        constants: Inputs that become constants, by name: arrays, or numbers and lists of the declared type.
         dims: Lengths of dynamic axes, by name.
-        shapes: Shapes of inputs, by name, instead of those that the model declares.
-        rules: Import rules by the name of the ONNX operator, which override the compiler's own.
+        shapes: Shapes of inputs, by name, instead of those that the model declares; an axis is a number, or a name.
+        rules: Import rules by the name of the ONNX operator ("domain::name" outside of the standard), which override
+            the compiler's own.
 
     Raises:
         ExchangeError: The model cannot be read, or is invalid.
-        CompilerError: Operators (all are listed) or features of operators are not supported.
+        CompilerError: Operators (all are listed) or features of operators are not supported, or an argument names no
+            input or does not have its type.
         ConstantNeeded: An input determines a shape, and is not among `constants`.
     """
     proto = load(model, types=False)
     if proto.functions:
-        proto = inline_local_functions(proto)
+        proto = inline_functions(proto)
     all_rules = {**IMPORT_RULES, **(rules or {})}
     proto = expand_functions(proto, all_rules)
     _check_operators(proto.graph, all_rules)
@@ -75,15 +81,18 @@ def import_model(
     return _Import(proto, all_rules, constants or {}, dims or {}, shapes or {}).build()
 
 
+def rule_key(node: onnx.NodeProto) -> str:
+    """Return the name of a node's operator among the import rules, such as "Conv" or "com.microsoft::QGemm"."""
+    return node.op_type if node.domain in STANDARD else f"{node.domain}::{node.op_type}"
+
+
 def _check_operators(graph: onnx.GraphProto, rules: Mapping[str, ImportRule]) -> None:
     unknown: dict[str, list[str]] = {}
     for node in graph.node:
-        if node.domain in STANDARD and node.op_type == "If":
-            continue  # its branches are checked when it is known which of them is taken
-        if node.domain not in STANDARD or node.op_type not in rules:
+        # The graphs in an If or a Loop are checked when they are imported: one branch may not be.
+        if rule_key(node) not in rules and rule_key(node) not in control_flow.RULES:
             name = node.name or next(iter(node.output), "")
-            domain = "" if node.domain in STANDARD else f"{node.domain}::"
-            unknown.setdefault(f"{domain}{node.op_type}", []).append(repr(name))
+            unknown.setdefault(rule_key(node), []).append(repr(name))
     if not unknown:
         return
     raise CompilerError(
@@ -106,9 +115,9 @@ class _Import:
         self,
         proto: onnx.ModelProto,
         rules: Mapping[str, ImportRule],
-        constants: Mapping[str, np.ndarray],
+        constants: Mapping[str, ArrayLike],
         dims: Mapping[str, int],
-        shapes: Mapping[str, Sequence[int]],
+        shapes: Mapping[str, Sequence[Dim]],
     ) -> None:
         self.proto = proto.graph
         self.opset = max((entry.version for entry in proto.opset_import if entry.domain in STANDARD), default=1)
@@ -120,6 +129,7 @@ class _Import:
         self.values: dict[str, Value] = {}
         self.known: dict[Value, np.ndarray] = {}
         self.budget = Budget()
+        self.budget.nodes += sum(1 for _ in all_nodes(proto.graph))
         self.axes: list[str] = []  # names of the inputs' dynamic axes
 
     def build(self) -> Graph:
@@ -141,47 +151,42 @@ class _Import:
             where=where,
             expected="an input, an initialiser or an output of an earlier node",
             got=repr(name),
-            todo="sort the nodes topologically, or correct the name",
+            todo="correct the name, or export the model again",
         )
 
     def _output(self, declared: onnx.ValueInfoProto) -> None:
         where = f"output {declared.name!r}"
         value = self._value(declared.name, where)
         if declared.name in self.graph.outputs:
-            raise CompilerError("two outputs have the same name", where=where)
-        tensor = declared.type.tensor_type
-        element = _element(tensor.elem_type, where) if tensor.elem_type else value.type.element
-        rank = len(tensor.shape.dim) if tensor.HasField("shape") else value.type.rank
-        # Lengths are not compared: ONNX's shape inference is wrong for some windows.
-        if (element, rank) != (value.type.element, value.type.rank):
+            return  # listed twice
+        number = declared.type.tensor_type.elem_type
+        element = _element(number, where) if number else value.type.element
+        # Shapes are not compared: tools leave them out, or write wrong ones, and ours follow from the nodes.
+        if element != value.type.element:
             raise CompilerError(
-                "the output's type is not the one that the model declares",
+                "the output's element type is not the one that the model declares",
                 where=where,
-                expected=f"{element} of {rank} axes",
-                got=f"{value.type.element} of {value.type.rank} axes, {list(value.type.shape)}",
+                expected=element,
+                got=value.type.element,
                 todo="export the model again, or correct the declared type of the output",
             )
         self.graph.output(value, declared.name)
 
     def _inputs(self) -> None:
-        if self.proto.sparse_initializer:
-            names = [repr(tensor.values.name) for tensor in self.proto.sparse_initializer]
-            raise CompilerError(
-                "sparse initialisers are not supported",
-                where=f"graph {self.graph.name!r}",
-                got=_list_some(names),
-                todo="store these tensors densely",
-            )
         tensors = self.proto.initializer
         for tensor, array in zip(tensors, map_arrays(map(_array, tensors)), strict=True):
             if tensor.name in self.values:
                 raise CompilerError("two initialisers have the same name", where=f"tensor {tensor.name!r}")
             self._constant(tensor.name, array)
-        for value in self.proto.input:
-            if value.name in self.values:
-                continue  # an initialiser, which older files list among the inputs
+        for sparse in self.proto.sparse_initializer:
+            self._constant(sparse.values.name, self._dense(sparse))
+        inputs = [value for value in self.proto.input if value.name not in self.values]  # older files list initialisers
+        names = [value.name for value in inputs]
+        check_given("constants", self.constants, names)
+        check_given("shapes", self.shapes, names)
+        for value in inputs:
             if value.name in self.constants:
-                self._constant(value.name, np.asarray(self.constants[value.name]))
+                self._constant(value.name, self._given(value))
                 continue
             type, where = self._type(value), f"input {value.name!r}"
             if violations := type.violations():
@@ -192,6 +197,24 @@ class _Import:
     def _constant(self, name: str, data: np.ndarray) -> None:
         self.values[name] = self.graph.constant(name, data)
 
+    def _dense(self, sparse: onnx.SparseTensorProto) -> np.ndarray:
+        """Return a sparse tensor with its zeros; the loader has checked its indices, linear or one for each axis."""
+        values, indices = _array(sparse.values), _array(sparse.indices)
+        self.budget.spend(math.prod(sparse.dims))
+        dense = np.zeros(sparse.dims, values.dtype)
+        if indices.ndim == 1:
+            dense.flat[indices] = values
+        else:
+            dense[tuple(indices.T)] = values
+        return dense
+
+    def _given(self, value: onnx.ValueInfoProto) -> np.ndarray:
+        """Return the constant that is given for an input, converted to its declared type."""
+        given = self.constants[value.name]
+        if not value.type.tensor_type.HasField("shape") and value.name not in self.shapes:
+            self.shapes = {**self.shapes, value.name: as_array(value.name, given).shape}
+        return as_constant(value.name, given, self._type(value))
+
     def _type(self, value: onnx.ValueInfoProto) -> TensorType:
         where = f"input {value.name!r}"
         if value.type.WhichOneof("value") != "tensor_type":
@@ -199,32 +222,38 @@ class _Import:
         tensor = value.type.tensor_type
         element = _element(tensor.elem_type, where)
         if value.name in self.shapes:
-            return TensorType(element, tuple(self.shapes[value.name]))
-        if not tensor.HasField("shape"):
+            shape = self.shapes[value.name]
+        elif tensor.HasField("shape"):
+            shape = [self._declared(axis, f"{value.name}_{i}") for i, axis in enumerate(tensor.shape.dim)]
+        else:
             raise CompilerError(
-                "the model does not declare the rank of this input",
+                "the model does not declare the shape of this input",
                 where=where,
-                todo=f"give its shape: import_model(model, shapes={{{value.name!r}: (...)}})",
+                todo=f"give it: compile(model, shapes={{{value.name!r}: (1, ...)}}), or --shape {value.name}=1,...",
             )
-        axes = enumerate(tensor.shape.dim)
-        return TensorType(element, tuple(self._axis(axis, f"{value.name}_{i}") for i, axis in axes))
+        self.axes += [axis for axis in shape if isinstance(axis, str)]
+        return TensorType(element, tuple(self.dims.get(str(axis), axis) for axis in shape))
 
-    def _axis(self, axis: onnx.TensorShapeProto.Dimension, default: str) -> Dim:
-        if axis.HasField("dim_value"):
+    def _declared(self, axis: onnx.TensorShapeProto.Dimension, default: str) -> Dim:
+        """Return the length of an axis, or its name: the default for one without a name, such as -1 or "?"."""
+        if axis.HasField("dim_value") and axis.dim_value >= 0:
             return axis.dim_value
-        name = axis.dim_param or default
-        if name.isdecimal() or len(name) > _MAX_NAME_CHARS:  # not usable as a name
-            return default
-        self.axes.append(name)
-        return self.dims.get(name, name)
+        is_name = any(map(str.isalpha, axis.dim_param)) and len(axis.dim_param) <= _MAX_NAME_CHARS
+        return axis.dim_param if is_name else default
 
     def _node(self, proto: onnx.NodeProto) -> None:
         before = len(self.graph.nodes)
         where = f"node {proto.name or next(iter(proto.output), '')!r} ({proto.op_type})"
         inputs = [self._value(name, where) if name else None for name in proto.input]
-        source = OnnxNode(proto, self.opset, self.graph, inputs, self.known, self.budget)
+        computed = inputs
+        if proto.op_type not in _CONVERSIONS:
+            computed = [None if value is None else widened(self.graph, value) for value in inputs]
+        source = OnnxNode(proto, self.opset, self.graph, computed, self.known, self.budget, self.rules)
         try:
-            results = self._if(source, proto) if proto.op_type == "If" else self.rules[proto.op_type](source)
+            if (key := rule_key(proto)) in self.rules:
+                results = self.rules[key](source)
+            else:
+                results = control_flow.RULES[key](source, self._inner)
         except CompilerError as error:
             located = locate_error(error, source.where)
             located.parts.setdefault("what to do", _REPAIR)
@@ -232,6 +261,8 @@ class _Import:
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
             got = f"{type(error).__name__}: {error}"
             raise CompilerError("the node cannot be imported", where=source.where, got=got, todo=_REPAIR) from error
+        if computed != inputs:
+            results = self._narrowed(source, proto, inputs, _as_values(results, source))
         new_nodes = list(islice(reversed(self.graph.nodes.values()), len(self.graph.nodes) - before))[::-1]
         for name, value in zip(proto.output, _as_values(results, source), strict=False):
             if not name:
@@ -243,34 +274,39 @@ class _Import:
             if is_new and self.graph.unique_name(name) == name:
                 self.graph.rename(value, name)
         for node in new_nodes:
-            self._evaluate(node)
+            if node.outputs[0] not in self.known:  # as those of a loop that is unrolled may be
+                self._evaluate(node)
 
-    def _if(self, source: OnnxNode, proto: onnx.NodeProto) -> list[Value]:
-        """Import the branch that is taken, or both where that depends on data, and select."""
-        branches = {attribute.name: attribute.g for attribute in proto.attribute}
-        if set(branches) != {"then_branch", "else_branch"}:
-            raise source.unsupported("If must have a then_branch and an else_branch")
-        if source.is_constant(0):
-            return self._branch(branches["then_branch" if source.static(0).all() else "else_branch"])
-        results = [self._branch(branches[name]) for name in ("then_branch", "else_branch")]
-        if [value.type for value in results[0]] != [value.type for value in results[1]]:
-            if isinstance(error := source.not_known(0), ConstantNeeded):
-                raise error
-            types = " and ".join(str([list(value.type.shape) for value in branch]) for branch in results)
-            todo = "give the lengths of the open axes: compile(model, dims={...}), or --dim NAME=LENGTH"
-            raise source.unsupported(f"which branch is taken depends on data, but their types differ: {types}", todo)
-        condition = source.add(Reshape(()), source.input(0))
-        return [source.add(Where(), condition, *values) for values in zip(*results, strict=True)]
+    def _narrowed(
+        self, source: OnnxNode, proto: onnx.NodeProto, inputs: list[Value | None], results: Sequence[Value | None]
+    ) -> list[Value | None]:
+        """Return results in the types that the operator's schema gives them, those of inputs that were widened."""
+        names = [""] * len(inputs), [""] * len(results)  # of the type constraints
+        if onnx.defs.has(proto.op_type, proto.domain):
+            schema = onnx.defs.get_schema(proto.op_type, self.opset, proto.domain)
+            formal = zip((schema.inputs, schema.outputs), names, strict=True)
+            names = [[each[min(i, len(each) - 1)].type_str for i in range(len(given))] for each, given in formal]
+        given = [(name, x.type.element) for name, x in zip(names[0], inputs, strict=True) if x is not None]
+        elements = {name: element for name, element in given if element in STORED}
+        narrowed = list(results)
+        for i, (name, y) in enumerate(zip(names[1], results, strict=True)):
+            if y is not None and name in elements and STORED[elements[name]] == y.type.element:
+                narrowed[i] = source.add(Cast(elements[name]), y)
+        return narrowed
 
-    def _branch(self, graph: onnx.GraphProto) -> list[Value]:
-        """Import the nodes of a branch, which see the values of the graph around it; return the branch's outputs."""
+    def _inner(self, graph: onnx.GraphProto, inputs: Sequence[Value]) -> list[Value]:
+        """Import the nodes of a branch or body, which see the values around it; return the outputs."""
         _check_operators(graph, self.rules)
+        self.budget.nodes -= len(graph.node)
+        if self.budget.nodes < 0:
+            raise CompilerError(f"loops within loops take more than {MAX_NODES:,} nodes to import")
         outer = dict(self.values)
+        self.values |= {declared.name: value for declared, value in zip(graph.input, inputs, strict=True)}
         for tensor in graph.initializer:
             self.values[tensor.name] = self.graph.constant(self.graph.unique_name(tensor.name), _array(tensor))
         for node in graph.node:
             self._node(node)
-        results = [self._value(output.name, f"output {output.name!r} of a branch") for output in graph.output]
+        results = [self._value(output.name, f"output {output.name!r} of {graph.name!r}") for output in graph.output]
         self.values = outer
         return results
 
@@ -284,18 +320,19 @@ class _Import:
         if isinstance(node.operator, Size) and node.inputs[0] is not None:
             self.known[output] = _normalize(np.array(node.inputs[0].type.size, object))
             return
+        if isinstance(node.operator, ControlFlow):  # which may run for long
+            return
         inputs = [self._known_elements(value) for value in node.inputs if value is not None]
         arrays = [array for array in inputs if array is not None]
         if len(arrays) < len(inputs) or output.type.dtype.kind not in _NUMBERS or _is_large(output.type.size):
             return
-        if any(array.dtype == object for array in arrays) and not node.operator.moves:
-            if output.type.is_float:
-                return
-            if (result := evaluate_names(node.operator, arrays)) is not None:
-                self.known[output] = _normalize(result)
-            return
         try:
             types = [None if value is None else value.type for value in node.inputs]
+            if any(array.dtype == object for array in arrays) and not node.operator.moves:
+                given = [type for type in types if type is not None]
+                if (result := evaluate_names(node.operator, given, arrays, output.type)) is not None:
+                    self.known[output] = _normalize(result, output.type.dtype)
+                return
             if footprint(node.operator, types, [value.type for value in node.outputs]) > _MAX_EVALUATION_BYTES:
                 return
             with np.errstate(all="ignore"):
@@ -303,7 +340,11 @@ class _Import:
                 result = as_tuple(node.operator.evaluate_typed(tuple(types), *operands))[0]
         except (CompilerError, ValueError, TypeError, IndexError, ArithmeticError):
             return  # the output remains unknown; if the node is ever run, the interpreter reports the error
-        self.known[output] = _normalize(np.asarray(result))
+        array = np.asarray(result)
+        if array.dtype.kind == "U":  # NumPy makes plain text of a single length
+            lengths = {str(each): each for given in arrays for each in given.ravel().tolist()}
+            array = np.array([lengths[text] for text in array.ravel().tolist()], object).reshape(array.shape)
+        self.known[output] = _normalize(array, output.type.dtype)
 
     def _known_elements(self, value: Value) -> np.ndarray | None:
         if isinstance(value, Constant) and not _is_large(value.data.size) and value.data.dtype.kind in _NUMBERS:
@@ -329,15 +370,11 @@ def _is_large(size: Dim) -> bool:
     return isinstance(size, str) or size > _MAX_KNOWN_ELEMENTS
 
 
-def _normalize(array: np.ndarray) -> np.ndarray:
-    """Return integers mixed with names of axes as objects, and integers without names among them as int64."""
-    if array.dtype == object and array.size and all(isinstance(element, bool) for element in array.ravel().tolist()):
-        return array.astype(bool)
-    if array.dtype.kind == "U":  # a single name, which NumPy converts to a string array
-        array = array.astype(object)
-    if array.dtype == object and not any(isinstance(element, str) for element in array.ravel().tolist()):
-        return array.astype(np.int64)
-    return array
+def _normalize(array: np.ndarray, dtype: Any = np.int64) -> np.ndarray:
+    """Return numbers mixed with names of axes as objects, and numbers without names among them in their own type."""
+    if array.dtype != object:
+        return array
+    return array if any(isinstance(element, str) for element in array.ravel().tolist()) else array.astype(dtype)
 
 
 def _array(tensor: onnx.TensorProto) -> np.ndarray:

@@ -31,6 +31,7 @@ from mlhood.compiler.operators import (
     cast,
     causal_convolution,
     chain,
+    control_flow,
     convolution,
     creation,
     cumulative,
@@ -38,6 +39,7 @@ from mlhood.compiler.operators import (
     decompositions,
     depth_space,
     determinant,
+    dynamic,
     einsum,
     elementwise,
     fourier,
@@ -51,9 +53,9 @@ from mlhood.compiler.operators import (
     lookup,
     lp_normalization,
     matrix,
+    microsoft,
     movement,
     normalization,
-    open_lengths,
     padding,
     pooling,
     predicates,
@@ -104,7 +106,6 @@ _FAMILIES = (
     creation,
     progression,
     triangle,
-    open_lengths,
     quantized,
     integer,
     integer_arithmetic,
@@ -126,21 +127,25 @@ _FAMILIES = (
     data_dependent,
     lp_normalization,
     determinant,
+    dynamic,
     fourier,
     unpooling,
     roi_align,
+    control_flow,
 )
 
 OPERATORS: dict[str, type[Operator]] = {
     operator.__name__: operator for family in _FAMILIES for operator in family.OPERATORS
 }
 
-# By the name of the ONNX operator.
+# By the name of the ONNX operator, "domain::name" outside of the standard.
 IMPORT_RULES: dict[str, ImportRule] = {
     **{name: operator.from_onnx for operator in OPERATORS.values() for name in operator.onnx},
     **decompositions.RULES,
+    **quantized.RULES,
     **transformer_rules.RULES,
     **attention_rule.RULES,
     **causal_convolution.RULES,
     **spectral_windows.RULES,
+    **microsoft.RULES,
 }

@@ -98,7 +98,7 @@ LessOrEqual = _define("LessOrEqual", np.less_equal, "y = a <= b.", **_COMPARISON
 
 
 class PRelu(Binary):
-    """y = a where a > 0, a b elsewhere; the slope b is broadcast to the shape of a."""
+    """y = a b where a < 0, a elsewhere; the slope b is broadcast to the shape of a."""
 
     onnx = ("PRelu",)
     family = "activation"
@@ -111,7 +111,7 @@ class PRelu(Binary):
         return a
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.where(a > 0, a, a * b)
+        return np.where(a < 0, a * b, a)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -130,6 +130,8 @@ class Pow(Binary):
         return TensorType(a.element, broadcast(a.shape, b.shape))
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if a.dtype.kind in "iu" and b.dtype.kind in "iu" and b.min(initial=0) >= 0:
+            return np.power(a, b.astype(a.dtype))
         base = a if a.dtype.kind == "f" else a.astype(np.float64)
         return np.asarray(np.power(base, b.astype(base.dtype)), a.dtype)
 

@@ -9,6 +9,7 @@ from mlhood.compiler.hir.operator import require
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Add, Where
 from mlhood.compiler.operators.attention import Attention
+from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.movement import Concat, Expand, Transpose
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.padding import Pad
@@ -83,6 +84,8 @@ def _mask(source: OnnxNode, q: Value, k: Value) -> Value | None:
         mask = source.add(
             Where(), mask, source.constant(np.array(number(0))), source.constant(np.array(-number(np.inf)))
         )
+    elif mask.type.element != q.type.element:
+        mask = source.add(Cast(q.type.element), mask)
     given, wanted = mask.type.shape[-1], k.type.shape[2]
     if isinstance(given, int) and isinstance(wanted, int) and 1 < given < wanted:
         pads = (*(0,) * (2 * mask.type.rank - 1), wanted - given)

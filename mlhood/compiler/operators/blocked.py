@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from mlhood.compiler.hir.lengths import divide_dim
 from mlhood.compiler.hir.operator import Operator, Range, require, unsupported
-from mlhood.compiler.hir.types import Dim, TensorType, divide_dim
+from mlhood.compiler.hir.types import Dim, TensorType
 from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, POSITIONAL
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.integer import QuantizedConv

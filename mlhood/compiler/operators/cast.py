@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
+from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import require_unquantized
-from mlhood.compiler.hir.types import ELEMENTS, MAX_RANK, TensorType
-from mlhood.compiler.hir.values import Value
+from mlhood.compiler.hir.types import ELEMENTS, MAX_RANK, STORED, TensorType
+from mlhood.compiler.hir.values import Constant, Value
 from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, Elementwise, Movement, export_directly
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -47,9 +49,33 @@ class Cast(Elementwise):
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        if source.op_type == "CastLike":
-            return source.add(cls(source.input(1).type.element), source.input(0))
-        return source.add(cls(element_of(source.attribute("to", 0))), source.input(0))
+        x = source.input(0)
+        like = source.op_type == "CastLike"
+        element = source.input(1).type.element if like else element_of(source.attribute("to", 0))
+        if element == "float8_e8m0fnu" != x.type.element:
+            raise source.unsupported("conversion to float8_e8m0fnu is not supported, only from it")
+        if element.startswith("float8") and source.attribute("saturate", 1):
+            return saturated(source, x, element)
+        return source.add(cls(element), x)
+
+
+def saturated(source: OnnxNode, x: Value, element: str) -> Value:
+    """Return x as a float of 4 or 8 bits, where numbers beyond its range become its largest and smallest ones."""
+    if not x.type.is_float:
+        x = source.add(Cast("float32"), x)
+    largest = float(ml_dtypes.finfo(element).max)
+    low, high = (source.constant(np.array(limit, x.type.dtype)) for limit in (-largest, largest))
+    return source.add(Cast(element), source.call("Clip", x, low, high))
+
+
+def widened(graph: Graph, x: Value) -> Value:
+    """Return x in the element type in which operators compute on it, if its own is only stored."""
+    if x.type.element not in STORED:
+        return x
+    wide = STORED[x.type.element]
+    if isinstance(x, Constant):
+        return graph.constant(f"{x.name}.{wide}", x.data.astype(wide))
+    return graph.add(Cast(wide), x, name=f"{x.name}.{wide}").outputs[0]
 
 
 def element_of(number: int) -> str:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlhood.compiler.hir.lengths import divide_dim, product
 from mlhood.compiler.hir.operator import require
-from mlhood.compiler.hir.types import Dim, TensorType, divide_dim, product
+from mlhood.compiler.hir.types import Dim, TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import POSITIONAL, Movement
 from mlhood.compiler.operators.onnx_node import OnnxNode

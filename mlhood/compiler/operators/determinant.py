@@ -22,14 +22,14 @@ class Det(Operator):
 
     def infer(self, x: TensorType) -> TensorType:
         require_unquantized(x)
-        require(x.element in ("float32", "float64"), "the elements must be float32 or float64", got=x.element)
+        require(x.is_float, "the operator requires floating-point elements", got=x.element)
         sides = x.shape[-2:]
         square = len(sides) == 2 and (sides[0] == sides[1] or any(isinstance(side, str) for side in sides))
         require(square, "the matrices must be square", got=list(x.shape))
         return x.with_shape(x.shape[:-2])
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(np.linalg.det(x), x.dtype)
+        return np.asarray(np.linalg.det(x.astype(np.float32) if x.dtype == np.float16 else x), x.dtype)
 
 
 OPERATORS = (Det,)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Range, require, require_unquantized, unsupported
+from mlhood.compiler.hir.operator import Operator, Range, require, require_unquantized, single, unsupported
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Max, Min
@@ -164,16 +164,16 @@ class Slope(Unary):
 
 @dataclass(frozen=True)
 class LeakyRelu(Slope):
-    """y = x where x > 0, alpha x elsewhere."""
+    """y = alpha x where x < 0, x elsewhere."""
 
-    alpha: float = 0.01
+    alpha: float = single(0.01)
 
     onnx = ("LeakyRelu",)
     fusible = True
     quantization_rule = "rescale"
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.where(x > 0, x, x * x.dtype.type(self.alpha))
+        return np.where(x < 0, x * x.dtype.type(self.alpha), x)
 
     def value_range(self, y: TensorType, *inputs: Range) -> Range | None:
         low, high = (end if end > 0 else end * self.alpha for end in inputs[0])
@@ -210,7 +210,7 @@ class Elu(Slope):
 class HardSigmoid(Slope):
     """y = alpha x + beta, clamped to [0, 1]."""
 
-    alpha: float = 0.2
+    alpha: float = single(0.2)
     beta: float = 0.5
 
     onnx = ("HardSigmoid",)
@@ -270,13 +270,20 @@ class Clip(Unary):
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        """Import limits that are attributes (opset 6) or constants; limits computed at run time become Max and Min."""
+        """Import limits that are attributes (opset 6) or constants; limits computed at run time become Max and Min.
+
+        No element is less or greater than a limit that is NaN, so it is no limit, by ONNX's definition as a function.
+        """
         if source.opset < 11:
             limits = source.attribute("min", None), source.attribute("max", None)
-            return source.add(cls(*limits), source.input(0))
-        if all(source.is_constant(i) for i in (1, 2) if source.has(i)):
-            low, high = (source.static(i).item() if source.has(i) else None for i in (1, 2))
-            return source.add(cls(low, high), source.input(0))
+        elif all(source.is_constant(i) for i in (1, 2) if source.has(i)):
+            limits = tuple(source.static(i).item() if source.has(i) else None for i in (1, 2))
+        else:
+            return cls._import_computed(source)
+        return source.add(cls(*(None if limit != limit else limit for limit in limits)), source.input(0))
+
+    @staticmethod
+    def _import_computed(source: OnnxNode) -> Value:
         value = source.input(0)
         if source.has(1):
             value = source.add(Max(), value, source.input(1))

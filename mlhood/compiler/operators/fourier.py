@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from mlhood.compiler.hir.lengths import add_dims, divide_dim, product
 from mlhood.compiler.hir.operator import Operator, common_element, require, require_unquantized
-from mlhood.compiler.hir.types import Dim, Shape, TensorType, add_dims, divide_dim, normalize_axis, product
+from mlhood.compiler.hir.types import Dim, Shape, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.indexing import require_equal

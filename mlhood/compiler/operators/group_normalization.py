@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import common_element, require, require_unquantized
+from mlhood.compiler.hir.operator import common_element, require, require_unquantized, single
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.normalization import Normalization
@@ -27,7 +27,7 @@ class GroupNormalization(Normalization):
     """
 
     groups: int
-    epsilon: float = 1e-5
+    epsilon: float = single(1e-5)
 
     arity = (3, 3)
     onnx = ("GroupNormalization",)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mlhood.compiler.hir.lengths import Dim, may_be_equal
 from mlhood.compiler.hir.operator import Operator, Range, common_element, require, require_unquantized
 from mlhood.compiler.hir.types import Shape, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
@@ -36,8 +37,7 @@ def require_indices(type: TensorType) -> None:
 
 def require_equal(what: str, first: Shape, second: Shape) -> None:
     """Raise CompilerError if two shapes differ; a dynamic axis may have any length."""
-    pairs = zip(first, second, strict=False)
-    equal = len(first) == len(second) and all(a == b or isinstance(a, str) or isinstance(b, str) for a, b in pairs)
+    equal = len(first) == len(second) and all(map(may_be_equal, first, second))
     require(equal, what, expected=list(first), got=list(second))
 
 
@@ -209,7 +209,7 @@ class OneHot(Operator):
         axis: Its place in the result.
     """
 
-    depth: int
+    depth: Dim
     axis: int = -1
 
     arity = (2, 2)
@@ -222,7 +222,7 @@ class OneHot(Operator):
     def infer(self, indices: TensorType, values: TensorType) -> TensorType:
         require_unquantized(indices, values)
         require_equal("there must be two values", (2,), values.shape)
-        require(self.depth >= 0, "the depth cannot be negative", got=self.depth)
+        require(isinstance(self.depth, str) or self.depth >= 0, "the depth cannot be negative", got=self.depth)
         axis = normalize_axis(self.axis, indices.rank + 1)
         return TensorType(values.element, (*indices.shape[:axis], self.depth, *indices.shape[axis:]))
 
@@ -231,11 +231,12 @@ class OneHot(Operator):
         axis = self.axis % rank
         places = np.arange(self.depth).reshape(-1, *(1,) * (rank - 1 - axis))
         whole = np.expand_dims(indices.astype(np.int64), axis)
-        return np.where((whole == places) | (whole + self.depth == places), values[1], values[0])
+        return np.where((whole == places) | (whole + int(self.depth) == places), values[1], values[0])
 
     def to_onnx(self, writer: Any, inputs: list[str], name: str) -> str:
         element = writer.node.inputs[0].type.element  # runtimes have fewest combinations of different types
-        depth = writer.constant(np.array(self.depth, element))
+        is_known = isinstance(self.depth, int)
+        depth = writer.constant(np.array(self.depth, element)) if is_known else writer.integers((self.depth,))
         return writer.emit("OneHot", inputs[0], depth, inputs[1], name=name, axis=self.axis)
 
     def value_range(self, y: TensorType, *inputs: Range) -> Range:
@@ -243,11 +244,10 @@ class OneHot(Operator):
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        depth = source.static(1) if source.is_constant(1) else np.array(source.dims(1), object)
-        require(depth.size == 1, "the depth must be one number", got=list(depth.shape))
-        if isinstance(number := depth.item(), str):
-            raise source.unsupported(f"the depth is the open axis {number!r}", "import_model(..., dims={...})")
-        return source.add(cls(int(number), source.attribute("axis", -1)), source.input(0), source.input(2))
+        depth = source.static(1).ravel().tolist() if source.is_constant(1) else source.dims(1)
+        require(len(depth) == 1, "the depth must be one number", got=depth)
+        number = depth[0] if isinstance(depth[0], str) else int(depth[0])
+        return source.add(cls(number, source.attribute("axis", -1)), source.input(0), source.input(2))
 
 
 OPERATORS = (GatherElements, ScatterElements, ScatterND, ReverseSequence, OneHot)

@@ -16,7 +16,9 @@ from mlhood.compiler.hir.operator import Operator, require
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.activation import Activation
+from mlhood.compiler.operators.arithmetic import Sub
 from mlhood.compiler.operators.base import MADE_BY_PASS, NOT_EXPORTED, IntegerArithmetic
+from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.convolution import Convolution, convolve
 from mlhood.compiler.operators.matrix import MatrixProduct, dense_shape, dense_to_onnx, matmul_shape
 from mlhood.compiler.operators.onnx_node import OnnxNode
@@ -34,6 +36,7 @@ from mlhood.compiler.operators.rescale import (
     requantize,
     require_per_tensor,
 )
+from mlhood.compiler.operators.shape import Reshape
 
 
 def _subtract_offsets(x: np.ndarray, quantization: Quantization) -> np.ndarray:
@@ -243,11 +246,9 @@ class ConvInteger(IntegerArithmetic, Convolution):
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        x, w = source.input(0), source.input(1)
-        x_offset = source.integers(2)[0] if source.has(2) else 0
-        w_offset = source.integers(3) if source.has(3) else (0,)
+        (x, x_offset), (w, w_offset) = _without_offset(source, 0, None), _without_offset(source, 1, 0)
         attributes = cls.read_attributes(source, x.type, w.type)
-        return source.add(cls(**attributes, x_offset=x_offset, w_offset=w_offset), x, w)
+        return source.add(cls(**attributes, x_offset=x_offset[0], w_offset=w_offset), x, w)
 
 
 @dataclass(frozen=True)
@@ -271,8 +272,22 @@ class MatMulInteger(IntegerArithmetic, MatrixProduct):
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        offsets = [source.integers(i) if source.has(i) else (0,) for i in (2, 3)]
-        return source.add(cls(*offsets), source.input(0), source.input(1))
+        (a, a_offset), (b, b_offset) = _without_offset(source, 0, -2), _without_offset(source, 1, -1)
+        return source.add(cls(a_offset, b_offset), a, b)
+
+
+def _without_offset(source: OnnxNode, position: int, axis: int | None) -> tuple[Value, tuple[int, ...]]:
+    """Return a factor and its zero points, two inputs further: what a computed one is subtracted from has none."""
+    x = source.input(position)
+    if not source.has(position + 2):
+        return x, (0,)
+    if source.is_constant(position + 2) and source.input(position + 2).type.rank <= 1:
+        return x, source.integers(position + 2)
+    offset = source.add(Cast("int32"), source.input(position + 2))
+    if offset.type.rank == 1:
+        shape = () if axis is None else tuple(-1 if i == axis % x.type.rank else 1 for i in range(x.type.rank))
+        offset = source.add(Reshape(shape), offset)
+    return source.add(Sub(), source.add(Cast("int32"), x), offset), (0,)
 
 
 OPERATORS = (QuantizedConv, QuantizedFullyConnected, QuantizedMatMul, ConvInteger, MatMulInteger)

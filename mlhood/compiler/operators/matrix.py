@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlhood.compiler.hir.lengths import may_be_equal
 from mlhood.compiler.hir.operator import Operator, Range, common_element, require, require_unquantized, unsupported
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, broadcast
 from mlhood.compiler.hir.values import Value
@@ -58,8 +59,8 @@ def matmul_shape(a: Shape, b: Shape) -> Shape:
     """
     require(bool(a and b), "both factors of a matrix product must have an axis", got=f"{list(a)} and {list(b)}")
     inner: tuple[Dim, Dim] = (a[-1], b[-2:][0])
-    match = inner[0] == inner[1] or (isinstance(inner[0], str) != isinstance(inner[1], str))
-    require(match, "the inner axes of a matrix product differ", expected=f"{inner[0]} rows on the right", got=inner[1])
+    what = "the inner axes of a matrix product differ"
+    require(may_be_equal(*inner), what, expected=f"{inner[0]} rows on the right", got=inner[1])
     rows, columns = (a[-2:-1] if len(a) > 1 else ()), (b[-1:] if len(b) > 1 else ())
     return (*broadcast(a[:-2], b[:-2]), *rows, *columns)
 

@@ -8,8 +8,9 @@ from functools import reduce
 
 import numpy as np
 
+from mlhood.compiler.hir.lengths import Dim, add_dims, is_at_least, may_be_equal, product, slice_length, subtract_dims
 from mlhood.compiler.hir.operator import Operator, Permutation, Range, common_element, require, unsupported
-from mlhood.compiler.hir.types import Dim, TensorType, add_dims, broadcast, normalize_axis, product, slice_length
+from mlhood.compiler.hir.types import TensorType, broadcast, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import (
     NO_BOUNDS,
@@ -21,9 +22,9 @@ from mlhood.compiler.operators.base import (
     hull,
     transposed_axes,
 )
+from mlhood.compiler.operators.dynamic import is_dynamic
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
-from mlhood.compiler.operators.open_lengths import OpenExpand, OpenSlice, OpenTile, find, is_open
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Concat(Movement):
         axis = normalize_axis(self.axis, first.rank)
         shape = list(first.shape)
         for x in inputs:
-            equal = x.rank == first.rank and all(map(_may_be_equal, _without(shape, axis), _without(x.shape, axis)))
+            equal = x.rank == first.rank and all(map(may_be_equal, _without(shape, axis), _without(x.shape, axis)))
             require(equal, "the inputs differ along other axes", expected=list(first.shape), got=list(x.shape))
             require(x.quantization == first.quantization, "the inputs have different quantisation parameters")
             shape = [a if isinstance(a, int) else b for a, b in zip(shape, x.shape, strict=True)]
@@ -99,17 +100,12 @@ def _without(shape: Sequence[Dim], axis: int) -> list[Dim]:
     return [*shape[:axis], *shape[axis + 1 :]]
 
 
-def _may_be_equal(first: Dim, second: Dim) -> bool:
-    """Return whether two lengths are equal, or one is open: whether they are is then seen when running."""
-    return first == second or isinstance(first, str) or isinstance(second, str)
-
-
 @dataclass(frozen=True)
 class Slice(Movement):
     """y = x[start:stop:step] along some axes; unlike in Python, a start out of range is clamped."""
 
-    starts: tuple[int, ...]
-    stops: tuple[int, ...]
+    starts: tuple[Dim, ...]
+    stops: tuple[Dim, ...]
     axes: tuple[int, ...]
     steps: tuple[int, ...]
 
@@ -130,7 +126,8 @@ class Slice(Movement):
         for axis, part in self._slices(x.ndim).items():
             indices = _indices(x.shape[axis], part)
             stop = indices.stop if indices.stop >= 0 else None
-            slices[axis] = slice(indices.start, stop, indices.step) if indices else slice(0)
+            step = min(max(indices.step, -x.shape[axis]), x.shape[axis])  # XLA overflows on larger ones
+            slices[axis] = slice(indices.start, stop, step) if indices else slice(0)
         return x[tuple(slices)]
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
@@ -152,24 +149,11 @@ class Slice(Movement):
         )
         axes = source.attribute_or_input("axes", 3) or tuple(range(len(starts)))
         steps = source.attribute_or_input("steps", 4) or (1,) * len(starts)
-        if not is_open((*starts, *stops)):
-            return source.add(cls(tuple(map(int, starts)), tuple(map(int, stops)), axes, steps), x)
-        for axis, start, stop, step in zip(axes, starts, stops, steps, strict=True):
-            x = _slice_axis(source, x, axis, start, stop, step)
-        return x
-
-
-def _slice_axis(source: OnnxNode, x: Value, axis: int, start: Dim, stop: Dim, step: int) -> Value:
-    """Add the slice of one axis, whose ends may be lengths of open axes."""
-    if stop == x.type.shape[normalize_axis(axis, x.type.rank)] and step > 0:
-        stop = 2**63 - 1
-    if not is_open((start, stop)):
-        return source.add(Slice((int(start),), (int(stop),), (axis,), (step,)), x)
-    if step != 1:
-        todo = "give the lengths of the open axes: compile(model, dims={...}), or --dim NAME=LENGTH"
-        raise source.unsupported(f"a slice from {start} to {stop} must have step 1", todo)
-    names, inputs = find(source, (start, stop))
-    return source.add(OpenSlice((start, stop), names, axis), x, *inputs)
+        for i, axis, step in zip(range(len(stops)), axes, steps, strict=False):
+            size = x.type.shape[normalize_axis(axis, x.type.rank)]
+            if step > 0 and is_at_least(subtract_dims(stops[i], size), 0):
+                stops = (*stops[:i], 2**63 - 1, *stops[i + 1 :])
+        return source.add(cls(starts, stops, axes, steps), x)
 
 
 def _indices(size: int, part: slice) -> range:
@@ -179,15 +163,10 @@ def _indices(size: int, part: slice) -> range:
     return range(min(max(start, 0), highest), min(max(stop, lowest), highest), part.step)
 
 
-_OPEN_END = 2**31 - 1
-
-
 def _slice_length(size: Dim, part: slice) -> Dim:
-    if isinstance(size, int):
-        return len(_indices(size, part))
-    if part.step == 1 and part.stop >= _OPEN_END and part.start >= 0:
-        return add_dims(size, -part.start)
-    return slice_length(size, part.start, part.stop, part.step)
+    if is_dynamic((size, part.start, part.stop)):
+        return slice_length(size, part.start, part.stop, part.step)
+    return len(_indices(int(size), part))
 
 
 @dataclass(frozen=True)
@@ -239,8 +218,8 @@ class GatherND(Operator):
         depth = indices.shape[-1]
         fits = isinstance(depth, int) and 0 <= self.batch < min(x.rank, indices.rank)
         require(fits and 1 <= int(depth) <= x.rank - self.batch, "the indices are longer than the rank", got=depth)
-        same = x.shape[: self.batch] == indices.shape[: self.batch]
-        require(same, "the batch axes differ", expected=x.shape[: self.batch], got=indices.shape[: self.batch])
+        batch = x.shape[: self.batch], indices.shape[: self.batch]
+        require(all(map(may_be_equal, *batch)), "the batch axes differ", expected=batch[0], got=batch[1])
         return x.with_shape((*indices.shape[:-1], *x.shape[self.batch + int(depth) :]))
 
     def evaluate(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
@@ -264,7 +243,7 @@ class GatherND(Operator):
 class Expand(Movement):
     """x, broadcast to a shape."""
 
-    shape: tuple[int, ...]
+    shape: tuple[Dim, ...]
 
     onnx = ("Expand",)
     sink_transpose = POSITIONAL
@@ -274,25 +253,21 @@ class Expand(Movement):
         return x.with_shape(broadcast(x.shape, self.shape))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.broadcast_to(x, np.broadcast_shapes(x.shape, self.shape))
+        return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(map(int, self.shape))))
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.emit("Expand", *inputs, writer.integers(self.shape), name=name)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        x, lengths = source.input(0), source.dims(1)
-        if not is_open(lengths):
-            return source.add(cls(source.integers(1)), x)
-        names, inputs = find(source, lengths)
-        return source.add(OpenExpand(lengths, names), x, *inputs)
+        return source.add(cls(source.dims(1)), source.input(0))
 
 
 @dataclass(frozen=True)
 class Tile(Movement):
     """x, repeated along each axis."""
 
-    repeats: tuple[int, ...]
+    repeats: tuple[Dim, ...]
 
     onnx = ("Tile",)
     sink_transpose = POSITIONAL
@@ -304,18 +279,14 @@ class Tile(Movement):
         return x.with_shape([product(pair) for pair in zip(x.shape, self.repeats, strict=True)])
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.tile(x, self.repeats)
+        return np.tile(x, tuple(map(int, self.repeats)))
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.emit("Tile", *inputs, writer.integers(self.repeats), name=name)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        x, lengths = source.input(0), source.dims(1)
-        if not is_open(lengths):
-            return source.add(cls(source.integers(1)), x)
-        names, inputs = find(source, lengths)
-        return source.add(OpenTile(lengths, names), x, *inputs)
+        return source.add(cls(source.dims(1)), source.input(0))
 
 
 OPERATORS = (Transpose, Concat, Slice, Gather, GatherND, Expand, Tile)

@@ -15,6 +15,7 @@ from mlhood.compiler.hir.operator import (
     require,
     require_channels,
     require_unquantized,
+    single,
     unsupported,
 )
 from mlhood.compiler.hir.types import TensorType, broadcast, normalize_axis
@@ -61,7 +62,7 @@ class Normalization(Operator):
 class BatchNormalization(Normalization):
     """y = (x - mean) / sqrt(variance + epsilon) scale + bias, per channel: x [N, C, ...], all others [C]."""
 
-    epsilon: float = 1e-5
+    epsilon: float = single(1e-5)
 
     arity = (5, 5)
     onnx = ("BatchNormalization",)
@@ -96,7 +97,7 @@ class BatchNormalization(Normalization):
 class InstanceNormalization(Normalization):
     """y = (x - mean(x[n, c])) / sqrt(var(x[n, c]) + epsilon) scale[c] + bias[c]: x [N, C, ...]."""
 
-    epsilon: float = 1e-5
+    epsilon: float = single(1e-5)
 
     arity = (3, 3)
     onnx = ("InstanceNormalization",)
@@ -121,7 +122,7 @@ class LayerNormalization(Normalization):
     """
 
     axis: int
-    epsilon: float = 1e-5
+    epsilon: float = single(1e-5)
     statistics: bool = False
 
     arity = (2, 3)
@@ -140,10 +141,11 @@ class LayerNormalization(Normalization):
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray | None = None) -> Any:
         axes = tuple(range(self.axis % x.ndim, x.ndim))
-        centre = mean_of(x.astype(np.float32), axes)
-        inverse = 1 / np.sqrt(mean_of((x - centre) ** 2, axes) + np.float32(self.epsilon))
-        y = np.asarray((x - centre) * inverse * scale + (0 if bias is None else bias), x.dtype)
-        return (y, centre, inverse) if self.statistics else y
+        wide = x if x.dtype == np.float64 else x.astype(np.float32)
+        centre = mean_of(wide, axes)
+        inverse = 1 / np.sqrt(mean_of((wide - centre) ** 2, axes) + wide.dtype.type(self.epsilon))
+        y = np.asarray((wide - centre) * inverse * scale + (0 if bias is None else bias), x.dtype)
+        return (y, np.asarray(centre, np.float32), np.asarray(inverse, np.float32)) if self.statistics else y
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         names = [name, *map(writer.name, writer.node.outputs[1:])]
@@ -162,7 +164,7 @@ class LocalResponseNormalization(Normalization):
     """y[n, c] = x[n, c] / (bias + alpha / size * sum of x[n, i]^2)^beta, i over `size` channels around c."""
 
     size: int
-    alpha: float = 0.0001
+    alpha: float = single(0.0001)
     beta: float = 0.75
     bias: float = 1.0
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import onnx
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.operator import Operator, locate_error
-from mlhood.compiler.hir.types import MAX_RANK, Dim
+from mlhood.compiler.hir.lengths import Dim, Length
+from mlhood.compiler.hir.operator import Operator, locate_error, single
+from mlhood.compiler.hir.types import MAX_RANK
 from mlhood.compiler.hir.values import Constant, Placeholder, Value
+from mlhood.compiler.operators.dynamic import with_references
 from mlhood.compiler.operators.reinterpret import Reinterpret
 from mlhood.errors import CompilerError
 
 _T = TypeVar("_T")
+
+# Nodes that the file does not have, but loops repeat; they are unrolled as long as half of them is left.
+MAX_NODES = 2**13
 
 # Elements of all constants together that the model does not store, but describes by a shape.
 _MAX_FILLED = 2**24
@@ -25,10 +30,11 @@ _MAX_LIST = 2**16
 
 
 class Budget:
-    """How many elements an import may still generate: a file of a few bytes must not allocate gigabytes."""
+    """How many elements and nodes an import may still generate: a file of a few bytes must not allocate gigabytes."""
 
     def __init__(self, elements: int = _MAX_FILLED) -> None:
         self.remaining = elements
+        self.nodes = MAX_NODES  # for each time that a branch or a body is imported
 
     def spend(self, elements: int) -> None:
         """Subtract elements from the budget.
@@ -60,7 +66,7 @@ class ConstantNeeded(CompilerError):
             "an input that determines a shape or a quantisation must be known at compile time",
             where=where,
             got=f"{input_name!r} is an input of the graph",
-            todo=f"give its value: import_model(model, constants={{{input_name!r}: array}})",
+            todo=f"give its value: compile(model, constants={{{input_name!r}: ...}}), or --constant {input_name}=...",
         )
 
 
@@ -74,6 +80,7 @@ class OnnxNode:
         inputs: The node's inputs; None for one left out.
         known: Elements of integer tensors that are known at compile time: numbers and names of axes.
         budget: How many elements may still be generated.
+        rules: The import rules, for `call`.
 
     Raises:
         CompilerError: An attribute cannot be read.
@@ -87,15 +94,19 @@ class OnnxNode:
         inputs: list[Value | None],
         known: Mapping[Value, np.ndarray],
         budget: Budget,
+        rules: Mapping[str, Callable[[OnnxNode], Any]],
     ) -> None:
         self.op_type = proto.op_type
-        self.name = proto.name or next((name for name in proto.output if name), proto.op_type)
+        # A body that is imported once for each iteration has nodes of the same names.
+        name = proto.name or next((name for name in proto.output if name), proto.op_type)
+        self.name = graph.unique_node_name(name)
         self.opset = opset
         self.graph = graph
         self.inputs = inputs
         self.outputs = [bool(name) for name in proto.output]
         self._known = known
-        self._budget = budget
+        self.budget = budget
+        self._rules = rules
         self._attributes = {attribute.name: self._decode(attribute) for attribute in proto.attribute}
 
     @property
@@ -114,13 +125,40 @@ class OnnxNode:
         them without.
         """
         try:
-            return self.graph.add(operator, *inputs, name=self.name).outputs
+            whole, operands = with_references(self.graph, operator, inputs)
+            return self.graph.add(whole, *operands, name=self.name).outputs
         except CompilerError:
             if not any(value is not None and value.type.quantization for value in inputs):
                 raise
-        return self.graph.add(operator, *map(self._as_stored, inputs), name=self.name).outputs
+        return self.graph.add(operator, *map(self.as_stored, inputs), name=self.name).outputs
 
-    def _as_stored(self, value: Value | None) -> Value | None:
+    def call(self, op_type: str, *inputs: Value | None, **attributes: Any) -> Value:
+        """Import an operator as a part of this node, and return its first output; see `call_all`."""
+        return self.call_all(op_type, 1, *inputs, **attributes)[0]
+
+    def call_all(self, op_type: str, outputs: int, *inputs: Value | None, **attributes: Any) -> Sequence[Value]:
+        """Import an operator of ONNX's newest set as a part of this node, and return its outputs.
+
+        Args:
+            op_type: The operator.
+            outputs: How many outputs are used.
+            inputs: Its inputs; None for one left out.
+            attributes: Its attributes; those that are None are left out.
+        """
+        given = {name: value for name, value in attributes.items() if value is not None}
+        proto = onnx.helper.make_node(op_type, [], [self.name] * outputs, self.name, **given)
+        opset = onnx.defs.onnx_opset_version()
+        node = OnnxNode(proto, opset, self.graph, list(inputs), self._known, self.budget, self._rules)
+        results = self._rules[op_type](node)
+        return [results] if isinstance(results, Value) else results
+
+    @overload
+    def as_stored(self, value: Value) -> Value: ...
+
+    @overload
+    def as_stored(self, value: Value | None) -> Value | None: ...
+
+    def as_stored(self, value: Value | None) -> Value | None:
         """Return a value as the integers that are stored, without quantisation parameters."""
         if value is None or value.type.quantization is None:
             return value
@@ -150,7 +188,7 @@ class OnnxNode:
             CompilerError: The budget is exceeded.
         """
         try:
-            self._budget.spend(elements)
+            self.budget.spend(elements)
         except CompilerError as error:
             raise locate_error(error, self.where) from error
 
@@ -178,8 +216,17 @@ class OnnxNode:
         return self.inputs[position] if position < len(self.inputs) else None
 
     def attribute(self, name: str, default: _T = None) -> _T:
-        """Return an attribute; lists are returned as tuples. Without a default, an omitted one is None."""
-        return self._attributes.get(name, default)
+        """Return an attribute; lists are returned as tuples. Without a default, an omitted one is None.
+
+        A real default is rounded as ONNX stores it.
+        """
+        fallback: Any = single(default) if isinstance(default, float) else default
+        return self._attributes.get(name, fallback)
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """The attributes that the node gives."""
+        return self._attributes
 
     def dims(self, position: int) -> tuple[Dim, ...]:
         """Return an input that is a list of numbers and names of axes, such as a shape.
@@ -192,7 +239,7 @@ class OnnxNode:
         if elements is None:
             raise self.not_known(position)
         self._check_list(elements, position)
-        return tuple(axis if isinstance(axis, str) else int(axis) for axis in elements.ravel().tolist())
+        return tuple(Length.of(axis if isinstance(axis, str) else int(axis)) for axis in elements.ravel().tolist())
 
     def known_dims(self, position: int) -> tuple[Dim, ...] | None:
         """Return an input as `dims` does; None if it is not a list that is known at compile time."""
@@ -207,26 +254,28 @@ class OnnxNode:
         if isinstance(value, Placeholder):
             raise self.not_known(position)
 
+    def elements(self, value: Value) -> np.ndarray | None:
+        """Return the array of a value that is known at compile time; None if it is not."""
+        if isinstance(value, Constant):
+            return value.data
+        elements = self._known.get(value)
+        return None if elements is None or elements.dtype == object else elements
+
     def static(self, position: int) -> np.ndarray:
         """Return an input's array.
 
         Raises:
             CompilerError: It is not known at compile time.
         """
-        value = self.input(position)
-        if isinstance(value, Constant):
-            return value.data
-        elements = self._known.get(value)
-        if elements is None or elements.dtype == object:
+        elements = self.elements(self.input(position))
+        if elements is None:
             raise self.not_known(position)
         return elements
 
     def is_constant(self, position: int) -> bool:
         """Return whether an input's array is known at compile time."""
         value = self.optional(position)
-        if isinstance(value, Constant):
-            return True
-        return value is not None and value in self._known and self._known[value].dtype != object
+        return value is not None and self.elements(value) is not None
 
     def integers(self, position: int) -> tuple[int, ...]:
         """Return an input that is a list of integers; see `static`."""

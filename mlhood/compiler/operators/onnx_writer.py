@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,19 @@ import onnx
 from onnx import helper, numpy_helper
 
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.lengths import (
+    Dim,
+    Length,
+    add_dims,
+    broadcast_dims,
+    divide_dim,
+    fold,
+    from_front,
+    maximum,
+    multiply_dims,
+    range_length,
+    scale_dim,
+)
 from mlhood.compiler.hir.names import unique_name
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
@@ -32,14 +46,75 @@ class OnnxWriter:
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self._names = _names(graph)
+        self._outputs = {name: name for name in graph.outputs}
         self._taken = set(self._names.values()) | graph.outputs.keys()
         self._node_names: set[str] = set()
         self._reals: dict[Value, str] = {}
         self._current: Node | None = None
+        self.axes: Mapping[str, str] = {}  # the lengths of dynamic axes that the node refers to
 
-    def start(self, node: Node) -> None:
-        """Begin the export of a node of the HIR."""
-        self._current = node
+    def write(self, graph: Graph) -> None:
+        """Add the constants, nodes and outputs of the graph to export.
+
+        Raises:
+            CompilerError: A node cannot be exported.
+        """
+        for constant in graph.constants.values():
+            self.constant(constant.data, self.name(constant))
+        for node in graph.topological():
+            self._current = node
+            self._write(node)
+        for name, value in graph.outputs.items():
+            if self.name(value) != self._outputs[name]:
+                self.emit("Identity", self.name(value), name=self._outputs[name])
+
+    def _write(self, node: Node) -> None:
+        y, operator = node.outputs[0], node.operator
+        name_of = self.name if operator.converts else self.real
+        inputs = ["" if value is None else name_of(value) for value in node.inputs]
+        if operator.converts:
+            operator.to_onnx(self, inputs, self.name(y))
+            return
+        name = self.name(y) if y.type.quantization is None else self.unique_name(f"{y.name}.real")
+        result = operator.to_onnx(self, inputs, name)
+        if result is None:
+            raise CompilerError("the operator cannot be exported", where=node.where)
+        if y.type.quantization is not None:
+            self.quantize(result, y)
+        elif result != name:
+            self.emit("Identity", result, name=name)
+
+    def proto(self, graph: Graph, inputs: int | None = None) -> onnx.GraphProto:
+        """Return the graph that was written; of its placeholders, only the first `inputs` are inputs of it."""
+        placeholders = list(graph.placeholders.values())[:inputs]
+        infos = [self.info(self.name(value), value.type) for value in placeholders]
+        outputs = [self.info(self._outputs[name], value.type) for name, value in graph.outputs.items()]
+        return helper.make_graph(self.nodes, graph.name, infos, outputs, self.initializers)
+
+    @staticmethod
+    def info(name: str, type: TensorType) -> onnx.ValueInfoProto:
+        """Return the declaration of a tensor."""
+        element = int(helper.np_dtype_to_tensor_dtype(type.dtype))
+        return helper.make_tensor_value_info(name, element, list(type.shape))
+
+    def inner_graph(self, graph: Graph, read: Sequence[str]) -> onnx.GraphProto:
+        """Return a graph that is an attribute of the current node.
+
+        Args:
+            graph: The graph.
+            read: Names of the tensors around it that its last placeholders stand for; the others are inputs of it.
+        """
+        inner, inputs = OnnxWriter(graph, self.opset), len(graph.placeholders) - len(read)
+        inner._taken, inner._node_names = self._taken, self._node_names
+        inner._names = {value: self.unique_name(value.name) for value in graph.values()}
+        inner._names |= dict(zip(list(graph.placeholders.values())[inputs:], read, strict=True))
+        outputs = list(graph.outputs.values())
+        inner._outputs = {
+            name: inner._names[value] if value.producer and outputs.count(value) == 1 else self.unique_name(name)
+            for name, value in graph.outputs.items()
+        }
+        inner.write(graph)
+        return inner.proto(graph, inputs)
 
     @property
     def node(self) -> Node:
@@ -82,6 +157,11 @@ class OnnxWriter:
         """
         outputs = [name or self.unique_name(f"{self._node_name}.{op_type.lower()}") for name in names]
         given = {key: _to_onnx(value) for key, value in attributes.items() if value is not None}
+        for key, value in given.items():
+            if any(isinstance(part, Length) for part in (value if isinstance(value, tuple | list) else (value,))):
+                what = "an attribute that depends on the length of a dynamic axis cannot be exported"
+                todo = "give the lengths: compile(model, dims={...}), or --dim NAME=LENGTH"
+                raise CompilerError(what, where=self._node_name, got=f"{key} = {value}", todo=todo)
         node_name = self._unique_node_name(op_type, node or self._node_name)
         self.nodes.append(helper.make_node(op_type, list(inputs), outputs, node_name, **given))
         return outputs
@@ -92,9 +172,20 @@ class OnnxWriter:
         self.initializers.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
-    def integers(self, numbers: tuple[int, ...]) -> str:
-        """Add a list of integers, such as a shape, as an initialiser."""
-        return self.constant(np.array(numbers, np.int64))
+    def integers(self, numbers: Sequence[Dim]) -> str:
+        """Add a list of integers, such as a shape, as an initialiser; lengths in it are computed by nodes."""
+        if not any(isinstance(number, str) for number in numbers):
+            return self.constant(np.array(numbers, np.int64))
+        parts = [fold(number, self.axes, self._apply) for number in numbers]
+        parts = [part if isinstance(part, str) else self.integers((part,)) for part in parts]
+        return parts[0] if len(parts) == 1 else self.emit("Concat", *parts, axis=0)
+
+    def _apply(self, function: Any, *arguments: Any) -> str:
+        """Add the nodes that apply one of the functions of lengths to tensors of one element, or to numbers."""
+        if hasattr(function, "to_onnx"):
+            return function.to_onnx(self, arguments)
+        names = [part if isinstance(part, str) else self.constant(np.array([part])) for part in arguments]
+        return _LENGTHS[function](self, *names)
 
     def real(self, value: Value) -> str:
         """Return the name of a value as reals, in which form rules read it."""
@@ -157,3 +248,38 @@ def _names(graph: Graph) -> dict[Value, str]:
 
 def _to_onnx(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else int(value) if isinstance(value, bool) else value
+
+
+def _floor_division(w: OnnxWriter, a: str, b: str) -> str:
+    return w.emit("Div", w.emit("Sub", a, w.emit("Mod", a, b)), b)  # ONNX's Div rounds towards zero
+
+
+def _broadcast(w: OnnxWriter, *lengths: str) -> str:
+    one = w.integers((1,))
+    return reduce(lambda a, b: w.emit("Where", w.emit("Equal", a, one), b, a), lengths)
+
+
+def _from_front(w: OnnxWriter, size: str, end: str) -> str:
+    return w.emit("Where", w.emit("Less", end, w.integers((0,))), w.emit("Add", size, end), end)
+
+
+def _scaled(w: OnnxWriter, size: str, scale: str) -> str:
+    exact = w.emit("Mul", w.emit("Cast", size, to=onnx.TensorProto.DOUBLE), scale)
+    rounded = w.emit("Floor", w.emit("Cast", exact, to=onnx.TensorProto.FLOAT))
+    return w.emit("Cast", rounded, to=onnx.TensorProto.INT64)
+
+
+def _range_length(w: OnnxWriter, *bounds: str) -> str:
+    return w.emit("Shape", w.emit("Range", *(w.emit("Squeeze", bound) for bound in bounds)))
+
+
+_LENGTHS: dict[Callable[..., Any], Callable[..., str]] = {
+    add_dims: lambda w, *lengths: reduce(lambda a, b: w.emit("Add", a, b), lengths),
+    multiply_dims: lambda w, *lengths: reduce(lambda a, b: w.emit("Mul", a, b), lengths),
+    maximum: lambda w, a, b: w.emit("Max", a, b),
+    divide_dim: _floor_division,
+    broadcast_dims: _broadcast,
+    from_front: _from_front,
+    range_length: _range_length,
+    scale_dim: _scaled,
+}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from mlhood.compiler.hir.lengths import Dim, add_dims
 from mlhood.compiler.hir.operator import Operator, Permutation, Range, require
-from mlhood.compiler.hir.types import TensorType, add_dims, normalize_axis
+from mlhood.compiler.hir.types import TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_PRODUCTS, hull
 from mlhood.compiler.operators.onnx_node import OnnxNode
@@ -24,7 +26,7 @@ class Pad(Operator):
         value: What to fill with, in mode "constant".
     """
 
-    pads: tuple[int, ...]
+    pads: tuple[Dim, ...]
     mode: str = "constant"
     value: float | int | bool = 0
 
@@ -36,13 +38,13 @@ class Pad(Operator):
     def infer(self, x: TensorType) -> TensorType:
         require(len(self.pads) == 2 * x.rank, "each axis needs two pads", expected=2 * x.rank, got=len(self.pads))
         require(self.mode in ("constant", "reflect", "edge", "wrap"), "unknown padding mode", got=self.mode)
-        shape = [add_dims(size, before + after) for size, (before, after) in zip(x.shape, self._ends, strict=True)]
+        shape = [add_dims(size, *ends) for size, ends in zip(x.shape, self._ends, strict=True)]
         positive = all(isinstance(size, str) or size >= 0 for size in shape)
         require(positive, "the pads remove more elements than an axis has", got=shape)
         return x.with_shape(shape)
 
     @property
-    def _ends(self) -> list[tuple[int, int]]:
+    def _ends(self) -> list[tuple[Any, Any]]:
         half = len(self.pads) // 2
         return list(zip(self.pads[:half], self.pads[half:], strict=True))
 
@@ -73,11 +75,11 @@ class Pad(Operator):
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
-        given = source.attribute_or_input("pads", 1) or ()
+        given = source.dims(1) if source.has(1) else source.attribute("pads", ())
         rank = x.type.rank
         axes = [normalize_axis(axis, rank) for axis in source.integers(3)] if source.has(3) else list(range(rank))
         require(len(given) == 2 * len(axes), "each axis needs two pads", expected=2 * len(axes), got=len(given))
-        pads = [0] * 2 * rank
+        pads: list[Any] = [0] * 2 * rank
         for i, axis in enumerate(axes):
             pads[axis], pads[rank + axis] = given[i], given[len(axes) + i]
         fill = source.static(2) if source.has(2) else np.asarray(source.attribute("value", 0))

@@ -47,8 +47,8 @@ class Pool(Operator):
 
     def infer(self, x: TensorType) -> Any:
         self.window.check(x)
-        pads_and_spans = zip(self.window.ends, self.window.spans, strict=True)
-        valid = bool(self.kernel) and all(max(pads) < span for pads, span in pads_and_spans)
+        pairs = [(pad, span) for ends, span in zip(self.window.ends, self.window.spans, strict=True) for pad in ends]
+        valid = bool(self.kernel) and all(isinstance(pad, str) or pad < span for pad, span in pairs)
         require(valid, "pads must be smaller than the window", got=self.pads)
         return x.with_shape((*x.shape[:2], *self.window.output(x.shape[2:])))
 
@@ -107,8 +107,10 @@ class MaxPool(Pool):
         windows = self.window.view(x, lowest)
         flat = windows.reshape(*windows.shape[: x.ndim], math.prod(self.kernel))
         indices = self.window.view(self._flat_indices(x.shape), 0).reshape(flat.shape)
-        largest = flat.argmax(axis=-1)[..., None]
-        return np.take_along_axis(flat, largest, -1)[..., 0], np.take_along_axis(indices, largest, -1)[..., 0]
+        inside = self.window.view(np.ones((1, 1, *x.shape[2:]), bool), False).reshape(1, 1, *flat.shape[2:])
+        best = flat.max(axis=-1, keepdims=True)
+        first = (((flat == best) | (flat != flat)) & inside).argmax(axis=-1)[..., None]  # or NaN, if there is any
+        return best[..., 0], np.take_along_axis(indices, first, -1)[..., 0]
 
     def _flat_indices(self, shape: tuple[int, ...]) -> np.ndarray:
         indices = np.arange(np.prod(shape, dtype=np.int64), dtype=np.int64)

@@ -8,23 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
+import ml_dtypes
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, require, require_unquantized, unsupported
-from mlhood.compiler.hir.types import Quantization, TensorType, normalize_axis
+from mlhood.compiler.hir.operator import require, require_unquantized
+from mlhood.compiler.hir.types import STORED, Quantization, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Constant, Value
-from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Sub
-from mlhood.compiler.operators.base import (
-    NO_BOUNDS,
-    NO_PRODUCTS,
-    NOT_EXPORTED,
-    NOT_REAL,
-)
-from mlhood.compiler.operators.cast import Cast, element_of
+from mlhood.compiler.operators.arithmetic import Add, Div, Greater, Max, Min, Mul, Sub, Where
+from mlhood.compiler.operators.cast import Cast, element_of, saturated, widened
 from mlhood.compiler.operators.elementwise import Clip, Round
+from mlhood.compiler.operators.movement import Gather
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.reinterpret import Conversion, Reinterpret, require_valid
+from mlhood.compiler.operators.shape import Reshape
 
 
 def per_axis_array(numbers: tuple[float, ...], axis: int | None, rank: int, dtype: Any) -> np.ndarray:
@@ -34,9 +31,9 @@ def per_axis_array(numbers: tuple[float, ...], axis: int | None, rank: int, dtyp
 
 
 def saturate(x: np.ndarray, element: str) -> np.ndarray:
-    """Round to the nearest integers, ties to even, and clamp them to the element type's range."""
+    """Round to the nearest integers, ties to even, and clamp them to the type's range; NaN is its least number."""
     limits = np.iinfo(element)
-    return np.clip(np.rint(x), limits.min, limits.max).astype(element)
+    return np.fmin(np.fmax(np.rint(x), limits.min), limits.max).astype(element)
 
 
 def read_quantization(
@@ -52,7 +49,7 @@ def read_quantization(
     what = "scale and zero point must be one number, or one for each index of an axis"
     shapes = f"{list(scales.shape)} and {list(offsets.shape)}"
     require(scales.ndim <= 1 and scales.size == offsets.size, what, got=shapes)
-    require(offsets.dtype.kind in "iu", "a zero point must be an integer", got=offsets.dtype.name)
+    require(offsets.dtype.kind in "iuV", "a zero point must be an integer", got=offsets.dtype.name)
     scale_numbers, offset_numbers = tuple(map(float, scales.ravel())), tuple(map(int, offsets.ravel()))
     return Quantization(scale_numbers, offset_numbers, None if scales.size == 1 else axis)
 
@@ -81,14 +78,12 @@ class Quantize(Conversion):
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        x = source.input(0)
-        element = source.input(2).type.element if source.has(2) else "uint8"
-        if source.attribute("output_dtype", 0) and not source.has(2):
-            element = element_of(source.attribute("output_dtype", 0))
-        if source.attribute("block_size", 0):
-            return _blockwise_quantize(source, x, element)
+        x, number = source.input(0), source.attribute("output_dtype", 0)
+        element = source.input(2).type.element if source.has(2) else element_of(number) if number else "uint8"
+        if element in STORED or not _has_static_parameters(source):
+            return _quantize(source, widened(source.graph, x), element)
         axis = normalize_axis(source.attribute("axis", 1), x.type.rank) if source.static(1).size > 1 else None
-        return source.add(cls(element, read_quantization(source, 1, 2, axis, element)), x)
+        return source.add(cls(element, read_quantization(source, 1, 2, axis, element)), widened(source.graph, x))
 
 
 @dataclass(frozen=True)
@@ -114,49 +109,70 @@ class Dequantize(Conversion):
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        x = source.input(0)
-        if source.attribute("block_size", 0):
-            return _blockwise_dequantize(source, x)
-        if source.input(1).type.element != "float32":
-            raise source.unsupported("only scales in float32 are supported")
-        same = not source.has(2) or source.input(2).type.element == x.type.element
-        require(same, "the zero point has another element type than the input", expected=x.type.element)
+        same = not source.has(2) or source.input(2).type.element == source.input(0).type.element
+        got = source.optional(2)
+        require(same, "the zero point has another element type than the input", got=got and got.type.element)
+        x, number = widened(source.graph, source.input(0)), source.attribute("output_dtype", 0)
+        element = element_of(number) if number else source.input(1).type.element
+        if element != "float32" or x.type.is_float or not _has_static_parameters(source):
+            return _dequantize(source, x, element)
         axis = normalize_axis(source.attribute("axis", 1), x.type.rank) if source.static(1).size > 1 else None
         return source.add(cls(), reinterpret(source, x, read_quantization(source, 1, 2, axis, x.type.element)))
 
 
-def _repeated(source: OnnxNode, position: int, length: int, axis: int) -> np.ndarray:
-    blocks = source.static(position)
-    size = source.attribute("block_size", 0)
-    fits = blocks.ndim > axis and size > 0 and blocks.shape[axis] == -(-length // size)
-    require(fits, "the blocks do not match the axis", expected=f"{length} / {size}, rounded up", got=list(blocks.shape))
-    source.spend(blocks.size * size)
-    return np.repeat(blocks, size, axis=axis).take(range(length), axis=axis)
+def _has_static_parameters(source: OnnxNode) -> bool:
+    """Return whether scale, float32, and zero point are known when compiling, and are not given for blocks."""
+    known = source.is_constant(1) and (source.is_constant(2) or not source.has(2))
+    return known and not source.attribute("block_size", 0) and source.input(1).type.element == "float32"
 
 
-def _blockwise_quantize(source: OnnxNode, x: Value, element: str) -> Value:
+def _converted(source: OnnxNode, x: Value, element: str) -> Value:
+    return x if x.type.element == element else source.add(Cast(element), x)
+
+
+def _parameter(source: OnnxNode, position: int, x: Value, element: str) -> Value:
+    """Return a scale or zero point, computed or constant, in a shape that broadcasts to x."""
+    parameter = _converted(source, source.input(position), element)
+    block, rank = source.attribute("block_size", 0), parameter.type.rank
+    if rank == 0 or parameter.type.shape == (1,):
+        return parameter if rank == 0 else source.add(Reshape(()), parameter)
     axis = normalize_axis(source.attribute("axis", 1), x.type.rank)
+    if not block:
+        require(rank == 1, "scale and zero point must be one number, or one for each index of an axis", got=rank)
+        return source.add(Reshape(tuple(-1 if i == axis else 1 for i in range(x.type.rank))), parameter)
     length = x.type.shape[axis]
-    require(isinstance(length, int), "quantising by blocks needs the length of the axis", got=length)
-    y = source.add(Div(), x, source.constant(_repeated(source, 1, int(length), axis)))
+    if isinstance(length, str):
+        raise source.unsupported(f"blocks require the length of axis {length!r}", "import_model(..., dims={...})")
+    count, shape = -(-length // block), parameter.type.shape
+    fits = rank == x.type.rank and shape[axis] == count
+    require(
+        fits, "the blocks do not match the axis", expected=f"{length} / {block}, rounded up", got=parameter.type.shape
+    )
+    indices = np.arange(length) // block
+    if isinstance(parameter, Constant):
+        source.spend(length * parameter.data.size // parameter.data.shape[axis])
+        return source.constant(parameter.data.take(indices, axis))
+    return source.add(Gather(axis), parameter, source.constant(indices))
+
+
+def _quantize(source: OnnxNode, x: Value, element: str) -> Value:
+    """Return QuantizeLinear by plain operators, in float32 as ONNX Runtime computes it."""
+    y = source.add(Div(), _converted(source, x, "float32"), _parameter(source, 1, x, "float32"))
+    if element.startswith("float"):
+        return saturated(source, y, element) if source.attribute("saturate", 1) else source.add(Cast(element), y)
     y = source.add(Round(), y)
     if source.has(2):
-        offset = _repeated(source, 2, int(length), axis).astype(y.type.dtype)
-        y = source.add(Add(), y, source.constant(offset))
-    limits = np.iinfo(element)
+        y = source.add(Add(), y, _parameter(source, 2, x, "float32"))
+    limits = ml_dtypes.iinfo(element)
     return source.add(Cast(element), source.add(Clip(float(limits.min), float(limits.max)), y))
 
 
-def _blockwise_dequantize(source: OnnxNode, x: Value) -> Value:
-    axis = normalize_axis(source.attribute("axis", 1), x.type.rank)
-    length = x.type.shape[axis]
-    require(isinstance(length, int), "dequantising by blocks needs the length of the axis", got=length)
-    scale = _repeated(source, 1, int(length), axis)
-    y = source.add(Cast(scale.dtype.name), x)
-    if source.has(2):
-        offset = _repeated(source, 2, int(length), axis).astype(scale.dtype)
-        y = source.add(Sub(), y, source.constant(offset))
-    return source.add(Mul(), y, source.constant(scale))
+def _dequantize(source: OnnxNode, x: Value, element: str) -> Value:
+    """Return DequantizeLinear by plain operators, in float32 as ONNX Runtime computes it."""
+    if source.has(2) and not x.type.is_float:  # floating-point numbers have no zero point
+        x = source.add(Sub(), _converted(source, x, "int32"), _parameter(source, 2, x, "int32"))
+    y = source.add(Mul(), _converted(source, x, "float32"), _parameter(source, 1, x, "float32"))
+    return _converted(source, y, element)
 
 
 def reinterpret(source: OnnxNode, x: Value, quantization: Quantization) -> Value:
@@ -169,34 +185,21 @@ def reinterpret(source: OnnxNode, x: Value, quantization: Quantization) -> Value
     return source.add(Reinterpret(quantization), x)
 
 
-class DynamicQuantize(Operator):
-    """Quantise to uint8 with parameters from x itself; gives the integers, the scale and the offset as tensors.
+def import_dynamic_quantize(source: OnnxNode) -> tuple[Value, ...]:
+    """DynamicQuantizeLinear: to uint8 with scale and zero point from x itself.
 
-    The range is widened to hold 0; scale = (max - min) / 255; offset = round(-min / scale), kept in [0, 255].
+    The range is widened to hold 0; scale = (max - min) / 255, or 1 if max = min; zero point = round(-min / scale).
     """
-
-    onnx = ("DynamicQuantizeLinear",)
-    family = "quantization"
-    quantization_rule = NOT_REAL
-    sink_transpose = unsupported("it has three results")
-    value_range = NO_BOUNDS
-    macs = NO_PRODUCTS
-    to_onnx = NOT_EXPORTED
-
-    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        require_unquantized(x)
-        require(x.element == "float32", "the input must be float32", got=x.element)
-        return TensorType("uint8", x.shape), TensorType("float32", ()), TensorType("uint8", ())
-
-    def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
-        low, high = np.minimum(x.min(initial=0), np.float32(0)), np.maximum(x.max(initial=0), np.float32(0))
-        scale = (high - low) / np.float32(255) if high > low else np.float32(1)
-        offset = saturate(-low / scale, "uint8")
-        return saturate(np.rint(x / scale) + offset, "uint8"), np.asarray(scale, np.float32), np.asarray(offset)
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> tuple[Value, ...]:
-        return source.add_all(cls(), source.input(0))
+    x = source.input(0)
+    zero, one, most = (source.constant(np.array(number, np.float32)) for number in (0, 1, 255))
+    low = source.add(Min(), source.call("ReduceMin", x, keepdims=0), zero)
+    high = source.add(Max(), source.call("ReduceMax", x, keepdims=0), zero)
+    width = source.add(Sub(), high, low)
+    scale = source.add(Where(), source.add(Greater(), width, zero), source.add(Div(), width, most), one)
+    offset = source.add(Clip(0.0, 255.0), source.add(Div(), source.add(Sub(), zero, low), scale))
+    offset = source.add(Cast("uint8"), source.add(Round(), offset))
+    return source.call("QuantizeLinear", x, scale, offset), scale, offset
 
 
-OPERATORS = (Quantize, Dequantize, Reinterpret, DynamicQuantize)
+OPERATORS = (Quantize, Dequantize, Reinterpret)
+RULES = {"DynamicQuantizeLinear": import_dynamic_quantize}

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mlhood.compiler.hir.lengths import may_be_equal
 from mlhood.compiler.hir.operator import Operator, common_element, require, require_unquantized
 from mlhood.compiler.hir.types import Dim, TensorType
 from mlhood.compiler.hir.values import Value
@@ -241,8 +242,7 @@ class Recurrent(Operator):
 def _require_shape(what: str, type: TensorType | None, shape: tuple[Dim, ...]) -> None:
     """Check the shape of an input that may be left out; a dynamic axis may have any length."""
     if type is not None:
-        pairs = zip(type.shape, shape, strict=False)
-        fits = type.rank == len(shape) and all(a == b or isinstance(a, str) or isinstance(b, str) for a, b in pairs)
+        fits = type.rank == len(shape) and all(map(may_be_equal, type.shape, shape))
         require(
             fits, f"the shape of {what} does not match the other inputs", expected=list(shape), got=list(type.shape)
         )

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlhood.compiler.hir.lengths import scale_dim
 from mlhood.compiler.hir.operator import Operator, require, require_unquantized
-from mlhood.compiler.hir.types import Dim, Shape, TensorType, normalize_axis, scale_dim
+from mlhood.compiler.hir.types import Dim, Shape, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.onnx_node import OnnxNode
@@ -56,7 +57,7 @@ class Resize(Operator):
     """
 
     scales: tuple[float, ...]
-    sizes: tuple[int, ...] = ()
+    sizes: tuple[Dim, ...] = ()
     mode: str = "nearest"
     coordinates: str = "half_pixel"
     rounding: str = "round_prefer_floor"
@@ -78,8 +79,10 @@ class Resize(Operator):
         require_unquantized(x)
         lengths = len(self.scales), len(self.sizes) or x.rank
         require(lengths == (x.rank, x.rank), "each axis needs a scale or a size", expected=x.rank, got=lengths)
-        positive = all(math.isfinite(scale) and scale > 0 for scale in self.scales)
-        require(positive and min(self.sizes, default=0) >= 0, "scales and sizes must be positive", got=self.scales)
+        sizes = self.sizes or (0,) * x.rank
+        known = [(scale, size) for scale, size in zip(self.scales, sizes, strict=True) if isinstance(size, int)]
+        valid = all(size > 0 or (size == 0 and math.isfinite(scale) and scale > 0) for scale, size in known)
+        require(valid, "scales and sizes must be positive", got=f"{self.scales} and {self.sizes}")
         require(self.mode in MODES, "unknown resize mode", expected=", ".join(MODES), got=self.mode)
         known, names = self.coordinates in COORDINATES, ", ".join(COORDINATES)
         require(known, "these coordinates are not supported", expected=names, got=self.coordinates)
@@ -107,8 +110,9 @@ class Resize(Operator):
         factors = []
         for old, new in zip(shape, self.sizes, strict=True):
             if new:
-                require(isinstance(old, int) and old > 0, "the policy needs the lengths of the axes", got=list(shape))
-                factors.append(new / int(old))
+                known = isinstance(old, int) and old > 0 and isinstance(new, int)
+                require(known, "the policy needs the lengths of the axes", got=list(shape))
+                factors.append(int(new) / int(old))
         return min(factors) if self.policy == "not_larger" else max(factors)
 
     def _factors(self, shape: Shape, lengths: Sequence[Dim]) -> list[float]:
@@ -132,68 +136,85 @@ class Resize(Operator):
         return largest
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        element, crops = x.dtype, self.coordinates == "tf_crop_and_resize"
-        lengths = [int(length) for length in self._lengths(x.shape)]
-        factors, outside = self._factors(x.shape, lengths), np.zeros(lengths, bool)
-        for axis, (size, length, factor) in enumerate(zip(x.shape, lengths, factors, strict=True)):
+        element, lengths = x.dtype, [int(length) for length in self._lengths(x.shape)]
+        if 0 in lengths:
+            return np.zeros(lengths, element)
+        if lengths == list(x.shape):
+            return x  # whatever the scales and the region, in ONNX Runtime
+        outside = np.zeros(lengths, bool)
+        for axis, (coordinates, indices, weights) in self.neighbours(x.shape).items():
+            along = [-1 if i == axis else 1 for i in range(x.ndim)]
+            outside |= ((coordinates < 0) | (coordinates > x.shape[axis] - 1)).reshape(along)
+            if self.mode == "nearest":
+                x = np.take(x, indices[0], axis=axis)
+                continue
+            terms = zip(weights.astype(element), indices, strict=True)
+            x = np.asarray(sum(weight.reshape(along) * np.take(x, index, axis=axis) for weight, index in terms))
+        return np.where(outside, element.type(self.extrapolation), x) if self.coordinates == "tf_crop_and_resize" else x
+
+    def neighbours(self, shape: Shape) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Return for each axis that changes, which elements of x a new one is the weighted sum of.
+
+        Returns:
+            The coordinates float64 [length] of the new elements on the old axis, and for each of the elements around
+            them the index, int64 [taps, length], and the weight, float64 [taps, length].
+        """
+        lengths, changed = [int(length) for length in self._lengths(shape)], {}
+        factors = self._factors(shape, lengths)
+        for axis, (old, length, factor) in enumerate(zip(shape, lengths, factors, strict=True)):
+            size = int(old)
             if length == size and factor == 1:
                 continue  # also a crop, in ONNX's reference implementation and ONNX Runtime
-            require(size > 0, "an empty axis cannot be resized", got=list(x.shape))
+            require(size > 0, "an empty axis cannot be resized", got=list(shape))
             coordinates = self._coordinates(axis, size, length, factor)
-            along = [-1 if i == axis else 1 for i in range(x.ndim)]
-            outside |= ((coordinates < 0) | (coordinates > size - 1)).reshape(along)
-            if self.mode == "nearest":
-                nearest = ROUNDING[self.rounding](coordinates).clip(0, size - 1)
-                x = np.take(x, nearest.astype(np.int64), axis=axis)
-            else:
-                x = self._interpolate(x, axis, coordinates, min(factor, 1) if self.antialias else 1)
-        x = np.where(outside, element.type(self.extrapolation), x) if crops else x
-        return x.astype(element, copy=False)
+            changed[axis] = coordinates, *self._taps(coordinates, size, min(factor, 1) if self.antialias else 1)
+        return changed
 
-    def _coordinates(self, axis: int, size: int, length: int, scale: float) -> np.ndarray:
-        """Return the coordinates of the new axis' elements on the old axis: float64 [length]."""
-        index = np.arange(length, dtype=np.float64)
+    def _coordinates(self, axis: int, size: int, length: int, factor: float) -> np.ndarray:
+        """Return the coordinates of the new axis' elements on the old axis: float64 [length].
+
+        They are rounded to float32, as in ONNX Runtime: it decides which of two elements is the nearest.
+        """
+        index, scale, last = np.arange(length, dtype=np.float32), np.float32(factor), np.float32(size - 1)
         if self.coordinates == "tf_crop_and_resize":
-            region, last = np.array(self.roi, np.float32).reshape(2, -1)[:, axis], np.float32(size - 1)
-            if length == 1:
-                return index + region.sum() * last / 2
-            step = (region[1] - region[0]) * last / np.float32(length - 1)  # in float32, as ONNX Runtime rounds
-            return (region[0] * last + index.astype(np.float32) * step).astype(np.float64)
-        if self.coordinates == "align_corners":
-            return index * (size - 1) / (scale * size - 1) if scale * size > 1 else index * 0
-        if self.coordinates == "asymmetric":
-            return index / scale
-        if self.coordinates == "tf_half_pixel_for_nn":
-            return (index + 0.5) / scale
-        if self.coordinates == "pytorch_half_pixel" and length == 1:
-            return index
-        coordinates = (index + 0.5) / scale - 0.5
-        if self.coordinates == "half_pixel_symmetric":
-            coordinates += size / 2 * (1 - length / (scale * size))
-        return coordinates
+            start, stop = np.array(self.roi, np.float32).reshape(2, -1)[:, axis]
+            middle, step = (start + stop) * last / 2, (stop - start) * last / np.float32(max(length - 1, 1))
+            coordinates = start * last + index * step if length > 1 else index + middle
+        elif self.coordinates == "align_corners":  # by the length as it is, not length * scale, as in torch
+            coordinates = index * last / np.float32(max(length - 1, 1))
+        elif self.coordinates == "asymmetric":
+            coordinates = index / scale
+        elif self.coordinates == "tf_half_pixel_for_nn":
+            coordinates = (index + np.float32(0.5)) / scale
+        elif self.coordinates == "pytorch_half_pixel" and length == 1:
+            coordinates = index
+        else:
+            symmetric = self.coordinates == "half_pixel_symmetric"
+            offset = np.float32(size / 2) * (1 - np.float32(length) / (scale * np.float32(size))) if symmetric else 0
+            coordinates = offset + (index + np.float32(0.5)) / scale - np.float32(0.5)
+        return coordinates.astype(np.float64)
 
-    def _interpolate(self, x: np.ndarray, axis: int, coordinates: np.ndarray, density: float) -> np.ndarray:
-        """Return x along one axis as weighted sums of the neighbours of each coordinate.
+    def _taps(self, coordinates: np.ndarray, size: int, density: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the indices and weights of the elements around each coordinate; see `neighbours`.
 
         Args:
-            x: The elements.
-            axis: The axis.
             coordinates: On the axis.
+            size: Length of the axis.
             density: How many coordinates there are for each element; the kernel is stretched by its inverse.
         """
+        if self.mode == "nearest":
+            nearest = ROUNDING[self.rounding](coordinates).clip(0, size - 1).astype(np.int64)
+            return nearest[None], np.ones((1, len(nearest)))
         first = np.floor(coordinates).astype(np.int64)
         reach = math.ceil((1 if self.mode == "linear" else 2) / density)
         taps = range(1 - reach, reach + 1)
         weights = np.stack([self._weight(np.abs(coordinates - first - tap) * density) for tap in taps])
         indices = np.stack([first + tap for tap in taps])
         if self.exclude_outside:
-            weights = np.where((indices >= 0) & (indices < x.shape[axis]), weights, 0)
+            weights = np.where((indices >= 0) & (indices < size), weights, 0)
         if self.exclude_outside or density < 1:
             weights /= weights.sum(axis=0)
-        indices = indices.clip(0, x.shape[axis] - 1)
-        along = [-1 if i == axis else 1 for i in range(x.ndim)]
-        terms = zip(weights.astype(x.dtype), indices, strict=True)
-        return np.asarray(sum(weight.reshape(along) * np.take(x, index, axis=axis) for weight, index in terms))
+        return indices.clip(0, size - 1), weights
 
     def _weight(self, distance: np.ndarray) -> np.ndarray:
         """Return the weights of elements at these distances."""
@@ -243,14 +264,19 @@ class Resize(Operator):
             return cls._import_upsample(source)
         x = source.input(0)
         axes = [normalize_axis(axis, x.type.rank) for axis in source.attribute("axes", tuple(range(x.type.rank)))]
-        scales, sizes = [1.0] * x.type.rank, [0] * x.type.rank
+        scales: list[float] = [1.0] * x.type.rank
+        sizes: list[Dim] = [0] * x.type.rank
         policy = source.attribute("keep_aspect_ratio_policy", "stretch")
         coordinates = source.attribute("coordinate_transformation_mode", "half_pixel")
         if source.has(3) and source.dims(3):
             given = source.dims(3)
             require(len(given) == len(axes), "each axis needs a size", expected=len(axes), got=len(given))
             for axis, size in zip(axes, given, strict=True):
-                sizes[axis] = _size(source, x.type.shape[axis], size, policy == "stretch")
+                require(isinstance(size, str) or size > 0, "sizes must be positive", got=size)
+                if size != x.type.shape[axis] or (isinstance(size, int) and policy != "stretch"):
+                    sizes[axis] = size
+                if isinstance(sizes[axis], str):
+                    scales[axis] = 0.0  # so that a size of 0, which would be that of the scale, is invalid
         else:
             numbers = _numbers(source.static(2))
             require(len(numbers) == len(axes), "each axis needs a scale", expected=len(axes), got=len(numbers))
@@ -285,17 +311,6 @@ def _region(source: OnnxNode, axes: list[int], rank: int) -> tuple[float, ...]:
     for i, axis in enumerate(axes):
         region[axis], region[rank + axis] = given[i], given[len(axes) + i]
     return tuple(region)
-
-
-def _size(source: OnnxNode, old: Dim, new: Dim, keeps: bool) -> int:
-    """Return the new size; 0 for an axis that does not change, if it `keeps` its elements then."""
-    require(isinstance(new, str) or new > 0, "sizes must be positive", got=new)
-    if new == old and (keeps or isinstance(new, str)):
-        return 0
-    if isinstance(new, int):
-        return new
-    todo = f"import_model(..., dims={{{new!r}: n}})"
-    raise source.unsupported(f"resizing to the length {new!r} needs its number", todo)
 
 
 OPERATORS = (Resize,)

@@ -81,7 +81,7 @@ class TopK(Operator):
 
     def _count_to_onnx(self, writer: OnnxWriter, x: str) -> str:
         if self.k is not None:
-            return writer.integers((int(self.k),))
+            return writer.integers((self.k,))
         axis = self.axis % writer.node.outputs[0].type.rank
         return writer.emit("Shape", x, start=axis, end=axis + 1)
 
@@ -96,8 +96,9 @@ class TopK(Operator):
             return source.add_all(cls(numbers[0], axis, largest), x)
         source.refuse_input(1)
         dims = source.known_dims(1)
-        if dims is not None and dims[0] == x.type.shape[normalize_axis(axis, x.type.rank)]:
-            return source.add_all(cls(None, axis, largest), x)
+        if dims is not None:
+            whole = dims[0] == x.type.shape[normalize_axis(axis, x.type.rank)]
+            return source.add_all(cls(None if whole else dims[0], axis, largest), x)
         return source.add_all(cls(source.graph.unique_name(f"{source.name}.k"), axis, largest), x, source.input(1))
 
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlhood.compiler.hir.lengths import Dim, divide_dim, product, quotient
 from mlhood.compiler.hir.operator import Operator, Permutation, require
-from mlhood.compiler.hir.types import Dim, TensorType, normalize_axis, product, quotient
+from mlhood.compiler.hir.types import TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import POSITIONAL, Movement, export_directly, transposed_axes, without_axes
+from mlhood.compiler.operators.dynamic import is_dynamic
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
-from mlhood.compiler.operators.open_lengths import OpenReshape, find, is_open
 from mlhood.compiler.operators.reduction import reduced_shape
 
 
@@ -25,7 +26,7 @@ class Reshape(Movement):
         allow_zero: Whether a 0 is an axis of no elements instead.
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[Dim, ...]
     allow_zero: bool = False
 
     onnx = ("Reshape",)
@@ -35,20 +36,21 @@ class Reshape(Movement):
     def infer(self, x: TensorType) -> TensorType:
         copies = [i for i, size in enumerate(self.shape) if size == 0 and not self.allow_zero]
         require(all(i < x.rank for i in copies), "there is no axis to copy", expected=f"{x.rank} axes", got=self.shape)
-        valid = self.shape.count(-1) <= 1 and min(self.shape, default=0) >= -1
+        valid = self.shape.count(-1) <= 1 and all(isinstance(size, str) or size >= -1 for size in self.shape)
         require(valid, "at most one length can be -1, and no other negative", got=self.shape)
         shape: list[Dim] = [x.shape[i] if i in copies else size for i, size in enumerate(self.shape)]
         given = [size for size in shape if size != -1]
         rest = quotient(x.shape, given)
         fits = rest is not None if -1 in shape else rest == 1 or product(given) == x.size
+        fits = fits or is_dynamic((*x.shape, *given))  # if it does not, that is seen when it runs
         require(fits, "the number of elements does not match the new shape", expected=f"{x.size} elements", got=shape)
         if -1 in shape:
-            shape[shape.index(-1)] = rest if rest is not None else 0
+            shape[shape.index(-1)] = rest if rest is not None else divide_dim(x.size, product(given))
         return x.with_shape(shape)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         shape = [x.shape[i] if size == 0 and not self.allow_zero else size for i, size in enumerate(self.shape)]
-        return x.reshape(shape)
+        return x.reshape([int(size) for size in shape])
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         shape = writer.integers(self.shape)
@@ -61,14 +63,11 @@ class Reshape(Movement):
         wanted = source.dims(1) if source.opset >= 5 else source.attribute("shape", ())
         copied = [i < x.type.rank and size == x.type.shape[i] for i, size in enumerate(wanted)]
         axes = zip(wanted, copied, strict=True)
-        numbers = [size if isinstance(size, int) else 0 if copy else -1 for size, copy in axes]
-        if numbers.count(-1) > 1:
-            if not is_open(wanted):
-                raise source.unsupported(f"the new shape {list(wanted)} leaves more than one axis undetermined")
-            lengths = tuple(0 if copy else size for size, copy in zip(wanted, copied, strict=True))
-            names, inputs = find(source, lengths)
-            return source.add(OpenReshape(lengths, names), x, *inputs)
-        return source.add(cls(tuple(numbers), bool(source.attribute("allowzero", 0)) and 0 in wanted), x)
+        allow_zero = bool(source.attribute("allowzero", 0)) and 0 in wanted
+        numbers = tuple(size if isinstance(size, int) else 0 if copy else -1 for size, copy in axes)
+        if not allow_zero and numbers.count(-1) <= 1:
+            return source.add(cls(numbers), x)
+        return source.add(cls(wanted, allow_zero), x)
 
 
 @dataclass(frozen=True)
@@ -125,8 +124,8 @@ class Squeeze(Movement):
     def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
         axes = source.attribute_or_input("axes", 1)
-        if axes is None and is_open(x.type.shape):
-            what = f"Squeeze without axes cannot tell whether an open axis of {list(x.type.shape)} is one long"
+        if axes is None and is_dynamic(x.type.shape):
+            what = f"Squeeze without axes cannot tell whether a dynamic axis of {list(x.type.shape)} is one long"
             todo = "give its length: compile(model, dims={...}), or --dim NAME=LENGTH; or list the axes to squeeze"
             raise source.unsupported(what, todo)
         if axes is None:

@@ -105,6 +105,7 @@ RULES = {
     "Mish": import_mish,
     "RMSNormalization": import_rms_normalization,
     "RotaryEmbedding": import_rotary_embedding,
+    "SimplifiedLayerNormalization": import_rms_normalization,  # ONNX Runtime writes it, without a domain
     "SwiGLU": import_swiglu,
     "Swish": import_swish,
 }

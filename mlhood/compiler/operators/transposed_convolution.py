@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlhood.compiler.hir.lengths import add_dims, product
 from mlhood.compiler.hir.operator import Operator, common_element, require, require_unquantized
-from mlhood.compiler.hir.types import Dim, Shape, TensorType, add_dims, product
+from mlhood.compiler.hir.types import Dim, Shape, TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_BOUNDS, NOT_EXPORTED, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.onnx_node import OnnxNode
@@ -110,11 +111,12 @@ class ConvTranspose(Operator):
 
     def _scatter(self, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> None:
         """Add the copies of the kernel to y, one element of the kernel for all elements of x at a time."""
+        last = np.moveaxis(x, 1, -1)  # channels
         for k in itertools.product(*map(range, w.shape[2:])):
             starts = [i * dilation for i, dilation in zip(k, self.dilations, strict=True)]
             axes = zip(starts, x.shape[2:], self.strides, strict=True)
             places = [slice(start, start + max(size - 1, -1) * stride + 1, stride) for start, size, stride in axes]
-            y[(slice(None), slice(None), *places)] += np.moveaxis(np.tensordot(x, w[(..., *k)], (1, 0)), -1, 1)
+            y[(slice(None), slice(None), *places)] += np.moveaxis(last @ w[(..., *k)], -1, 1)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:

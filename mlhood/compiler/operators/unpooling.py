@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from mlhood.compiler.hir.lengths import add_dims, product
 from mlhood.compiler.hir.operator import Operator, require, require_unquantized
-from mlhood.compiler.hir.types import Dim, TensorType, add_dims, product
+from mlhood.compiler.hir.types import Dim, TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.indexing import require_equal, require_indices

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from mlhood.compiler.hir.lengths import Dim, add_dims, divide_dim, maximum, product, subtract_dims
 from mlhood.compiler.hir.operator import require
-from mlhood.compiler.hir.types import Dim, Shape, TensorType, add_dims, divide_dim
+from mlhood.compiler.hir.types import Shape, TensorType
 from mlhood.compiler.operators.onnx_node import OnnxNode
 
 _AUTO_PADS = ("", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
@@ -33,7 +35,7 @@ class Window:
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
-    pads: tuple[int, ...]
+    pads: tuple[Any, ...]
     dilations: tuple[int, ...]
     ceil: bool = False
 
@@ -57,7 +59,8 @@ class Window:
         require(lengths == (axes, axes, axes, 2 * axes), what, got=", ".join(map(str, lengths)))
         positive = (*self.kernel, *self.strides, *self.dilations)
         require(min(positive) >= 1, "kernel sizes, strides and dilations must be positive", got=positive)
-        require(min(self.pads) >= 0, "pads cannot be negative", got=self.pads)
+        positive = all(isinstance(pad, str) or pad >= 0 for pad in self.pads)
+        require(positive, "pads cannot be negative", got=self.pads)
 
     def output(self, spatial: Shape) -> Shape:
         """Return how many windows there are, per axis.
@@ -69,7 +72,7 @@ class Window:
         return tuple(self._count(*axis) for axis in axes)
 
     def _count(self, size: Dim, span: int, stride: int, pads: tuple[int, int]) -> Dim:
-        padded, free = add_dims(size, sum(pads)), add_dims(size, sum(pads) - span)
+        padded, free = add_dims(size, *pads), add_dims(size, *pads, -span)
         # with `ceil`, the first window may extend past the end, too
         fits = isinstance(free, str) or free >= 0 or (self.ceil and free > -stride)
         require(fits, "the window is larger than the padded input", expected=f">= {span}", got=padded)
@@ -139,11 +142,7 @@ def _pad(x: np.ndarray, ends: Iterable[tuple[int, int]], fill: float) -> np.ndar
 
 
 def read_window(source: OnnxNode, x: TensorType, kernel: tuple[int, ...]) -> Window:
-    """Return the window of an ONNX node, with `auto_pad` resolved to pads.
-
-    Raises:
-        CompilerError: `auto_pad` needs the length of a dynamic axis.
-    """
+    """Return the window of an ONNX node, with `auto_pad` resolved to pads."""
     ones = (1,) * len(kernel)
     strides, dilations = source.attribute("strides", ones), source.attribute("dilations", ones)
     pads = source.attribute("pads", (0, 0) * len(kernel))
@@ -162,16 +161,13 @@ def read_window(source: OnnxNode, x: TensorType, kernel: tuple[int, ...]) -> Win
     if auto == "VALID":
         return window
     axes = zip(x.shape[2:], window.spans, strides, strict=True)
-    totals = [_same_padding(source, *axis) for axis in axes]
-    small, large = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
+    totals = [_same_padding(*axis) for axis in axes]
+    small = tuple(divide_dim(total, 2) for total in totals)
+    large = tuple(map(subtract_dims, totals, small))
     pads = small + large if auto == "SAME_UPPER" else large + small
     return Window(kernel, strides, pads, dilations, ceil)
 
 
-def _same_padding(source: OnnxNode, size: Dim, span: int, stride: int) -> int:
-    if stride == 1:
-        return span - 1
-    if isinstance(size, str):
-        todo = f"give it: import_model(..., dims={{{size!r}: n}})"
-        raise source.unsupported(f"auto_pad with a stride needs the length of axis {size!r}", todo)
-    return max((-(-size // stride) - 1) * stride + span - size, 0)
+def _same_padding(size: Dim, span: int, stride: int) -> Any:
+    last = product((add_dims(divide_dim(size, stride, up=True), -1), stride))
+    return span - 1 if stride == 1 else maximum(add_dims(last, span, product((-1, size))), 0)

@@ -5,7 +5,7 @@
 
 A result that is larger than its inputs is folded only up to `MAX_RESULT_BYTES`, and at most `MAX_ADDED_BYTES` are
 added in total, so that a small file cannot expand to gigabytes. A Dequantize is not folded, because it keeps a weight
-in eight bits.
+in eight bits; nor are If and Loop, which may run for long.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import as_tuple, footprint
 from mlhood.compiler.hir.values import Constant, Node
+from mlhood.compiler.operators.control_flow import ControlFlow
 from mlhood.compiler.operators.creation import Shape, Size
 from mlhood.compiler.operators.quantized import Dequantize
 from mlhood.compiler.passes.rewriting import has_no_uses
@@ -40,7 +41,7 @@ def fold_constants(graph: Graph) -> bool:
 
 
 def _is_constant(node: Node) -> bool:
-    if isinstance(node.operator, Dequantize):
+    if isinstance(node.operator, (Dequantize, ControlFlow)):
         return False
     if isinstance(node.operator, (Shape, Size)):  # rule 2
         return all(isinstance(size, int) for size in _queried_sizes(node))

@@ -14,7 +14,7 @@ from mlhood.compiler.hir.values import Node
 from mlhood.compiler.operators.pooling import GlobalAveragePool
 from mlhood.compiler.operators.reduction import ReduceMean, Reduction
 from mlhood.compiler.operators.shape import Flatten
-from mlhood.compiler.passes.rewriting import sweep, try_infer
+from mlhood.compiler.passes.rewriting import sweep
 
 
 def means_to_pools(graph: Graph) -> bool:
@@ -31,8 +31,6 @@ def _to_pool(graph: Graph, node: Node) -> bool:
     if operator.keep:
         graph.replace(node, GlobalAveragePool(), x)  # rule 1
         return True
-    if try_infer(Flatten(1), x.type.with_shape((*x.type.shape[:2], *(1,) * (x.type.rank - 2)))) != node.outputs[0].type:
-        return False
     pool = graph.add(GlobalAveragePool(), x)
     flat = graph.replace(node, Flatten(1), pool.outputs[0])  # rule 2
     name = flat.name

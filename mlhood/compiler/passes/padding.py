@@ -53,12 +53,12 @@ def _merge(graph: Graph, node: Node, ranges: dict[Value, Range]) -> bool:
 def _merged_operator(graph: Graph, pad: Node, node: Node, minimum: float) -> Operator | None:
     """Return the node's operator with the padding merged, or None if the result would differ."""
     first, operator = pad.operator, node.operator
-    if not isinstance(first, Pad) or first.mode != "constant" or min(first.pads) < 0:
+    if not isinstance(first, Pad) or first.mode != "constant" or min(before := tuple(map(int, first.pads))) < 0:
         return None
     if isinstance(operator, Pad):
-        is_same = operator.mode == "constant" and operator.value == first.value and min(operator.pads) >= 0
-        return _add_pads(operator, first.pads) if is_same and has_one_use(graph, pad.outputs[0]) else None  # rule 4
-    pads = _spatial_pads(first.pads)
+        is_same = operator.mode == "constant" and operator.value == first.value and min(map(int, operator.pads)) >= 0
+        return _add_pads(operator, before) if is_same and has_one_use(graph, pad.outputs[0]) else None  # rule 4
+    pads = _spatial_pads(before)
     if pads is None or not _can_pad(operator, first.value, minimum):
         return None
     padded = _add_pads(operator, pads)

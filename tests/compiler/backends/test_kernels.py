@@ -11,15 +11,15 @@ from mlhood.compiler.backends import kernels
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.kernels import Kernels
 from mlhood.compiler.backends.targets import TARGETS
-from mlhood.compiler.conformance import passes, tier_cases
 from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.operators.activation import ACTIVATIONS
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.errors import CompilerError
 from mlhood.exchange import run as run_onnxruntime
 from mlhood.kernels import CONV2D
+from tests.tools.compiler.conformance import passes, tier_cases
 
-FEW = settings(max_examples=40, deadline=None, derandomize=True)
+FEW = settings(max_examples=40)
 FLOAT_TARGETS = [name for name in TARGETS if name != "nmp"]  # which runs integers only: see nmp/test_runner.py
 SQUARE = Conv((1, 1), (1, 1, 1, 1), (1, 1), activation=("Relu",))
 ACTIVATION_OF = {"Clip": ("Clip", -0.5, 0.5), "LeakyRelu": ("LeakyRelu", 0.1)}

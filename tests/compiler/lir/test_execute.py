@@ -48,7 +48,7 @@ def resnet(tmp_path_factory):
     return import_model(export(model, torch.zeros(1, 3, 32, 32), path, keep_batchnorm=True))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(models())
 def test_random_models(example):
     model, x = example

@@ -90,11 +90,11 @@ def test_a_broken_rule_is_found_at_its_instruction(lines, number, message):
 
 
 def test_two_results_in_one_memory():
-    declare = ("input %scalar : float32[]",)
-    lines = ["alloc %s : uint8[]", "alloc %t : float32[]", "alloc %u : uint8[]", "tensorview %v : uint8[] = %s"]
-    lines += ["call DynamicQuantize @out %s, @out %t, @out %u, @in %scalar", "dealloc %s", "dealloc %t", "dealloc %u"]
+    declare = ("input %numbers : int64[3]",)
+    lines = ["alloc %s : int64[2]", "alloc %t : int64[2]", "tensorview %v : int64[2] = %s"]
+    lines += ["call TopK @out %s, @out %t, @in %numbers {k=2}", "dealloc %s", "dealloc %t"]
     verify(program_of(*lines, RESULT, declare=declare))
-    shared = [line.replace("@out %u", "@out %v") for line in lines]
+    shared = [line.replace("@out %t", "@out %v") for line in lines]
     with pytest.raises(CompilerError, match="two results are in the same memory"):
         verify(program_of(*shared, RESULT, declare=declare, check=False))
 

@@ -39,7 +39,7 @@ def problems(draw):
     return problem(*((size, min(a, b), max(a, b)) for size, a, b in rows))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(problems(), st.sampled_from([1, 4, 64]))
 def test_buffers_that_are_live_at_once_never_overlap(lifetimes, alignment):
     made = plan(lifetimes, alignment)

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -117,15 +118,102 @@ def test_a_constant_can_be_an_output(new_model):
     np.testing.assert_array_equal(run(graph)["y"], [1, 2])
 
 
-def test_a_negative_axis_is_refused(new_model):
-    with pytest.raises(CompilerError, match="the type of an input is invalid") as caught:
-        import_model(new_model([node("Shape", ["x"], ["y"])], {"x": (FLOAT, [-1, 2])}))
-    assert "input 'x'" in str(caught.value)
+@pytest.mark.parametrize("axis", [None, -1, -2, "?", "-1", "12"])
+def test_dynamic_dimensions_without_a_name_get_one(new_model, axis):
+    model = new_model([node("Relu", ["x"], ["y"])], {"x": (FLOAT, [axis, 2, axis])}, rank=3)
+    graph = import_model(model)
+    assert graph.value("y").type.shape == ("x_0", 2, "x_2")
+    assert import_model(model, dims={"x_0": 5}).value("y").type.shape == (5, 2, "x_2")
+    x = np.linspace(-1, 1, 30, dtype=np.float32).reshape(3, 2, 5)
+    np.testing.assert_array_equal(run(graph, x=x)["y"], np.maximum(x, 0))
 
 
-def test_open_axes_without_a_name_get_one(new_model):
-    graph = import_model(new_model([node("Relu", ["x"], ["y"])], {"x": (FLOAT, [None, 2])}))
-    assert graph.value("y").type.shape == ("x_0", 2)
+def declare(model, name, element, shape):
+    """Replace the declared type of an output, or add one for an intermediate value."""
+    value = next((each for each in model.graph.output if each.name == name), None) or model.graph.value_info.add()
+    value.CopyFrom(helper.make_tensor_value_info(name, element, shape))
+    if not element:
+        value.ClearField("type")
+    return model
+
+
+@pytest.mark.parametrize("shape", [None, [], [3], [7, 7], [-1, "n"], [1, 1, 2, 3]])
+@pytest.mark.parametrize("name", ["r", "y"])
+def test_declared_shapes_of_what_nodes_compute_are_ignored(new_model, name, shape):
+    model = new_model([node("Relu", ["x"], ["r"]), node("Neg", ["r"], ["y"])], {"x": (FLOAT, [2, 3])})
+    x = np.float32([[-1, 0, 1], [2, -2, 3]])
+    for element in (FLOAT, 0):
+        graph = import_model(declare(model, name, element, shape))
+        assert graph.value("y").type.shape == (2, 3)
+        np.testing.assert_array_equal(run(graph, x=x)["y"], -np.maximum(x, 0))
+
+
+def test_an_output_of_another_element_type_is_refused(new_model):
+    model = declare(new_model([node("Relu", ["x"], ["y"])], {"x": (FLOAT, [2])}), "y", INT64, [2])
+    with pytest.raises(CompilerError, match="element type is not the one") as caught:
+        import_model(model)
+    assert (caught.value.parts["expected"], caught.value.parts["got"]) == ("int64", "float32")
+
+
+def test_an_output_may_be_listed_twice(new_model):
+    model = new_model([node("Relu", ["x"], ["y"])], {"x": (FLOAT, [2])}, outputs=("y", "y"))
+    assert list(import_model(model).outputs) == ["y"]
+
+
+def test_an_input_without_a_shape_needs_one(new_model):
+    model = new_model([node("Relu", ["x"], ["y"])], {"x": (FLOAT, None)}, rank=2)
+    with pytest.raises(CompilerError, match="does not declare the shape") as caught:
+        import_model(model)
+    assert "--shape x=" in str(caught.value)
+    assert import_model(model, shapes={"x": ("n", 3)}, dims={"n": 2}).value("y").type.shape == (2, 3)
+    with pytest.raises(CompilerError, match="shapes of an unknown input"):
+        import_model(model, shapes={"z": (2,)})
+
+
+UNSIGNED = TensorProto.UINT8
+
+
+@pytest.mark.parametrize(
+    ("element", "shape", "given", "wanted"),
+    [
+        (INT64, [2], [1, 2], [1, 2]),
+        (INT64, [2], np.array([1, 2], np.int32), [1, 2]),
+        (INT64, [1], 3, [3]),
+        (INT64, ["n"], [], []),
+        (INT64, [], 3, 3),
+        (INT64, None, [1, 2], [1, 2]),
+        (INT64, [1, 2], [1.0, 2.0], [[1, 2]]),
+        (FLOAT, [1], 0.1, [np.float32(0.1)]),
+        (TensorProto.BOOL, [], True, True),
+        (INT64, [2], [1.5, 2], "element type of its input"),
+        (INT64, [1], [float("nan")], "element type of its input"),
+        (UNSIGNED, [1], [300], "element type of its input"),
+        (UNSIGNED, [1], [-1], "element type of its input"),
+        (FLOAT, [1], "half", "element type of its input"),
+        (INT64, [2], [1, 2, 3], "wrong shape"),
+        (INT64, [2], [[1, 2]], "wrong shape"),
+        (INT64, None, [[1], [2, 3]], "cannot be converted to an array"),
+    ],
+)
+def test_inputs_that_become_constants_have_the_declared_type(new_model, element, shape, given, wanted):
+    model = new_model([node("Identity", ["c"], ["y"])], {"c": (element, shape)}, element=element, rank=0)
+    if isinstance(wanted, str):
+        with pytest.raises(CompilerError, match=wanted) as caught:
+            import_model(model, constants={"c": given})
+        assert "'c'" in caught.value.parts["where"]
+        return
+    got = run(import_model(model, constants={"c": given}))["y"]
+    assert got.dtype == helper.tensor_dtype_to_np_dtype(element)
+    np.testing.assert_array_equal(got, np.asarray(wanted), strict=False)
+    assert got.shape == np.shape(wanted)
+
+
+@pytest.mark.parametrize("constants", [{"axis": 1}, {"w": 1}, [1]])
+def test_constants_of_no_input_are_refused(new_model, constants):
+    model = new_model([node("Add", ["axes", "w"], ["y"])], {"axes": (INT64, [2])}, {"w": np.array(1)})
+    with pytest.raises(CompilerError, match="constants") as caught:
+        import_model(model, constants=constants)
+    assert ("did you mean axes?" in str(caught.value)) == ("axis" in constants)
 
 
 def test_initialisers_listed_as_inputs_are_constants():
@@ -188,3 +276,15 @@ def test_a_chain_of_50_000_nodes(new_model):
     graph = import_model(new_model(nodes, {"x": (FLOAT, [2])}))
     assert len(graph.nodes) == 50_000
     np.testing.assert_array_equal(run(graph, x=np.array([-1, 1], np.float32))["y"], [0, 1])
+
+
+@pytest.mark.parametrize("indices", [[1, 5], [[0, 1], [1, 2]]])
+def test_a_sparse_initialiser_has_the_zeros_between(new_model, indices):
+    model = new_model([node("Add", ["x", "w"], ["y"])], {"x": (FLOAT, [2, 3]), "w": (FLOAT, [2, 3])})
+    values = numpy_helper.from_array(np.float32([3, 4]), "w")
+    sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(np.array(indices)), [2, 3])
+    model.graph.sparse_initializer.append(sparse)
+    del model.graph.input[1]
+    x = np.ones((2, 3), np.float32)
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    np.testing.assert_array_equal(run(import_model(model), x=x)["y"], expected)

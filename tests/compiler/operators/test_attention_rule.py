@@ -4,10 +4,10 @@ import numpy as np
 import onnx
 import pytest
 
-from mlhood.compiler.conformance import cases
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.errors import CompilerError
 from tests.compiler.operators.agreement_of_targets import assert_agreement
+from tests.tools.compiler.conformance import cases
 
 NODE_TESTS = ("test_attention_4d", "test_attention_4d_gqa_causal", "test_attention_3d_with_past_and_present")
 

@@ -80,3 +80,37 @@ def test_resize_of_opset_10_rounds_up_where_it_shrinks(new_model, scales):
     weights = {"scales": np.array(scales, np.float32)}
     model = new_model([node], {"x": (TensorProto.FLOAT, [1, 1, 7, 6])}, weights, opset=10, rank=4)
     compare(model, {"x": np.arange(42, dtype=np.float32).reshape(1, 1, 7, 6)})
+
+
+COORDINATES = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric"]
+SAMPLINGS = [("nearest", {"nearest_mode": f"round_prefer_{side}"}) for side in ("floor", "ceil")]
+SAMPLINGS += [("nearest", {"nearest_mode": "ceil"}), ("linear", {}), ("linear", {"antialias": 1})]
+SAMPLINGS += [("cubic", {}), ("cubic", {"exclude_outside": 1, "cubic_coeff_a": -0.5})]
+RESIZES = [(*sampling, coordinates) for sampling in SAMPLINGS for coordinates in COORDINATES]
+# not with the symmetric half pixels: there the nearest element depends on the order of roundings
+RESIZES += [("nearest", {"nearest_mode": "floor"}, coordinates) for coordinates in COORDINATES[:4]]
+
+
+@pytest.mark.parametrize("scales", [(1.5, 1.5), (0.6, 0.7), (2, 0.5), (0.2, 0.25), (1, 3), (1.1, 1.2)])
+@pytest.mark.parametrize(("mode", "attributes", "coordinates"), RESIZES)
+def test_resize_by_scales(new_model, mode, attributes, coordinates, scales):
+    attributes = {"mode": mode, "coordinate_transformation_mode": coordinates, **attributes}
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], **attributes)
+    weights = {"scales": np.array([1, 1, *scales], np.float32)}
+    model = new_model([node], {"x": (TensorProto.FLOAT, [1, 2, 5, 4])}, weights, opset=19, rank=4)
+    compare(model, {"x": np.random.default_rng(0).standard_normal((1, 2, 5, 4)).astype(np.float32)})
+
+
+@pytest.mark.parametrize("factor", [1.5, 0.6, 2.3, 0.2])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_resize_of_corners_by_scales_is_that_of_torch(new_model, mode, factor):
+    attributes = {"mode": {"bilinear": "linear", "bicubic": "cubic"}[mode], "cubic_coeff_a": -0.75}
+    node = helper.make_node(
+        "Resize", ["x", "", "scales"], ["y"], coordinate_transformation_mode="align_corners", **attributes
+    )
+    weights = {"scales": np.array([1, 1, factor, factor], np.float32)}
+    model = new_model([node], {"x": (TensorProto.FLOAT, [1, 1, 5, 7])}, weights, opset=18, rank=4)
+    x = torch.randn(1, 1, 5, 7, generator=torch.Generator().manual_seed(0))
+    expected = torch.nn.functional.interpolate(x, scale_factor=factor, mode=mode, align_corners=True)
+    for target in TARGETS:
+        np.testing.assert_allclose(mlhood.compile(model, target=target).run(x=x.numpy())["y"], expected, atol=1e-5)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mlhood.compiler.operators.fixed_point import FixedPoint, fixed_points, round_shift
 from mlhood.errors import CompilerError
 
-few = settings(max_examples=200, deadline=None, derandomize=True)
+few = settings(max_examples=200)
 scales = st.floats(2.0**-24, 2.0**12)
 accumulators = st.integers(-(2**31), 2**31 - 1)
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from mlhood.compiler.conformance import cases
 from mlhood.compiler.hir.operator import infer_output_types
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.operators.fourier import DFT, STFT
 from mlhood.errors import CompilerError
 from tests.compiler.operators.agreement import agree_single
+from tests.tools.compiler.conformance import cases
 
 LENGTH = np.array(10)
 

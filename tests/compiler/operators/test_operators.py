@@ -12,9 +12,7 @@ from mlhood.compiler.onnx.importer import import_model
 from tests.compiler.operators.agreement import session_of
 
 FLOAT = TensorProto.FLOAT
-few = settings(
-    max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+few = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 small = st.integers(1, 4)
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mlhood.compiler.operators.pooling import MaxPool
 
-FEW = settings(max_examples=100, deadline=None, derandomize=True)
+FEW = settings(max_examples=100)
 DTYPES = st.sampled_from(["float16", "float32", "float64", "int8", "uint8"])
 
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from mlhood.compiler.conformance import cases
 from mlhood.compiler.hir.operator import infer_output_types
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.operators.roi_align import RoiAlign
 from mlhood.errors import CompilerError
 from tests.compiler.operators.agreement import agree_single
+from tests.tools.compiler.conformance import cases
 
 REGIONS = np.array([[0, 0, 9, 7], [3, 2, 5.5, 6], [-4, 1, 20, 30], [4, 4, 4, 4], [50, 50, 60, 60]], np.float32)
 

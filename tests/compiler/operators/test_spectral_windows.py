@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from mlhood.compiler.conformance import cases
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.errors import CompilerError
 from tests.compiler.operators.agreement import agree_single, single
+from tests.tools.compiler.conformance import cases
 
 WINDOWS = ["HannWindow", "HammingWindow", "BlackmanWindow"]
 

@@ -50,7 +50,9 @@ def test_ranges_of_constants(element, bounds):
     [
         ("y = Range(zero, n, one)", "n"),
         ("m = Add(n, one) y = Range(zero, m, one)", "n+1"),
-        ("m = Sub(n, one) y = Range(one, n, one)", "n-1"),
+        ("m = Sub(n, one) y = Range(one, n, one)", "max(n-1, 0)"),
+        ("m = Add(n, p) minus = Neg(p) y = Range(m, n, minus)", "range(n+p, n, -p)"),
+        ("two = Add(one, one) y = Range(one, n, two)", "n//2"),
         ("m = Add(n, p) y = Range(p, m, one)", "n"),
         ("m = Add(n, p) y = Range(n, m, one)", "p"),
     ],

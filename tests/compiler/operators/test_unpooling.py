@@ -5,13 +5,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from mlhood.compiler.backends.interpreter import Interpreter
-from mlhood.compiler.conformance import cases
 from mlhood.compiler.hir.operator import infer_output_types
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.unpooling import Col2Im, LpPool, MaxUnpool
 from mlhood.errors import CompilerError
 from tests.compiler.operators.agreement import agree, agree_single, single
+from tests.tools.compiler.conformance import cases
 
 OPERATORS = [{"LpPool"}, {"MaxUnpool"}, {"Col2Im"}]
 UNPOOL = MaxUnpool((2, 2), (2, 2), (0, 0, 0, 0))

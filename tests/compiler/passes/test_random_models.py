@@ -23,8 +23,6 @@ def run_original(model, x):
 
 @settings(
     max_examples=500,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 @given(models())

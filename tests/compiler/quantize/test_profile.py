@@ -20,7 +20,7 @@ from mlhood.compiler.quantize.distribution import BINS
 from mlhood.errors import CompilerError, OutputError
 
 ReduceMax = next(operator for operator in REDUCTIONS if operator.__name__ == "ReduceMax")
-FEW = settings(max_examples=150, deadline=None, derandomize=True)
+FEW = settings(max_examples=150)
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 small = st.floats(-10, 10, width=32)
 arrays = st.one_of(

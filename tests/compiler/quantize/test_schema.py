@@ -19,7 +19,7 @@ from mlhood.compiler.quantize.schema import (
 )
 from mlhood.errors import CompilerError
 
-FEW = settings(max_examples=150, deadline=None, derandomize=True)
+FEW = settings(max_examples=150)
 numbers = st.floats(-(2.0**100), 2.0**100, width=32)
 ranges = st.tuples(numbers, numbers).map(sorted)
 schemas, elements = st.sampled_from(SCHEMAS), st.sampled_from(QUANTIZED_ELEMENTS)

@@ -63,11 +63,11 @@ def _concat(operator: Concat, instruction: Compute, machine: Machine) -> Selecti
 
 
 def _pad(operator: Pad, instruction: Compute, machine: Machine) -> Selection | None:
-    source, target = instruction.reads[0], instruction.results[0]
-    if operator.mode != "constant" or min(operator.pads, default=0) < 0 or not isinstance(operator.value, int | float):
+    source, target, pads = instruction.reads[0], instruction.results[0], tuple(map(int, operator.pads))
+    if operator.mode != "constant" or min(pads, default=0) < 0 or not isinstance(operator.value, int | float):
         return None
     whole, memory = np.empty(shape(target), np.uint8), np.empty(shape(source), np.uint8)
-    middle = whole[tuple(slice(b, b + n) for b, n in zip(operator.pads, memory.shape, strict=False))]
+    middle = whole[tuple(slice(b, b + n) for b, n in zip(pads, memory.shape, strict=False))]
     value: Any = np.asarray(operator.value, target.type.dtype)[()]
     return _copies([(source, memory, _part(whole, middle))], target, machine, fill=value)
 

@@ -17,8 +17,7 @@ from mlhood.compiler.backends.nmp.partition import CPU, NMP, Host, Partition, pa
 from mlhood.compiler.backends.nmp.program import Program
 from mlhood.compiler.backends.nmp.simulator import Simulator
 from mlhood.compiler.backends.nmp.stages import unsupported
-from mlhood.compiler.backends.split import subgraph
-from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.graph import Graph, subgraph
 from mlhood.compiler.hir.inputs import bind_inputs
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.hir.verify import verify

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.text import attribute_text
 from mlhood.compiler.hir.types import Quantization, Shape, TensorType
@@ -56,6 +57,8 @@ def format_attribute(value: Any) -> str:
     """Return an attribute as text."""
     if isinstance(value, Quantization):
         return format_quantization(value)
+    if isinstance(value, Graph):
+        return f"of {len(value.nodes)} node{'' if len(value.nodes) == 1 else 's'}"
     if isinstance(value, tuple):
         return f"[{', '.join(map(format_number, value))}]"
     return value if isinstance(value, str) else format_number(value)

@@ -8,7 +8,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mlhood
 from mlhood import exchange
-from mlhood.compiler import conformance as suite
 from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
 from mlhood.compiler.backends.cpu.machine import Machine
 from mlhood.compiler.backends.cpu.native_program import NativeProgram
@@ -26,6 +25,7 @@ from mlhood.models import mobilenet_v2, resnet50
 from tests.compiler.backends.cpu.comparing import assert_agree
 from tests.compiler.backends.cpu.random_graphs import Network
 from tests.compiler.corpus import with_constants
+from tests.tools.compiler import conformance as suite
 
 SCHEMAS = ("asymmetric", "symmetric", "symmetric_unsigned", "power_of_two")
 GRAPHS = 2000

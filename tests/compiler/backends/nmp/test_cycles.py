@@ -89,7 +89,7 @@ def convolutions(draw):
     return stage, Slicing(*cut, order, *groups, double)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(convolutions())
 def test_what_holds_for_every_program(case):
     stage, slicing = case

@@ -48,13 +48,13 @@ INSTRUCTION = st.sampled_from(INSTRUCTIONS).flatmap(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(INSTRUCTION)
 def test_text_is_read_again(instruction):
     assert parse_instruction(instruction_text(instruction, MACHINE), MACHINE) == instruction
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(INSTRUCTION, min_size=1, max_size=5))
 def test_binary_code_is_read_again(instructions):
     program = Program("random", MACHINE, {}, tuple(instructions), (Layer("all", 0, len(instructions)),))

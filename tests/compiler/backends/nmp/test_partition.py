@@ -49,7 +49,7 @@ def random_dispatch(graph: Graph, seed: int):
     return dispatches
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs(), st.integers(0, 2**31))
 def test_no_assignment_costs_less(graph, seed):
     dispatches = random_dispatch(graph, seed)
@@ -63,7 +63,7 @@ def test_no_assignment_costs_less(graph, seed):
     assert cut.seconds == pytest.approx(min(costs), abs=1e-10)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs(), st.integers(0, 2**31))
 def test_parts_run_one_after_another(graph, seed):
     dispatches = random_dispatch(graph, seed)

@@ -37,7 +37,7 @@ def halves_up(total: np.ndarray, shift: int, low: int, high: int) -> np.ndarray:
     return np.clip(np.floor(total.astype(np.longdouble) / 2.0**shift + 0.5), low, high).astype(np.int64)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ELEMENTS, st.integers(-3, 12), st.integers(1, 60), st.integers(0, 2**31))
 def test_sums_and_rescaling_round_ties_up(element, shift, count, seed):
     limits, rng = np.iinfo(element), np.random.default_rng(seed)
@@ -57,7 +57,7 @@ barrier
     np.testing.assert_array_equal(run(body, x, z=z), halves_up(total, 1, -5, 100))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.sampled_from(["int8", "int16"]), st.integers(1, 3), st.integers(1, 2), st.integers(0, 1), st.integers(0, 2**31)
 )

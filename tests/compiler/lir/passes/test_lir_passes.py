@@ -25,7 +25,7 @@ from tests.compiler.lir.passes.random_programs import programs
 from tests.compiler.passes.building import Tanh
 from tests.compiler.passes.random_models import BATCH, models
 
-RANDOM = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 orders = st.permutations(list(PASSES))
 
 

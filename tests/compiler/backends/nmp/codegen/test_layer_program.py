@@ -75,7 +75,7 @@ def slicings(draw, stages, machine):
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_slicing_that_fits_gives_the_same_numbers(data):
     work, x = data.draw(convolutions())
     machine = data.draw(st.sampled_from(MACHINES))
@@ -85,7 +85,7 @@ def test_any_slicing_that_fits_gives_the_same_numbers(data):
 
 
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_search_is_never_slower_than_greedy_and_gives_the_same_numbers(data):
     work, x = data.draw(convolutions())
     machine = data.draw(st.sampled_from(MACHINES))

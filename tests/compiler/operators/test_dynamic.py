@@ -1,0 +1,283 @@
+"""Operators with attributes that depend on dynamic dimensions, against ONNX Runtime: on all targets, and exported."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mlhood import compile as compile_model
+from mlhood.compiler.onnx.exporter import to_onnx
+from mlhood.errors import CompilerError
+
+ONE = numpy_helper.from_array(np.array([1], np.int64), "one")
+
+
+def model_of(nodes, inputs, constants, rank):
+    """Return a model whose output is y, with x's shape in "shape" and the length of its axis 0 in "n"."""
+    prefix = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Slice", ["shape", "zero", "one"], ["n"]),
+    ]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * rank)
+    constants = {"zero": np.array([0], np.int64), "one": np.array([1], np.int64), **constants}
+    tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    graph = helper.make_graph([*prefix, *nodes], "open", values, [output], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def check(model, *batches, targets=("interpreter", "cpu", "xla")):
+    """Compare one executable of each target, one for given lengths, and the export, with ONNX Runtime."""
+    executables = [compile_model(model, target) for target in targets]
+    exported = to_onnx(compile_model(model, stop_after="optimized"))
+    sessions = [onnxruntime.InferenceSession(m.SerializeToString()) for m in (model, exported)]
+    for inputs in batches:
+        wanted, again = (session.run(None, inputs)[0] for session in sessions)
+        np.testing.assert_allclose(again, wanted, rtol=1e-5, atol=1e-6)
+        fixed = compile_model(model, "interpreter", dims=lengths_of(model, inputs))
+        for executable in (*executables, fixed):
+            y = executable.run(**inputs)["y"]
+            assert (y.dtype, y.shape) == (wanted.dtype, wanted.shape)
+            np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
+
+
+def lengths_of(model, inputs):
+    axes = [(dim.dim_param, value.name, i) for value in model.graph.input for i, dim in enumerate(shape_of(value))]
+    return {name: inputs[value].shape[i] for name, value, i in axes if name}
+
+
+def shape_of(value):
+    return value.type.tensor_type.shape.dim
+
+
+def batches(*shape):
+    return [{"x": np.arange(n * np.prod(shape), dtype=np.float32).reshape(n, *shape)} for n in (1, 2, 5)]
+
+
+def node(*arguments, **attributes):
+    return helper.make_node(*arguments, **attributes)
+
+
+TWO, THREE = np.array([2], np.int64), np.array([3], np.int64)
+TOKEN = np.array([[[1.0, 2.0]]], np.float32)
+# Each: the nodes, the constants, the shape of x, the rank of y.
+CASES = {
+    "expand a token": (
+        [
+            node("Concat", ["n", "one", "two"], ["s"], axis=0),
+            node("Expand", ["token", "s"], ["t"]),
+            node("Concat", ["t", "x"], ["y"], axis=1),
+        ],
+        {"two": TWO, "token": TOKEN},
+        ["N", 3, 2],
+        3,
+    ),
+    "fill with zeros": (
+        [
+            node("Concat", ["n", "three"], ["s"], axis=0),
+            node("ConstantOfShape", ["s"], ["z"]),
+            node("Add", ["x", "z"], ["y"]),
+        ],
+        {"three": THREE},
+        ["N", 3],
+        2,
+    ),
+    "fill a product": (
+        [
+            node("Mul", ["n", "three"], ["m"]),
+            node("ConstantOfShape", ["m"], ["z"]),
+            node("Reshape", ["x", "flat"], ["v"]),
+            node("Add", ["v", "z"], ["y"]),
+        ],
+        {"three": THREE, "flat": np.array([-1], np.int64)},
+        ["N", 3],
+        1,
+    ),
+    "torch's expand of -1": (
+        [
+            node("Concat", ["n", "minus", "two"], ["s"], axis=0),
+            node("ConstantOfShape", ["three"], ["ones"]),
+            node("Cast", ["ones"], ["ones64"], to=TensorProto.INT64),
+            node("Add", ["ones64", "one"], ["true1"]),
+            node("Equal", ["s", "minus"], ["is_minus"]),
+            node("Where", ["is_minus", "true1", "s"], ["e"]),
+            node("Expand", ["token", "e"], ["t"]),
+            node("Add", ["t", "x"], ["y"]),
+        ],
+        {"two": TWO, "three": THREE, "minus": np.array([-1], np.int64), "token": TOKEN},
+        ["N", 1, 2],
+        3,
+    ),
+    "tile": (
+        [
+            node("Concat", ["n", "two"], ["r"], axis=0),
+            node("Tile", ["row", "r"], ["t"]),
+            node("Add", ["x", "t"], ["y"]),
+        ],
+        {"two": TWO, "row": np.array([[1.0, 2.0]], np.float32)},
+        ["N", 4],
+        2,
+    ),
+    "split the batch": (
+        [
+            node("Concat", ["n", "one", "minus"], ["s"], axis=0),
+            node("Transpose", ["x"], ["t"], perm=[1, 0]),
+            node("Reshape", ["t", "s"], ["y"]),
+        ],
+        {"minus": np.array([-1], np.int64)},
+        ["N", 4],
+        3,
+    ),
+    "reshape to half the batch": (
+        [
+            node("Mul", ["n", "two"], ["m"]),
+            node("Div", ["m", "two"], ["h"]),
+            node("Concat", ["h", "two", "three"], ["s"], axis=0),
+            node("Reshape", ["x", "s"], ["y"]),
+        ],
+        {"two": TWO, "three": THREE},
+        ["N", 6],
+        3,
+    ),
+    "slice a table": (
+        [node("Slice", ["table", "zero", "n", "zero"], ["t"]), node("Add", ["x", "t"], ["y"])],
+        {"table": np.arange(24, dtype=np.float32).reshape(8, 3)},
+        ["N", 3],
+        2,
+    ),
+    "slice all": ([node("Slice", ["x", "zero", "n", "zero"], ["y"])], {}, ["N", 3], 2),
+    "concatenate batches": ([node("Concat", ["x", "x"], ["y"], axis=0)], {}, ["N", 3], 2),
+    "mean by the batch": (
+        [node("Cast", ["n"], ["f"], to=TensorProto.FLOAT), node("Div", ["x", "f"], ["y"])],
+        {},
+        ["N", 3],
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lengths_follow_the_open_batch(case):
+    nodes, constants, shape, rank = CASES[case]
+    check(model_of(nodes, {"x": shape}, constants, rank), *batches(*shape[1:]))
+
+
+def test_concat_takes_an_open_axis_beside_a_number():
+    model = model_of(
+        [node("Concat", ["x", "c"], ["y"], axis=1)], {"x": ["N", 3]}, {"c": np.ones((2, 1), np.float32)}, 2
+    )
+    check(model, {"x": np.ones((2, 3), np.float32)})
+    with pytest.raises(CompilerError):
+        compile_model(model, "cpu").run(x=np.ones((3, 3), np.float32))
+
+
+# What exporters write for an axis n of x [2, n, 4], with n as a scalar and "ns" as a list of one number.
+PREFIX = """
+    zero = Constant<value_ints = [0]> () one = Constant<value_ints = [1]> () two = Constant<value_ints = [2]> ()
+    minus = Constant<value_ints = [-1]> () end = Constant<value_ints = [9223372036854775807]> ()
+    i = Constant<value_int = 1> () nothing = Constant<value_int = 0> () four = Constant<value_ints = [4]> ()
+    s = Shape(x) n = Gather(s, i) ns = Shape<start = 1, end = 2> (x)
+"""
+TAIL = "a = Slice(x, one, end, one) b = Slice(x, zero, minus, one)"
+HALF = "half = Div(ns, two)"
+BODIES = {
+    "differences": f"{TAIL} y = Sub(a, b)",
+    "shape of a tail": f"{TAIL} t = Shape(a) z = ConstantOfShape(t) y = Concat<axis = 1> (z, b)",
+    "roll": "m = Mod(minus, ns) a = Slice(x, m, end, one) b = Slice(x, zero, m, one) c = Concat<axis = 1> (a, b) "
+    "y = Add(c, x)",
+    "halves": f"{HALF} a = Slice(x, half, end, one) b = Slice(x, zero, half, one) c = Concat<axis = 1> (a, b) "
+    "y = Add(c, x)",
+    "a half, mirrored": f"{HALF} y = Slice(x, half, minus, one, minus)",
+    "from the end": f"{HALF} m = Neg(half) y = Slice(x, m, end, one)",
+    "end of unknown sign": f"{HALF} m = Sub(half, two) y = Slice(x, m, end, one)",
+    "pad to a multiple": "r = Mod(ns, four) d = Sub(four, r) p = Mod(d, four) ps = Concat<axis = 0> (zero, p) "
+    "q = Pad(x, ps, , one) t = Constant<value_ints = [2, -1, 4, 4]> () y = Reshape(q, t)",
+    "windows": "m = Mul(ns, two) a = Concat<axis = 0> (m, four, minus) y = Reshape(x, a)",
+    "real factor": "f = Cast<to = 1> (ns) h = Constant<value_floats = [1.5]> () g = Mul(f, h) k = Floor(g) "
+    "m = Cast<to = 7> (k) t = Concat<axis = 0> (two, m, four) c = Constant<value_float = 1.0> () y = Expand(c, t)",
+    "smaller of two": "f = Constant<value_ints = [5]> () m = Min(ns, f) y = Slice(x, zero, m, one)",
+    "a choice": "f = Constant<value_ints = [5]> () c = Less(ns, f) m = Where(c, one, two) "
+    "t = Concat<axis = 0> (one, m, two) y = Tile(x, t)",
+    "largest half": f"{HALF} m = Add(half, one) v, k = TopK<axis = 1> (x, m) y = Identity(v)",
+    "even parts": "a, b = Split<axis = 1, num_outputs = 2> (x) y = Concat<axis = 1> (b, a)",
+    "computed parts": f"{HALF} m = Sub(ns, half) p = Concat<axis = 0> (half, m) a, b = Split<axis = 1> (x, p) "
+    "y = Concat<axis = 1> (b, a)",
+    "one-hot": "a = ArgMax<axis = 1, keepdims = 0> (x) v = Constant<value_floats = [0.0, 1.0]> () y = OneHot(a, n, v)",
+    "mask": "l = Constant<value_int = 1> () r = Range(nothing, n, l) u = Unsqueeze(r, one) c = Less(r, u) "
+    "f = Cast<to = 1> (c) y = MatMul(f, x)",
+    "every second": "a = Slice(x, zero, end, one, two) b = Slice(x, one, end, one, two) c = Concat<axis = 1> (a, b) "
+    "y = Add(c, x)",
+    "table": "t = Constant<value = float[3, 1] {1, 2, 3}> () a = Slice(t, zero, ns, zero) y = Concat<axis = 0> (a, t)",
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_shapes_are_computed_as_exporters_write_it(body):
+    rank = 4 if body == "pad to a multiple" else 2 if body == "table" else 3
+    names = ", ".join("abcd"[:rank])
+    text = f"test (float[2, n, 4] x) => (float[{names}] y) {{ {PREFIX} {BODIES[body]} }}"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18]> {text}')
+    rng = np.random.default_rng(0)
+    check(model, *({"x": rng.standard_normal((2, n, 4)).astype(np.float32)} for n in (1, 2, 5, 8)))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize(
+    ("body", "shapes"),
+    [
+        (
+            "p = MaxPool<kernel_shape = [2, 2], strides = [2, 2]> (x) s = Shape(x) y = Resize(p, , , s)",
+            [(2, 2), (7, 3)],
+        ),
+        ("f = Constant<value_floats = [1.0, 1.0, 1.5, 0.5]> () y = Resize(x, , f)", [(5, 6), (1, 3), (0, 2)]),
+    ],
+)
+def test_resize_to_the_size_of_another_tensor_or_by_scales(body, shapes, mode):
+    body = body.replace("Resize", f'Resize<mode = "{mode}">')
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 18]> test (float[1, 2, h, w] x) => (float[a, b, c, d] y) {{ {body} }}'
+    )
+    rng = np.random.default_rng(0)
+    inputs = [{"x": rng.standard_normal((1, 2, *shape)).astype(np.float32)} for shape in shapes]
+    check(model, *inputs, targets=("interpreter", "cpu"))
+
+
+def test_same_padding_with_a_stride():
+    body = 'y = MaxPool<auto_pad = "SAME_UPPER", kernel_shape = [3], strides = [2]> (x)'
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 18]> test (float[1, 2, n] x) => (float[a, b, c] y) {{ {body} }}'
+    )
+    for target in ("interpreter", "cpu", "xla"):
+        executable = compile_model(model, target)
+        for n in (1, 4, 7):
+            x = np.random.default_rng(n).standard_normal((1, 2, n)).astype(np.float32)
+            wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+            np.testing.assert_array_equal(executable.run(x=x)["y"], wanted)
+    with pytest.raises(CompilerError, match="pads"):
+        to_onnx(compile_model(model, stop_after="optimized"))
+
+
+def test_dimensions_of_different_names_are_compared_at_run_time():
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 18]> test (float[a, 3] x, float[b, 3] z) => (float[c, d] y) '
+        "{ w = Add(x, z) s = Shape(w) o = Expand(z, s) y = Mul(o, w) }"
+    )
+    shapes = [(4, 4), (1, 4), (4, 1)]
+    ones = [{"x": np.ones((a, 3), np.float32), "z": np.full((b, 3), 2, np.float32)} for a, b in shapes]
+    check(model, *ones)
+    for target in ("interpreter", "cpu", "xla"):
+        with pytest.raises(CompilerError):
+            compile_model(model, target).run(x=np.ones((4, 3), np.float32), z=np.ones((2, 3), np.float32))
+
+
+def test_squeeze_without_axes_on_an_open_axis_is_refused():
+    model = model_of([node("Squeeze", ["x"], ["y"])], {"x": ["N", 3, 1]}, {}, 2)
+    with pytest.raises(CompilerError, match="dims="):
+        compile_model(model)
+
+
+def test_the_length_of_a_computed_shape_is_refused_kindly():
+    nodes = [node("Cast", ["x"], ["s"], to=TensorProto.INT64), node("ConstantOfShape", ["s"], ["y"])]
+    with pytest.raises(CompilerError, match="known at compile time"):
+        compile_model(model_of(nodes, {"x": [2]}, {}, 2))
