@@ -1,13 +1,18 @@
-"""What all tests share: two worker processes, what a run of everything leaves out, Ctrl-C, and golden files."""
+"""What all tests share: two worker processes, what a run of everything leaves out, seeds, Ctrl-C, and golden files."""
 
 import gc
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run, however slow the machine is. A test that suppresses health checks names too_slow, too.
+settings.load_profile("ci")
 
 ROOT = Path(__file__).parent
 WORKERS = 2
@@ -84,6 +89,22 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: start_order(item.nodeid))
+
+
+def seed_torch():
+    """Seed torch's global generator, so that no draw depends on which tests ran before in this process."""
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup():
+    seed_torch()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call():
+    seed_torch()
 
 
 def pytest_configure():

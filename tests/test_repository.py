@@ -33,6 +33,7 @@ HOME_PARTS = ("home/", "Users")  # without one of these, HOMES matches nothing; 
 PICTURE = re.compile(r'"image/png": "[^"]*"')  # base64, in which any word may turn up
 WORDS = ["TO" + "DO", "FIX" + "ME", "X" * 3]
 UNFINISHED = re.compile(rf"\b({'|'.join(WORDS)})\b")
+UNSEEDED = re.compile(r"\b(?:default_rng|Random|SeedSequence|random\.seed|torch\.seed)\(\)")
 
 
 def repository_files() -> list[Path]:
@@ -107,6 +108,11 @@ def test_a_leak_of_this_machine_is_found():
 def test_nothing_is_left_unfinished():
     marked = [(name, text) for name, text in texts() if any(word in text for word in WORDS)]
     assert {name: found for name, text in marked if (found := UNFINISHED.findall(text))} == {}
+
+
+def test_no_test_draws_without_a_seed():
+    tests = [(name, text) for name, text in texts() if name.startswith("tests/")]
+    assert {name: found for name, text in tests if (found := UNSEEDED.findall(text))} == {}
 
 
 # -- the two commands

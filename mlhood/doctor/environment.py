@@ -37,7 +37,7 @@ NATIVE = {
     "ipykernel": "ipykernel",
     "playwright.sync_api": "playwright",
 }
-_TIMEOUT = 60  # seconds
+_TIMEOUT = 300  # seconds; a busy machine or a cold disk takes many times what loading a library usually takes
 _INSTALL = "run the README's first command again; it installs what is missing"
 _LOAD = _INSTALL + " (Windows: torch and onnxruntime need Microsoft's Visual C++ Redistributable)"
 FREE_BYTES = 2**30  # ample for the executed notebooks, models and reports of a complete run
@@ -205,7 +205,7 @@ def _launch(path: Path) -> tuple[str, float]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=path, timeout=20_000)
+        chromium = play.chromium.launch(executable_path=path, timeout=1000 * _TIMEOUT)
         page = chromium.new_page()
         width = page.evaluate("document.createElement('canvas').getContext('2d').measureText('Conv').width")
         version = chromium.version

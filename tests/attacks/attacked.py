@@ -12,8 +12,9 @@ from mlhood.grading.checks.task import Task, points
 from mlhood.grading.execution.kernel import CellOutcome
 from mlhood.grading.sandbox.kernel import SandboxedKernel
 from mlhood.grading.sandbox.limits import MIB, Limits
+from tests.waiting import PATIENCE
 
-LIMIT = 10
+LIMIT = PATIENCE  # only what does not end is stopped by a limit, a shorter one
 SECRET = "the-seed-is-4711"
 SMALL = Limits(
     memory=600 * MIB,
@@ -24,7 +25,7 @@ SMALL = Limits(
     disk=64 * MIB,
     file=128 * MIB,
     output=MIB,
-    seconds=600,
+    seconds=10 * PATIENCE,
 )
 
 

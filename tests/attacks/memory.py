@@ -15,7 +15,7 @@ from mlhood.grading.sandbox.limits import MIB, Limits
 from mlhood.grading.sandbox.pool import SandboxPool
 from tests.attacks.attacked import Attacked
 
-SECONDS = 60
+SECONDS = 300
 LIMITS = Limits(memory=3 << 30, disk=512 * MIB)
 
 

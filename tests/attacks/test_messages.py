@@ -9,7 +9,7 @@ from mlhood.grading.checks.marks import judge
 from mlhood.grading.execution.grade_notebook import RunSettings, grade
 from mlhood.grading.reports import marks_text
 from mlhood.grading.sandbox import kernel as kernels
-from tests.attacks.attacked import SECRET, TASK
+from tests.attacks.attacked import LIMIT, SECRET, TASK
 
 # signed with the kernel's key, which the kernel's process has to know
 SEND = """
@@ -73,7 +73,7 @@ def test_forged_messages_are_outputs_and_nothing_else(shared):
 def test_the_outputs_of_all_cells_together_are_limited(shared, monkeypatch):
     monkeypatch.setattr(kernels, "MAX_OUTPUT_BYTES", shared.kernel._output_bytes + (3 << 20))
     cells = [new_code_cell(f"print('{n}' * (900 << 10))") for n in range(5)]
-    assert all(shared.kernel.run(cell, 10).alive for cell in cells)
+    assert all(shared.kernel.run(cell, LIMIT).alive for cell in cells)
     assert [len(cell.outputs[0].text) > 800_000 for cell in cells] == [True, True, True, False, False]
     assert "is omitted" in cells[-1].outputs[0].text
     assert shared.judged().earned == 1

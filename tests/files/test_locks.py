@@ -7,12 +7,12 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
 from mlhood.errors import OutputError
 from mlhood.files import locks
+from tests.waiting import PATIENCE
 
 POSIX = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="owners and modes are POSIX")
 
@@ -100,12 +100,12 @@ def test_the_lock_of_a_killed_process_is_released(tmp_path):
 @POSIX
 def test_the_lock_on_a_file_that_was_removed_is_void(tmp_path):
     """A waiting process locks the file that has the name when the holder releases the old one."""
-    path, held = tmp_path / "lock", threading.Event()
+    path, held, free_it = tmp_path / "lock", threading.Event(), threading.Event()
 
     def wait():
         with locks.exclusive_lock(path):
             held.set()
-            time.sleep(0.2)
+            free_it.wait(PATIENCE)
 
     with holder(path) as process:
         waiting = threading.Thread(target=wait)
@@ -115,9 +115,10 @@ def test_the_lock_on_a_file_that_was_removed_is_void(tmp_path):
         path.touch()
         process.stdin.close()
         process.wait()
-        assert held.wait(20)
+        assert held.wait(PATIENCE)
         assert not locks._is_current(path, opened)
         with locks.try_lock(path) as free:
             assert not free
+        free_it.set()
         waiting.join()
         os.close(opened)

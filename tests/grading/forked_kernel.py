@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -150,8 +151,9 @@ def _become_kernel(connection_file: str, folder: str) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
-    np.random.seed()  # otherwise all kernels would draw the same numbers
-    torch.seed()
+    random.seed(0)  # the server's state differs in every run
+    np.random.seed(0)  # noqa: NPY002 (what a notebook draws from)
+    torch.manual_seed(0)
     application: Any = kernelapp
     application.launch_new_instance(argv=["-f", connection_file, "--HistoryManager.hist_file=:memory:"])
     os._exit(0)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import subprocess
 import sys
 
@@ -102,7 +103,7 @@ def test_an_export_says_whose_marks_are_not_final(fake_class, tmp_path):
         assert result.exit_code == 0, result.exception
         assert result.stdout.splitlines()[-2:] == [
             "warning: not final: 3 held tasks count 0 points until you decide on them: ada (P1.2, P1.3), eve (P1.1)",
-            f"next: mlhood marks {fake_class.gradebook} --open",
+            f"next: mlhood marks {shlex.quote(str(fake_class.gradebook))} --open",
         ]
 
 

@@ -172,7 +172,7 @@ def test_no_other_edition_is_released_than_the_one_asked_for(options, said, tmp_
 
 @pytest.mark.parametrize(
     "command",
-    [["run", "P1"], ["check", "P1"], ["grade", ".", "--out", "graded"], ["bench", "checks"], ["bench", "variants"]],
+    [["run", "P1"], ["check", "P1"], ["grade", ".", "--out", "graded"]],
     ids=" ".join,
 )
 def test_an_empty_word_is_not_the_public_course(command, monkeypatch):

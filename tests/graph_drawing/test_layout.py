@@ -34,13 +34,13 @@ def scenes(draw_from) -> Scene:
     return Scene("any", boxes, wires, STYLES)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(scenes())
 def test_nothing_overlaps_in_any_scene(scene):
     check(place_scene(scene, 1))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(scenes(), st.integers(2, 4))
 def test_nothing_overlaps_in_columns(scene, columns):
     placement = place_scene(scene, columns)
@@ -50,7 +50,7 @@ def test_nothing_overlaps_in_columns(scene, columns):
     assert all(map(rectangle, placement.boxes))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(scenes(), scenes())
 def test_nothing_overlaps_side_by_side(first, second):
     placement, divider = place_side_by_side((first, second), ("first", "second"))

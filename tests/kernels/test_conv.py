@@ -68,7 +68,7 @@ def assert_close(y: np.ndarray, expected: np.ndarray, depth: int) -> None:
 
 
 @pytest.mark.parametrize("rung", CONV2D)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(case=convolutions(), threads=st.sampled_from([1, 2]))
 def test_a_rung_agrees_with_torch(rung, case, threads):
     shape, weights, options = case
@@ -82,7 +82,7 @@ def test_a_rung_agrees_with_torch(rung, case, threads):
 
 
 @pytest.mark.parametrize("rung", CONV2D)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(case=convolutions())
 def test_a_rung_agrees_with_onnx_runtime(rung, case):
     shape, weights, options = case
@@ -91,7 +91,7 @@ def test_a_rung_agrees_with_onnx_runtime(rung, case):
     assert_close(CONV2D[rung](x, w, bias, **options, threads=1), expected, w[0].size)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(case=convolutions(), threads=st.sampled_from([1, 2]))
 def test_the_direct_kernel_agrees_on_every_processor(case, threads):
     shape, weights, options = case

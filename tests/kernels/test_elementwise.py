@@ -26,7 +26,7 @@ BINARY = {
     "Max": np.maximum,
     "Min": np.minimum,
     "Mul": np.multiply,
-    "PRelu": lambda a, b: np.where(a > 0, a, a * b),
+    "PRelu": lambda a, b: np.where(a >= 0, a, a * b),
     "Sub": np.subtract,
 }
 # shapes of two operands and of the result

@@ -38,7 +38,7 @@ def assert_close(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("rung", GEMM)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     m=SIZES,
     k=SIZES,
@@ -52,7 +52,7 @@ def test_a_rung_agrees_with_numpy(rung, m, k, n, layouts, threads):
     assert_close(GEMM[rung](a, b, threads=threads), a, b)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     m=st.sampled_from([1, 5, 14, 47, 70]), k=st.integers(1, 70), n=st.integers(1, 150), threads=st.sampled_from([1, 2])
 )

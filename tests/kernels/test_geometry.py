@@ -48,7 +48,7 @@ def convolutions(draw, lanes):
     ("input_layout", "output_layout"), [("blocked", "plain"), ("plain", "blocked"), ("blocked", "blocked")]
 )
 @pytest.mark.parametrize("processor", available(), ids=lambda target: target.name)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(data=st.data(), threads=st.sampled_from([1, 2]), clip=st.sampled_from([None, (0, 6), (1, 2)]))
 def test_the_layout_does_not_change_the_result(processor, input_layout, output_layout, data, threads, clip):
     shape, weights, options = data.draw(convolutions(processor.lanes))

@@ -18,7 +18,7 @@ def any_target(request):
     return request.param
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     m=st.sampled_from([0, 1, 5, 14, 47]),
     k=st.one_of(st.integers(0, 20), st.sampled_from([100, 513, 2100])),

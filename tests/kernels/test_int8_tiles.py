@@ -99,7 +99,7 @@ def test_a_dense_layer_is_exact_and_its_sums_wrap_around(tiles, rows, depth, fil
         assert np.array_equal(run_guarded(call, threads, {"source": x}, np.zeros((rows, filters), kind)), expected)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(m=st.integers(1, 70), k=st.sampled_from([1, 63, 64, 200, 2100]), n=st.sampled_from([1, 16, 32, 45, 100]))
 def test_an_emulated_product_is_exact(m, k, n):
     rng = np.random.default_rng(m + k + n)

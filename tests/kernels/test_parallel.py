@@ -10,6 +10,7 @@ import pytest
 
 from mlhood.kernels import GEMM
 from mlhood.kernels.parallel import parallel_for
+from tests.waiting import PATIENCE
 
 
 def test_several_callers_at_once():
@@ -59,4 +60,4 @@ raise SystemExit(os.waitpid(child, 0)[1])
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_starts_its_own_threads():
     # in a separate process: other libraries in this one, such as JAX, do not support forks
-    subprocess.run([sys.executable, "-c", FORKING], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", FORKING], check=True, timeout=PATIENCE)

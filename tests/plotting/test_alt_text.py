@@ -9,6 +9,7 @@ from nbformat.v4 import new_code_cell
 
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.plotting.alt_text import alt_text, listing, set_alt_text
+from tests.waiting import PATIENCE
 
 PACKAGE = Path(__file__).parents[2] / "mlhood"
 IMPORTS = """
@@ -47,11 +48,11 @@ def displayed(tmp_path_factory):
 
         def displayed(source):
             cell = new_code_cell(source)
-            assert kernel.run(cell, 60.0).error == ""
+            assert kernel.run(cell, PATIENCE).error == ""
             (output,) = [output for output in cell.outputs if "image/png" in output.get("data", {})]
             return output
 
-        assert kernel.run(new_code_cell(IMPORTS), 60.0).error == ""
+        assert kernel.run(new_code_cell(IMPORTS), PATIENCE).error == ""
         yield displayed
 
 

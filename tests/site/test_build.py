@@ -20,6 +20,7 @@ from mlhood.grading.notebooks.notebook import PNG, course_notebooks, read
 from mlhood.site import build
 from mlhood.site.build import INSTALL, PACKAGES, build_site
 from mlhood.site.links import link_faults
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = course_notebooks(ROOT)
@@ -138,6 +139,7 @@ def test_nothing_looks_wrong_in_a_browser(name, site, browser):
 @without_browser
 def test_search_works_from_files_and_nothing_leaves_the_folder(site, browser):
     page = browser.new_page()
+    page.set_default_timeout(1000 * PATIENCE)
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
     page.goto((site / "search.html").as_uri() + "?q=im2col")

@@ -161,13 +161,18 @@ def descendants_of(process_id: int) -> list[psutil.Process]:
     return []
 
 
-def _orphans_of(temporary: str) -> list[psutil.Process]:
+def _orphans_of(temporary: str) -> set[psutil.Process]:
     """Return the processes that outlived their worker, recognised by its unique folder for temporary files."""
-    orphans = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get("TMPDIR") == temporary:
-                orphans.append(process)
+    orphans: set[psutil.Process] = set()
+    starting, end = True, time.monotonic() + JOIN_SECONDS
+    while starting and time.monotonic() < end:
+        starting = False
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                # while the kernel loads a program, it has neither arguments nor an environment
+                starting = starting or bool(process.exe() and not process.cmdline())
+                if process.environ().get("TMPDIR") == temporary:
+                    orphans.add(process)
     return orphans
 
 

@@ -28,7 +28,7 @@ from mlhood.grading.rpc.file_channel import FileChannel
 from mlhood.grading.rpc.transport import NoReply
 
 SERVE = "import mlhood.grading.rpc.server as _server; _server.serve({folder!r}, {number})"
-START_SECONDS = 60.0
+START_SECONDS = 300
 MAX_ERROR_CHARACTERS = 500  # it is shown beside every check of its task
 MAX_FRAMES, MAX_TRACEBACK_CHARACTERS = 64, 100_000
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -62,7 +62,7 @@ class Kernel:
         self.folder = folder
         self._exchange = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
         self._requests = 0
-        self._history: list[str] = []
+        self._history: list[tuple[str, float]] = []  # cells, and the limits that they ran under
         self._kept = 0
         self._client: NotebookClient | None = None
         self._loop = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)  # zmq needs it on Windows too
@@ -89,9 +89,9 @@ class Kernel:
         """Run a cell and store its outputs in it. A cell that kills the kernel affects no other cell."""
         outcome = self._execute(cell, seconds)
         if outcome.alive:
-            self._history.append(cell.source)
+            self._history.append((cell.source, seconds))
         else:
-            self._restart(seconds)
+            self._restart()
         return outcome
 
     def send(self, request: Message, seconds: float) -> Message:
@@ -106,7 +106,7 @@ class Kernel:
         cell = new_code_cell(SERVE.format(folder=str(self.scratch), number=number))
         outcome = self._execute(cell, seconds, store_history=False)  # does not count as a cell of the notebook
         if not outcome.alive:
-            self._restart(seconds)
+            self._restart()
             raise NoReply(outcome.error)
         try:
             self._download(channel.file_names("reply", number))
@@ -158,13 +158,13 @@ class Kernel:
             return CellOutcome(f"sent an invalid Jupyter message ({type(error).__name__}) and was stopped", alive=False)
         return _outcome(cell)
 
-    def _restart(self, seconds: float) -> None:
+    def _restart(self) -> None:
         self._stop()
         self._start()
-        for source in list(self._history):
+        for source, seconds in list(self._history):
             if not self._execute(new_code_cell(source), seconds).alive:
-                self._history.remove(source)
-                self._restart(seconds)
+                self._history.remove((source, seconds))
+                self._restart()
                 return
 
     def _start(self) -> None:
@@ -172,6 +172,7 @@ class Kernel:
         client = self.client_class(
             new_notebook(cells=[new_code_cell("")]),
             kernel_name="python3",
+            startup_timeout=START_SECONDS,
             allow_errors=True,
             shutdown_kernel="immediate",
             skip_cells_with_tag="mlhood: no cell is skipped",

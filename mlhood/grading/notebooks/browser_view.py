@@ -89,6 +89,7 @@ def view(browser: Browser, html: str | Path, name: str, screenshots: Path | None
     for theme in THEMES:
         for width in WIDTHS:
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+            context.set_default_timeout(300_000)  # milliseconds: only what hangs takes longer on a busy machine
             page = context.new_page()
             if isinstance(html, Path):
                 page.goto(html.resolve().as_uri(), wait_until="load")

@@ -18,6 +18,7 @@ from mlhood.grading.sandbox.visible import GRADING, LIBRARY_FOLDERS, VISIBLE, ch
 HOME = Path("/student")
 NOBODY_ID = "65534"
 TEST_DISK = 1 << 20
+TIMEOUT_SECONDS = 300  # for what takes milliseconds unless the machine is busy
 INSTALL_HINT = (
     "install bubblewrap (Debian and Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap; "
     "Arch: pacman -S bubblewrap)"
@@ -99,7 +100,7 @@ def _test_error(program: str) -> str:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=20,
+                timeout=TIMEOUT_SECONDS,
                 check=False,
                 pass_fds=filters,
             )
@@ -149,7 +150,7 @@ def _program() -> str | None:
 def _can_disable_nesting(bwrap: str) -> bool:
     """Whether bubblewrap (0.8 and newer) can disable nested user namespaces, where many vulnerabilities were."""
     try:
-        usage = subprocess.run([bwrap, "--help"], capture_output=True, text=True, timeout=10, check=False)
+        usage = subprocess.run([bwrap, "--help"], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return "--disable-userns" in usage.stdout + usage.stderr

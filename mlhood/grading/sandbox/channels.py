@@ -26,7 +26,7 @@ MAX_MESSAGE_BYTES = 16 * MIB
 MAX_MESSAGE_VALUES = 250_000
 SIGNATURE_BYTES = 64  # SHA-256 in hexadecimal
 PARTS = 4  # of JSON in a message: header, parent header, metadata, content
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 RETRY_SECONDS = 0.01
 TOO_LARGE = f"put out more than {MAX_MESSAGE_BYTES // MIB} MiB at once, or too many parts, and was stopped"
 

@@ -186,9 +186,9 @@ class SandboxedKernel(Kernel):
             reason = NO_OUTPUT  # it replied in time, but its outputs did not arrive
         return replace(outcome, error=reason or outcome.error, alive=False)
 
-    def _restart(self, seconds: float) -> None:
+    def _restart(self) -> None:
         if time.monotonic() < self._deadline:
-            super()._restart(seconds)
+            super()._restart()
 
     def _configure(self, client: NotebookClient) -> None:
         client.sandbox = self.sandbox  # pyright: ignore[reportAttributeAccessIssue]

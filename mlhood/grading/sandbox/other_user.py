@@ -16,14 +16,13 @@ from pathlib import Path
 
 import psutil
 
-from mlhood.grading.sandbox.bubblewrap import environment
+from mlhood.grading.sandbox.bubblewrap import TIMEOUT_SECONDS, environment
 from mlhood.grading.sandbox.visible import package
 
 # above the users of any distribution, below the ids that a container may not map
 FIRST_ID, LAST_ID = 20_000, 60_000
 MAX_PROCESSES = 2048
 MAX_FILE = 768 << 20
-TIMEOUT_SECONDS = 60
 # tests what a kernel needs, and what it must not be able to do
 SELF_TEST = """
 import os, subprocess, sys

@@ -23,7 +23,7 @@ from mlhood.grading.sandbox.bubblewrap import HOME, command, require
 from mlhood.grading.sandbox.limits import Limits, ResourceMonitor
 from mlhood.grading.sandbox.untrusted_folder import NotRegularFile, UntrustedFolder
 
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 END_SECONDS = 20.0
 SOCKETS = "kernel"
 PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")

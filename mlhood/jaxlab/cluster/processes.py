@@ -29,7 +29,7 @@ _HEARTBEAT_TIMEOUT = 30  # seconds; JAX's default is 100
 _SHUTDOWN_TIMEOUT = 60  # seconds that a process waits at its end for the others; JAX's default is 300
 
 
-def initialize(timeout: int = 60) -> None:
+def initialize(timeout: int = 300) -> None:
     """Join the other processes, before JAX is used; do nothing in a process that is not part of a cluster.
 
     Under `mlhood cluster` the launcher passes the rank; under Slurm, Open MPI or Kubernetes JAX detects it, by

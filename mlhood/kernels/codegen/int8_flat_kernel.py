@@ -135,11 +135,11 @@ class _Operation:
         return [b.sub(extend_bytes(self.code, vector, self.kind.signed), offset) for vector in vectors]
 
     def _rounded(self, x: Pointer) -> Any:
-        """Return round(x / scale) + offset: ties to even, limited to far beyond any byte."""
+        """Return round(x / scale) + offset: ties to even, limited to far beyond any byte; NaN is the lower limit."""
         code, b = self.code, self.code.builder
         quotient: Any = b.fdiv(x.load(self.lanes), self.scale)
         low, high = (ir.Constant(quotient.type, [limit] * self.lanes) for limit in (-1024.0, 1024.0))
-        limited = code.minimum(code.maximum(quotient, low), high)
+        limited = code.minimum(b.select(b.fcmp_ordered(">", quotient, low), quotient, low), high)
         integers = ir.VectorType(INT32, self.lanes)
         magic = ir.Constant(quotient.type, [_MAGIC] * self.lanes)
         rounded = b.sub(b.bitcast(b.fadd(limited, magic), integers), b.bitcast(magic, integers))

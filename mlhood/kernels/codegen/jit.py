@@ -38,12 +38,12 @@ def load(build: Build, target: Target, *arguments: Any) -> Kernel:
         target: The processor; it must be this machine's.
         arguments: Plain values with a distinctive `repr`.
     """
-    return _load(build, target, arguments)
+    return _load(build, target, arguments, repr(arguments))
 
 
 @functools.cache
-def _load(build: Build, target: Target, arguments: tuple[Any, ...]) -> Kernel:
-    _initialize()
+def _load(build: Build, target: Target, arguments: tuple[Any, ...], text: str) -> Kernel:
+    _initialize()  # the text is an argument because 0.0 == -0.0
     request = (build.__module__, build.__qualname__, target, arguments, llvm.get_process_triple())
     key = hashlib.sha256(f"{_source_digest(inspect.getfile(build))} {request!r}".encode()).hexdigest()[:40]
     path = cache_folder() / f"{key}.o"

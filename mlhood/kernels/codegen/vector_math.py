@@ -111,13 +111,13 @@ def relu(code: FunctionBuilder, x: Any) -> Any:
 
 
 def prelu(code: FunctionBuilder, x: Any, slope: Any) -> Any:
-    """Return x where x > 0, slope x elsewhere; the slope is a vector."""
-    positive = code.builder.fcmp_ordered(">", x, constant(x, 0))
-    return code.builder.select(positive, x, code.builder.fmul(x, slope))
+    """Return slope x where x < 0, x elsewhere; the slope is a vector."""
+    negative = code.builder.fcmp_ordered("<", x, constant(x, 0))
+    return code.builder.select(negative, code.builder.fmul(x, slope), x)
 
 
 def leaky_relu(code: FunctionBuilder, x: Any, alpha: float = 0.01) -> Any:
-    """Return x where x > 0, alpha x elsewhere."""
+    """Return alpha x where x < 0, x elsewhere."""
     return prelu(code, x, constant(x, alpha))
 
 

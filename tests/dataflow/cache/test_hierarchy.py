@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mlhood.dataflow.cache.hierarchy import Hierarchy, Level
 from mlhood.errors import CacheError
+from tests.waiting import PATIENCE
 
 
 class PlainLevel:
@@ -52,7 +53,7 @@ def hierarchies(draw):
 
 
 @given(hierarchies(), st.lists(st.tuples(st.integers(0, 2000), st.integers(1, 100)), max_size=300))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_it_counts_as_a_plain_lru(caches, accesses):
     levels, line = caches
     addresses, sizes = [address for address, _ in accesses], [size for _, size in accesses]
@@ -131,7 +132,7 @@ def test_no_accesses_count_nothing():
 def valgrind(*arguments):
     """Return valgrind's output for a small program."""
     command = ["valgrind", *arguments, shutil.which("true") or "true"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     if result.returncode:
         pytest.skip(f"valgrind fails here: {result.stderr[-200:]}")
     return result.stderr

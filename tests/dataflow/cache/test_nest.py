@@ -86,7 +86,7 @@ def problems(draw):
 
 
 @given(problems(), st.sampled_from(ORDERS), st.data())
-@settings(deadline=None, max_examples=150, derandomize=True)
+@settings(max_examples=150)
 def test_predicted_lines_equal_simulated_ones(problem, order, data):
     """Exactly, for fully associative caches, full groups, and reuse distances clearly above or below the capacity."""
     streamed, stationary = counts(problem, order)

@@ -27,7 +27,7 @@ def count_by_running(nest):
     return reads, {name: array.writes for name, array in counted.items()}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(case=scheduled())
 def test_reads_and_writes_are_those_of_the_program(case):
     counts = case[1].count()
@@ -49,7 +49,7 @@ def tile_and_fetched(nest, access, depth):
     return len(first), sum(map(len, tiles.values()))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(case=scheduled(packing=False))
 def test_levels_equal_an_enumeration_of_all_iterations(case):
     _, result = case
@@ -61,7 +61,7 @@ def test_levels_equal_an_enumeration_of_all_iterations(case):
             assert level.written[name] == (level.fetched[name] if access is result.output else 0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(case=scheduled())
 def test_outer_levels_fetch_no_more(case):
     counts = case[1].count()

@@ -39,7 +39,7 @@ def interpreted(nest, arrays):
     return output
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(case=scheduled(vectors=True))
 def test_a_schedule_visits_every_point_once_and_computes_the_same(case):
     original, result = case
@@ -49,7 +49,7 @@ def test_a_schedule_visits_every_point_once_and_computes_the_same(case):
     np.testing.assert_array_equal(interpreted(result, arrays), reference(original, arrays))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(case=scheduled())
 def test_visits_are_in_loop_order(case):
     _, result = case

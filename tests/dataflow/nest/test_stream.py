@@ -52,13 +52,13 @@ def interpreted(nest, chunk):
     return log
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(case=scheduled())
 def test_the_trace_has_the_accesses_of_the_program(case):
     assert interpreted(case[1], 7) == accesses_by_running(case[1])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(case=scheduled(vectors=True))
 def test_the_trace_agrees_with_the_counts(case):
     check_counts(case[1], interpreted(case[1], 1000))

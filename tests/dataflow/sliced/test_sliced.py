@@ -50,7 +50,7 @@ def cases(draw):
 
 
 @given(cases(), st.booleans(), st.sampled_from([1, 3]))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_every_slicing_gives_the_convolution(case, biased, threads):
     x, w, stride, padding, target, slicing = case
     bias = integers(w.shape[:1], 3) if biased else None

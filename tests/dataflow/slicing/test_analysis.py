@@ -63,7 +63,7 @@ def test_smaller_caches_get_smaller_tiles(fill, tiles):
 
 
 @given(small_problems(), small_caches())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_the_choice_fits_and_is_the_cheaper_order(problem, caches):
     analysis = analysed(problem, caches)
     if analysis is None:
@@ -85,7 +85,7 @@ def test_a_convolution_of_one_element_loads_it_once():
 
 
 @given(small_problems(), small_caches())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_search_finds_the_optimum(problem, caches):
     if analysed(problem, caches) is None:
         return

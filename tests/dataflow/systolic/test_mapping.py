@@ -1,7 +1,7 @@
 """Closed forms against published numbers, and properties that hold for any layer."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mlhood.dataflow.systolic import Array, Layer, count, folds, gemm_layer, map_layer, resnet_layers
@@ -37,7 +37,6 @@ def test_the_best_dataflow_changes_from_the_first_stage_of_resnet_to_the_last():
     assert cycles["C4"]["ws"] > cycles["C4"]["is"]
 
 
-@settings(deadline=None)
 @given(m=SIZES, n=SIZES, k=SIZES, rows=SIZES, columns=SIZES, dataflow=st.sampled_from(list(DATAFLOWS)))
 def test_folds_cover_the_product_once(m, n, k, rows, columns, dataflow):
     layer, array = gemm_layer("product", m, n, k), Array(rows, columns, dataflow)

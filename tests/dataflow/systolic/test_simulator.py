@@ -19,7 +19,7 @@ def matrices(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     return source.integers(-99, 99, (m, k)), source.integers(-99, 99, (k, n))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(m=SIZES, n=SIZES, k=SIZES, rows=SIZES, columns=SIZES, dataflow=st.sampled_from(list(DATAFLOWS)))
 def test_the_simulation_gives_the_product_and_the_closed_forms(m, n, k, rows, columns, dataflow):
     (x, w), array = matrices(m, n, k), Array(rows, columns, dataflow)

@@ -17,6 +17,7 @@ from mlhood.errors import NotebookError
 from mlhood.grading.batch.grader import Identified
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
 from mlhood.grading.gradebook.project_spec import CheckSpec, ProjectSpec, QuestionSpec, TaskSpec
+from tests.waiting import wait_until
 
 LOG = "MLHOOD_TEST_LOG"
 
@@ -81,11 +82,12 @@ class FakeGrader:
         if "break" in requests:
             raise RuntimeError("no memory")
         if "orphan" in requests:
-            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
             log("child", child=child.pid)
             os.kill(os.getpid(), signal.SIGKILL)
         if "hang" in requests:
-            time.sleep(60)
+            log("hang")
+            time.sleep(600)
         once = submission.path.with_suffix(".once")
         if "die-once" in requests and not once.exists():
             once.touch()
@@ -93,11 +95,8 @@ class FakeGrader:
 
     def hold(self):
         """Wait until the test allows it to continue."""
-        deadline = time.monotonic() + 20
-        while not Path(f"{os.environ[LOG]}.go").exists():
-            if time.monotonic() > deadline:
-                raise TimeoutError("the test did not allow it to continue")
-            time.sleep(0.02)
+        if not wait_until(Path(f"{os.environ[LOG]}.go").exists):
+            raise TimeoutError("the test did not allow it to continue")
 
     def work(self, requests, task):
         if "timed" in requests and task.id.endswith(".2"):
@@ -107,6 +106,9 @@ class FakeGrader:
                 log("timed-end")
         if "slow" in requests:
             time.sleep(0.05)
+        if "paced" in requests:
+            events, pace = Path(os.environ[LOG]), Path(f"{os.environ[LOG]}.pace")
+            wait_until(lambda: events.read_text().count('"event": "task"') < int(pace.read_text()))
 
 
 def result(task, requests):

@@ -6,6 +6,7 @@ import sqlite3
 
 import pytest
 
+from mlhood.grading.batch import local_executor
 from mlhood.grading.batch.batch import Batch
 from mlhood.grading.batch.executor import Course, Finished, Lost, Started, TaskFinished
 from mlhood.grading.gradebook.gradebook import Gradebook
@@ -100,3 +101,25 @@ def test_an_interrupted_attempt_does_not_count_and_is_repeated(tmp_path):
     record, observer = run(tmp_path / "g", [lost("first")], [task(1), task(2), task(3), done])
     assert (record.status, observer.begun) == ("done", [(1, 0)])
     assert outcomes(tmp_path / "g") == ["stopped", "died", "done"]
+
+
+class Starting:
+    """A process whose program the kernel still loads: it has neither arguments nor an environment."""
+
+    looks = 0
+
+    def exe(self):
+        return "/bin/sleep"
+
+    def cmdline(self):
+        self.looks += 1
+        return ["sleep"] if self.looks > 2 else []
+
+    def environ(self):
+        return {"TMPDIR": "/of/the/worker"} if self.looks > 2 else {}
+
+
+def test_an_orphan_that_is_just_started_is_found(monkeypatch):
+    process = Starting()
+    monkeypatch.setattr(local_executor.psutil, "process_iter", lambda: [process])
+    assert local_executor._orphans_of("/of/the/worker") == {process}

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import io
 import time
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from mlhood.grading.batch import progress as module
 from mlhood.grading.batch.progress import HEARTBEAT_SECONDS, MAX_RUNNING, BatchProgress, duration
 from mlhood.grading.intake.collect import SubmittedFile
 
@@ -52,13 +54,15 @@ class LogFile(io.StringIO):
         self.flushed = len(self.getvalue())
 
 
-def test_a_log_is_never_silent_for_long():
+def test_a_log_is_never_silent_for_long(monkeypatch):
+    now = time.monotonic()
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     out = LogFile()
     progress = BatchProgress(Console(file=out, width=200))  # not entered: no thread beats
 
     def beat(seconds: float) -> str:
         before = len(out.getvalue())
-        progress.beat(time.monotonic() + seconds)
+        progress.beat(now + seconds)
         return out.getvalue()[before:]
 
     progress.stage("starting a worker")

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from mlhood.grading.bench.variant_proof import WORDS, covering_values
 from mlhood.grading.checks.cell_source import read_cell
 from mlhood.grading.checks.closed_world import ClosedWorld
 from mlhood.grading.notebooks.master import solution_source
@@ -13,6 +12,7 @@ from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import variant, with_values
 from tests.grading.projects import p1_right, p2_right, p3_right, p4_right, p5_right
 from tests.grading.projects.quick import master, quick_master
+from tests.tools.grading.variant_proof import WORDS, covering_values
 
 
 def findings(*cells: str) -> list[str]:

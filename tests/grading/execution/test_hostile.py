@@ -17,8 +17,9 @@ from mlhood.grading.notebooks.notebook import read, write_text
 from mlhood.grading.notebooks.restore import judging_points, restore
 from mlhood.grading.reports import marks_text
 from mlhood.grading.rpc.file_channel import write_fresh
+from tests.waiting import PATIENCE
 
-LIMIT = 10
+LIMIT = PATIENCE
 
 
 @points(1)

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +24,7 @@ from mlhood.grading.execution.progress import ProgressBar, ProgressLog, progress
 from mlhood.grading.execution.run import run_notebooks
 from mlhood.grading.notebooks.notebook import clean, course_notebooks, read, write
 from mlhood.grading.reports.run_report import write_report
+from tests.waiting import PATIENCE, wait_until
 
 
 class Observer:
@@ -225,7 +225,7 @@ COMMAND = "from tests.grading import synthetic_course as s; s.install(); from ml
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal")
 def test_ctrl_c_from_the_command_line(course, tmp_path):
-    slow = course.SOLUTIONS | {"T9.2": "import time\nprint('now', flush=True)\ntime.sleep(60)"}
+    slow = course.SOLUTIONS | {"T9.2": "import time\nopen('started', 'w').close()\ntime.sleep(600)"}
     write(course.notebook(slow), tmp_path / "T9.ipynb")
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND, "run", "T9.ipynb"],
@@ -235,12 +235,9 @@ def test_ctrl_c_from_the_command_line(course, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    for line in process.stderr:
-        if "import time" in line:
-            break
-    time.sleep(0.5)
+    assert wait_until(lambda: list(tmp_path.rglob("started")))
     process.send_signal(signal.SIGINT)
-    printed, errors = process.communicate(timeout=60)
+    printed, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, errors
     assert "40 of 40" in printed
     assert "what was finished is kept" in printed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
 
 import pytest
 
@@ -72,7 +73,8 @@ def test_the_summary_names_held_tasks_and_the_next_command(graded):
     assert f"ada P1.2: held (4 of 10 by its checks): it {HELD}" in lines
     table = next(i for i, line in enumerate(lines) if line.startswith("student"))
     assert [line.split(maxsplit=1) for line in lines[table + 1 : table + 3]] == [["ada", "20 (1 held)"], ["bob", "30"]]
-    assert [line for line in lines if line.startswith("next:")] == [f"next: mlhood marks {graded.out} --open"]
-    assert f"      mlhood export {graded.out} --format csv --to marks.csv" in lines
+    out = shlex.quote(str(graded.out))
+    assert [line for line in lines if line.startswith("next:")] == [f"next: mlhood marks {out} --open"]
+    assert f"      mlhood export {out} --format csv --to marks.csv" in lines
     decide(graded, 0)
     assert "held)" not in graded.grade().text()

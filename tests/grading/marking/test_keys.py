@@ -9,6 +9,7 @@ import pytest
 from mlhood.exchange import find_browser
 from mlhood.grading.marking.server import MarkingServer
 from tests.grading.marking.marked_class import marked_class, record_of
+from tests.waiting import PATIENCE
 
 
 @pytest.mark.browser
@@ -22,6 +23,7 @@ def test_a_class_is_marked_with_the_keyboard_alone(tmp_path):
         browser = driver.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
         try:
             tab = browser.new_page()
+            tab.set_default_timeout(1000 * PATIENCE)
             errors: list[str] = []
             tab.on("pageerror", lambda error: errors.append(str(error)))
             requested: list[str] = []

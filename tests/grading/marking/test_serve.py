@@ -21,6 +21,7 @@ from mlhood.grading.marking.items import item_key, items_of
 from mlhood.grading.marking.serve import REDIRECT, serve
 from tests.grading.fake_class import ROOT
 from tests.grading.marking.marked_class import marked_class, record_of
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def start():
 
 def save(address: str, key: str, points: str) -> int:
     parts = urlsplit(address)
-    connection = HTTPConnection(parts.netloc, timeout=30)
+    connection = HTTPConnection(parts.netloc, timeout=PATIENCE)
     headers = {"Origin": f"http://{parts.netloc}", "Content-Type": "application/x-www-form-urlencoded"}
     connection.request("POST", f"{parts.path}save/{key}", f"points={points}", headers)
     try:
@@ -73,7 +74,7 @@ def test_nothing_is_lost_when_it_ends(tmp_path, start):
     assert urlsplit(new_address).path != urlsplit(address).path
     assert save(new_address, question, "2.5") == 200
     ended.send_signal(signal.SIGINT)
-    output, _ = ended.communicate(timeout=60)
+    output, _ = ended.communicate(timeout=PATIENCE)
     assert (ended.returncode, output.splitlines()[-1]) == (
         0,
         f"ended; every point that the page called saved is in {book}",

@@ -20,6 +20,7 @@ from mlhood.grading.notebooks import questions
 from mlhood.grading.notebooks.questions import QuestionText, RubricRow
 from tests.grading.marking.marked_class import CODE, REASON, marked_class, record_of, submit
 from tests.grading.reports import attacks
+from tests.waiting import PATIENCE
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Client:
         defaults = {"Host": self.server.authority, "Content-Length": str(len(body.encode()))}
         if method == "POST":
             defaults |= {"Origin": f"http://{self.server.authority}", "Content-Type": FORM}
-        connection = HTTPConnection("127.0.0.1", self.server.server_port, timeout=30)
+        connection = HTTPConnection("127.0.0.1", self.server.server_port, timeout=PATIENCE)
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in (defaults | {key.replace("_", "-"): value for key, value in headers.items()}).items():

@@ -29,7 +29,7 @@ GRADED = [path for path in NOTEBOOKS if path.stem in {"P1", "P4"}]
 CONFIG = """
 c = get_config()
 c.CourseDirectory.course_id = "course"
-c.Execute.timeout = 900
+c.Execute.timeout = c.Execute.startup_timeout = 900
 c.NbGrader.logfile = ""
 """
 SCORES = """

@@ -1,4 +1,4 @@
-"""The master of every variant of the course: what it asks for, without running it (see `bench variants`)."""
+"""The master of every variant of the course: what it asks for, without running it (see tests.tools.grading)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from mlhood.exchange import find_browser, lenet_onnx
-from mlhood.grading.bench.mutation_score import NotebookRun, TaskRun
 from mlhood.grading.checks import timing
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
 from mlhood.grading.checks.tables import UNDECIDED
@@ -40,6 +39,7 @@ from tests.grading.projects import (
 )
 from tests.grading.projects.gallery import Mistake
 from tests.grading.projects.quick import master, quick_master, use_exported
+from tests.tools.grading.mutation_score import NotebookRun, TaskRun
 
 # In the order of the tasks: the right notebook runs on from one to the next.
 WRONG: list[Mistake] = sorted(

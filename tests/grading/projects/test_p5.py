@@ -28,6 +28,7 @@ from mlhood.jaxlab.tables import operators_table
 from mlhood.measure import compare
 from tests.grading.projects import p5_snippets_learning as learning
 from tests.grading.projects import p5_snippets_programs as programs
+from tests.waiting import PATIENCE
 
 WITHOUT_JAX = ("P5.2", "P5.5", "P5.6")
 SETUP = """
@@ -221,7 +222,7 @@ def kernel(tmp_path_factory) -> Iterator[Kernel]:
 
 def run(kernel: Kernel, *sources: str) -> None:
     for source in sources:
-        assert kernel.run(new_code_cell(source), 120).error == ""
+        assert kernel.run(new_code_cell(source), PATIENCE).error == ""
 
 
 def test_trees_of_arrays_cross_both_ways(kernel):
@@ -414,7 +415,7 @@ def test_a_plan_that_is_incomplete_or_unknown_is_refused(kernel):
     run(kernel, "from mlhood.jaxlab.cluster import plans", "from jax.sharding import PartitionSpec as P")
     source = "plans.measure({plan}, 8, (8, 8))"
     for plan, reason in (("{'w1': P()}", "incomplete"), ("{'w1': P('x'), 'h1': P()}", "otherwise")):
-        outcome = kernel.run(new_code_cell(source.format(plan=plan)), 60)
+        outcome = kernel.run(new_code_cell(source.format(plan=plan)), PATIENCE)
         assert reason in outcome.error
 
 

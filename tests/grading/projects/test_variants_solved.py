@@ -1,7 +1,7 @@
 """The tasks of drawn variants are solved by the masters made for them, and hardly by the public solutions.
 
 Solutions run in this process, on what the notebook imports and on the solutions before them. Tasks that need more of
-their notebook, such as a trained network or a measured table, are proven by `mlhood bench variants`.
+their notebook, such as a trained network or a measured table, are proven by `python -m tests.tools.grading variants`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import pytest
 from nbformat import NotebookNode
 
 from mlhood.exchange import export
-from mlhood.grading.bench.variant_proof import MAX_PUBLIC, WORDS, covering_values
 from mlhood.grading.checks.marks import TaskResult, judge
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Project
@@ -30,6 +29,7 @@ from mlhood.grading.projects.collect import parameters_of, variant, with_values
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.grading.variants.parameter import defaults
 from mlhood.models.networks import LeNet
+from tests.tools.grading.variant_proof import MAX_PUBLIC, WORDS, covering_values
 
 ROOT = Path(__file__).parents[3]
 SEEDS = (11, 12, 13, 14)  # the suite takes the first

@@ -1,4 +1,4 @@
-"""Print a gallery of wrong solutions as the table that `mlhood bench grading ... --wrong FILE` reads.
+"""Print a gallery of wrong solutions as the table that `python -m tests.tools.grading ... --wrong FILE` reads.
 
 python tests/grading/projects/wrong_table.py P1 > wrong.json
 """

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from mlhood.exchange import find_browser
 from mlhood.grading.reports.feedback import feedback_page
 from tests.grading.reports import attacks
+from tests.waiting import PATIENCE, wait_until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 
 @pytest.fixture
@@ -20,8 +26,8 @@ def page(course):
     return feedback_page(feedback)
 
 
-def open_page(html: str, folder: Path) -> dict:
-    """Open a page in a browser; return its requests, and what its DOM contains."""
+def open_page(html: str, folder: Path, complete: Callable[[dict], bool] = lambda seen: True) -> dict:
+    """Open a page in a browser; return its requests, and what its DOM contains, as soon as that is complete."""
     from playwright.sync_api import sync_playwright
 
     file = folder / "page.html"
@@ -34,20 +40,26 @@ def open_page(html: str, folder: Path) -> dict:
             tab = browser.new_page()
             tab.on("request", lambda request: requested.append(request.url))
             tab.on("requestfailed", lambda request: blocked.append(request.url) if request.failure == "csp" else None)
+            tab.set_default_timeout(1000 * PATIENCE)
             tab.goto(file.as_uri())
             tab.wait_for_timeout(300)  # for what would start late, such as a refresh or the error of a picture
-            # the policy applies to the page's own scripts, not to those of the driver
-            seen = tab.evaluate(
-                """() => ({owned: window.owned ?? null, title: document.title, address: location.href,
+            wait_until(lambda: complete(look(tab, file, requested, blocked)))
+            return look(tab, file, requested, blocked)
+        finally:
+            browser.close()
+
+
+def look(tab: Page, file: Path, requested: list[str], blocked: list[str]) -> dict:
+    # the policy applies to the page's own scripts, not to those of the driver
+    seen = tab.evaluate(
+        """() => ({owned: window.owned ?? null, title: document.title, address: location.href,
                 tags: [...new Set([...document.querySelectorAll('*')].map(node => node.localName))],
                 attributes: [...new Set([...document.querySelectorAll('*')].flatMap(node => node.getAttributeNames()))],
                 links: [...document.querySelectorAll('[href],[src]')].map(
                     node => node.getAttribute('href') ?? node.getAttribute('src')),
                 headings: [...document.querySelectorAll('h1')].length,
                 outside: document.body.children.length})"""
-            )
-        finally:
-            browser.close()
+    )
     requests = [url for url in requested if url != file.as_uri()]
     return seen | {"requested": requests, "blocked": blocked, "file": file.as_uri()}
 
@@ -72,10 +84,12 @@ def test_nothing_runs_and_nothing_is_requested(page, tmp_path):
 @pytest.mark.browser
 @pytest.mark.skipif(find_browser() is None, reason="no Chromium, Chrome or Edge here: set MLHOOD_BROWSER to one")
 def test_the_attacks_succeed_on_an_unsafe_page(tmp_path):
-    seen = open_page(f"<!DOCTYPE html><html><body>{''.join(attacks.HTML[:5])}</body></html>", tmp_path)
-    assert seen["owned"] == 1
-    assert seen["title"] == "owned"
-    assert any(url.startswith(attacks.SERVER) for url in seen["requested"])
+    def succeeded(seen):
+        requested = any(url.startswith(attacks.SERVER) for url in seen["requested"])
+        return (seen["owned"], seen["title"], requested) == (1, "owned", True)
+
+    seen = open_page(f"<!DOCTYPE html><html><body>{''.join(attacks.HTML[:5])}</body></html>", tmp_path, succeeded)
+    assert succeeded(seen)
 
 
 @pytest.mark.browser
@@ -84,12 +98,17 @@ def test_the_policy_is_sufficient_by_itself(page, tmp_path):
     """Even if the sanitiser let everything through, the browser would block it."""
     unsafe = page.replace("</main>", f"{''.join(attacks.HTML[:8])}</main>")
     assert unsafe != page
-    seen = open_page(unsafe, tmp_path)
+
+    def all_blocked(seen):
+        requested, blocked = (
+            sorted(url for url in seen[key] if url.startswith("http")) for key in ("requested", "blocked")
+        )
+        return requested == blocked != []
+
+    seen = open_page(unsafe, tmp_path, all_blocked)
+    assert all_blocked(seen)
     assert seen["owned"] is None
     assert "script" in seen["tags"]
-    requests = [url for url in seen["requested"] if url.startswith("http")]
-    assert requests
-    assert sorted(requests) == sorted(url for url in seen["blocked"] if url.startswith("http"))
 
 
 def test_the_policy_precedes_all_content(page):

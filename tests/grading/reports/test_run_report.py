@@ -24,6 +24,7 @@ from mlhood.grading.reports.run_outputs import run_outputs
 from mlhood.grading.reports.run_report import write_report
 from mlhood.measure import Claim, Count, Table
 from mlhood.measure.table import MIME
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 NO_BROWSER = "Netron needs a browser, and none was found"
@@ -180,6 +181,7 @@ def test_it_fits_a_narrow_and_a_wide_screen(course_page, scheme):
     with open_browser() as browser:
         for width in WIDTHS:
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            page.set_default_timeout(1000 * PATIENCE)
             requests: list[str] = []
             complaints: list[str] = []
             page.on("request", lambda request, seen=requests: seen.append(request.url))

@@ -59,7 +59,7 @@ def through(value, **options):
 
 
 @given(values)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_round_trip(value):
     assert same(through(value), value)
 
@@ -250,7 +250,7 @@ def test_encrypted_and_oddly_packed_members_are_refused():
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_damaged_bytes_give_arrays_or_a_codec_error(data):
     good = bytearray(npz(a0=npy(np.arange(12.0).reshape(3, 4)), a1=npy(np.arange(5))))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -357,7 +357,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_json_gives_plain_data_or_a_codec_error(tree):
     with contextlib.suppress(CodecError):
         decode(Message(json.dumps(tree), {"a0": np.zeros(2)}))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -46,13 +47,13 @@ def test_other_systems_have_no_sandbox(monkeypatch):
 def test_the_self_test_uses_the_same_options_as_the_sandbox(monkeypatch, tmp_path):
     """With fewer options the doctor would promise a sandbox that does not start."""
     program = tmp_path / "bwrap"
-    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/tried\n')
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(tmp_path))}/tried\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert bubblewrap.problem() == ""
     with seccomp.opened() as filters:
         used = bubblewrap.command(FOLDERS, DISK, filters=filters)[1:]
-    tried = (tmp_path / "tried").read_text().split()
+    tried = (tmp_path / "tried").read_text().splitlines()
     assert {word for word in used if word.startswith("--")} == {word for word in tried if word.startswith("--")}
 
 

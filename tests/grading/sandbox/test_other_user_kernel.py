@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -15,6 +14,7 @@ from mlhood.grading.rpc.codec import decode, encode
 from mlhood.grading.rpc.sources import sources_of
 from mlhood.grading.rpc.transport import InvalidFile
 from mlhood.grading.sandbox import other_user
+from tests.waiting import PATIENCE, wait_until
 
 if not sys.platform.startswith("linux"):
     pytest.skip("another user needs Linux", allow_module_level=True)
@@ -33,17 +33,17 @@ def kernel(open_python, monkeypatch, tmp_path):
         yield kernel
 
 
-def run(kernel, source, seconds=30):
+def run(kernel, source):
     """Run a cell, which must not fail, and return what it prints."""
     cell = new_code_cell(source)
-    outcome = kernel.run(cell, seconds)
+    outcome = kernel.run(cell, PATIENCE)
     assert not outcome.error
     return "".join(output.get("text", "") for output in cell.outputs).strip()
 
 
 def call(kernel, target, *args):
     request = {"target": target, "call": True, "method": None, "args": args, "kwargs": {}}
-    return decode(kernel.send(encode(request), 30))["value"]
+    return decode(kernel.send(encode(request), PATIENCE))["value"]
 
 
 def processes_of(user):
@@ -56,10 +56,7 @@ def processes_of(user):
 
 
 def ended(processes, user):
-    limit = time.monotonic() + 20
-    while processes & processes_of(user) and time.monotonic() < limit:
-        time.sleep(0.02)
-    return not processes & processes_of(user)
+    return wait_until(lambda: not processes & processes_of(user))
 
 
 def test_it_has_neither_rights_nor_environment_of_the_grader(kernel, monkeypatch, tmp_path):
@@ -127,7 +124,7 @@ def test_a_kernel_that_dies_is_replaced_and_its_processes_are_killed(kernel):
     run(kernel, f"import subprocess as s, sys; s.Popen([sys.executable, '-c', {sleep!r}], start_new_session=True)")
     before = processes_of(user)
     assert len(before) > 1
-    assert not kernel.run(new_code_cell("import os; os._exit(1)"), 30).alive
+    assert not kernel.run(new_code_cell("import os; os._exit(1)"), PATIENCE).alive
     assert run(kernel, "print(kept)") == "7"
     assert ended(before, user)
 
@@ -140,10 +137,7 @@ def test_a_process_that_forks_without_end_is_killed(open_python, monkeypatch, tm
         user = int(run(kernel, "import os; print(os.getuid())"))
         run(kernel, f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {fork!r}])")
         assert processes_of(user)
-    limit = time.monotonic() + 20
-    while processes_of(user) and time.monotonic() < limit:
-        time.sleep(0.02)
-    assert not processes_of(user)
+    assert wait_until(lambda: not processes_of(user))
     assert not base.exists()
 
 
@@ -177,7 +171,7 @@ def test_checks_and_answers_can_be_closed_to_other_users(restored_modes, kernel)
     assert close_to_others() == ""
     assert run(kernel, readable) == repr([path for path in files if str(Path(path).relative_to(folder)) in VISIBLE])
     for name in ("projects.p1.reference", "checks.probes", "rpc.transport"):
-        outcome = kernel.run(new_code_cell(f"import mlhood.grading.{name}"), 30)
+        outcome = kernel.run(new_code_cell(f"import mlhood.grading.{name}"), PATIENCE)
         assert outcome.error.startswith(("ModuleNotFoundError", "PermissionError"))
     assert os.access(folder / "projects" / "p1" / "reference.py", os.R_OK)
     assert "do nothing here" in run(kernel, "import mlhood; mlhood.progress()")
@@ -185,4 +179,4 @@ def test_checks_and_answers_can_be_closed_to_other_users(restored_modes, kernel)
         {"target": EMPTY_CALL, "call": True, "method": None, "args": ([1],), "kwargs": {}}
         | {"sources": sources_of(EMPTY_CALL)}
     )
-    assert decode(kernel.send(probe, 30))["value"].tolist() == [0]
+    assert decode(kernel.send(probe, PATIENCE))["value"].tolist() == [0]

@@ -9,6 +9,7 @@ from mlhood.errors import GradingError
 from mlhood.grading.sandbox.limits import Limits
 from mlhood.grading.sandbox.pool import SandboxPool
 from mlhood.grading.sandbox.sandbox import Sandbox
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
@@ -32,7 +33,7 @@ def test_the_next_one_is_started_and_every_one_is_new():
 def test_a_prewarmed_one_that_died_is_replaced():
     with SandboxPool(imports=()) as pool:
         pool._next.kill()
-        pool._next._process.wait(10)
+        pool._next._process.wait(PATIENCE)
         sandbox = pool.acquire()
         try:
             assert sandbox.connect()["transport"] == "ipc"

@@ -12,6 +12,8 @@ import pytest
 from jupyter_client.manager import KernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
+from tests.waiting import PATIENCE
+
 NAME = "mlhood-bubblewrap"
 GROUP = "jupyter_client.kernel_provisioners"
 ROOT = Path(__file__).parents[3]
@@ -48,25 +50,25 @@ def output(client, source: str) -> str:
     def collect(message):
         texts.append(message["content"].get("text") or message["content"].get("ename") or "")
 
-    client.execute_interactive(source, timeout=60, output_hook=collect)
+    client.execute_interactive(source, timeout=PATIENCE, output_hook=collect)
     return "".join(texts).strip()
 
 
 def test_a_kernelspec_starts_signals_and_ends_a_sandbox(manager):
     client = manager.client()
     client.start_channels()
-    client.wait_for_ready(timeout=60)
+    client.wait_for_ready(timeout=PATIENCE)
     try:
         assert manager.provisioner.sandbox.limits.memory == 900 << 20
         assert output(client, "import os; print(os.getuid(), os.path.exists('/srv'))") == "65534 False"
         endless = "import time\nprint('on', flush=True)\nwhile True: time.sleep(0.01)"
         client.execute(endless, stop_on_error=False)  # otherwise the next request may still be aborted
-        while client.get_iopub_msg(timeout=60)["msg_type"] != "stream":  # before, there is nothing to interrupt
+        while client.get_iopub_msg(timeout=PATIENCE)["msg_type"] != "stream":  # before, there is nothing to interrupt
             pass
         manager.interrupt_kernel()
-        assert client.get_shell_msg(timeout=60)["content"]["ename"] == "KeyboardInterrupt"
+        assert client.get_shell_msg(timeout=PATIENCE)["content"]["ename"] == "KeyboardInterrupt"
         client.execute("x = 6 * 7")
-        assert client.get_shell_msg(timeout=60)["content"]["status"] == "ok"
+        assert client.get_shell_msg(timeout=PATIENCE)["content"]["status"] == "ok"
         outside = manager.provisioner.sandbox.folder.parent
     finally:
         client.stop_channels()

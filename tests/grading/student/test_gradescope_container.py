@@ -26,6 +26,7 @@ from mlhood.grading.autograders.gradescope import failure
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.sandbox.bubblewrap import problem
 from mlhood.grading.student.gradescope_zip import write_autograder
+from tests.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).parents[3]
 WRITABLE = ("autograder", "dev", "opt", "proc", "tmp")
@@ -148,7 +149,7 @@ def in_container(image: Path, *command: str) -> subprocess.CompletedProcess:
         ],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
 
 

@@ -49,8 +49,6 @@ def root(course, tmp_path):
 
 
 def test_rubrics_and_parts_of_solutions_stay_with_the_graders(root, tmp_path):
-    equivalent = root / "mlhood/grading/bench/equivalent/t9.toml"
-    write_text(equivalent, "[[equivalent]]")
     notebook = read(root / "P1.ipynb")
     notebook.cells.insert(-1, new_markdown_cell("**T9.4 · Why two?** Say it."))
     notebook.cells[-1].source += "\n\n| rubric | points |\n|---|---|\n| a reason | 2 |\n"
@@ -59,7 +57,7 @@ def test_rubrics_and_parts_of_solutions_stay_with_the_graders(root, tmp_path):
         write_text(root / name, text)
     folder = release(root, tmp_path / "student").folder
     assert not [cell for cell in read(folder / "P1.ipynb").cells if "rubric" in cell.source]
-    assert not [path for path in folder.rglob("*") if path.name in ("questions.json", equivalent.name)]
+    assert not [path for path in folder.rglob("*") if path.name == "questions.json"]
 
 
 def test_student_edition(root, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -87,7 +88,8 @@ def test_without_a_working_git_the_commands_are_said(folder, tmp_path, monkeypat
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     message = make_repository(folder, FILES)
     assert reason in message
-    assert f"git init -b main '{folder}' && git -C '{folder}' add . && " in message
+    place = shlex.quote(str(folder))
+    assert f"git init -b main {place} && git -C {place} add . && " in message
 
 
 @pytest.mark.parametrize("autograder", [None, Path("s-gradescope.zip")])

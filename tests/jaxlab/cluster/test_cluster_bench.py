@@ -8,12 +8,13 @@ import pytest
 from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.bench import Step, _fit, measure, table
 from mlhood.jaxlab.cluster.bench_program import PROBES
+from tests.waiting import PATIENCE
 
 
 @pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="clusters are for Linux and macOS")
 def test_two_processes_send_what_the_ring_predicts():
     # the traffic of heartbeats grows with time, and a busy machine is slow: more steps make its share smaller
-    (step,) = measure([2], rounds=21, timeout=120)
+    (step,) = measure([2], rounds=21, timeout=PATIENCE)
     assert step.predicted_bytes == step.gradient > 500_000
     if sys.platform == "linux":
         assert abs(step.excess) < 0.2

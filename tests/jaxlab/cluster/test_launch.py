@@ -15,6 +15,7 @@ from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import launch as module
 from mlhood.jaxlab.cluster.launch import ClusterSpec, launch
 from mlhood.jaxlab.cluster.processes import COORDINATOR, PROCESS, PROCESSES
+from tests.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="clusters are for Linux and macOS")
 
@@ -47,13 +48,6 @@ def is_gone(pid):
         return True
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
     return state.strip().startswith("Z") or not state.strip()
-
-
-def wait_until(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
 
 
 # -- output and environment
@@ -232,7 +226,7 @@ def test_a_signal_to_the_launcher_terminates_all_processes(name, code):
         pids = [int(cluster.stdout.readline().split()[1]) for _ in range(2)]
         cluster.send_signal(getattr(signal, name))
         try:
-            assert cluster.wait(timeout=60) == code
+            assert cluster.wait(timeout=PATIENCE) == code
         finally:
             cluster.kill()
     assert all(map(is_gone, pids))
@@ -241,8 +235,8 @@ def test_a_signal_to_the_launcher_terminates_all_processes(name, code):
 def test_the_command_prints_the_error_and_exits_with_2(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import sys; print(sys.argv[1:], flush=True); sys.exit('no more')\n", encoding="utf-8")
-    with mlhood("-n", "1", "--timeout", "60", "--", "python", str(script), "--steps", "3") as cluster:
-        stdout, stderr = cluster.communicate(timeout=60)
+    with mlhood("-n", "1", "--timeout", "600", "--", "python", str(script), "--steps", "3") as cluster:
+        stdout, stderr = cluster.communicate(timeout=PATIENCE)
     assert cluster.returncode == 2
     assert "[0] ['--steps', '3']" in stdout
     assert "process 0 of 1 failed" in stderr
@@ -262,6 +256,6 @@ def test_options_after_the_program_are_passed_to_it_with_and_without_dashes(tmp_
     script.write_text("import sys\nprint(sys.argv[1:])\n")
     for separator in ([], ["--"]):
         with mlhood("-n", "1", *separator, "python", str(script), "--steps", "3") as cluster:
-            stdout, _ = cluster.communicate(timeout=60)
+            stdout, _ = cluster.communicate(timeout=PATIENCE)
         assert cluster.returncode == 0
         assert stdout.strip() == "[0] ['--steps', '3']"

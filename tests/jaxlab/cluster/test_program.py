@@ -11,6 +11,7 @@ from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import program
 from mlhood.jaxlab.cluster.launch import launch
 from mlhood.jaxlab.cluster.mesh import mesh
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="clusters are for Linux and macOS")
 
@@ -20,7 +21,7 @@ PROGRAM = ["python", "-W", "error", "-m", "mlhood.jaxlab.cluster.program", "--se
 def run(processes, out, *options, devices=1):
     """Run the program and return the weights that it saved and its output."""
     lines = []
-    launch([*PROGRAM, "--out", str(out), *options], processes, devices=devices, timeout=120, say=lines.append)
+    launch([*PROGRAM, "--out", str(out), *options], processes, devices=devices, timeout=PATIENCE, say=lines.append)
     with np.load(out) as weights:
         return dict(weights), lines
 
@@ -46,7 +47,7 @@ def interrupted(folder):
     """The error, output and checkpoints of two processes, the second of which is killed before the fourth step."""
     lines, checkpoints = [], folder / "saved"
     with pytest.raises(ClusterError) as caught:
-        launch([*PROGRAM, "--checkpoints", str(checkpoints), "--fail", "1:3"], 2, timeout=120, say=lines.append)
+        launch([*PROGRAM, "--checkpoints", str(checkpoints), "--fail", "1:3"], 2, timeout=PATIENCE, say=lines.append)
     return caught.value, lines, checkpoints
 
 

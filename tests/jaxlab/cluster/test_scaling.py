@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mlhood.errors import ClusterError
@@ -91,14 +91,12 @@ def test_a_hierarchy_sends_less_over_the_slow_link():
     assert nodes.seconds(1e8, 64) < Ring(slow).seconds(1e8, 64)
 
 
-@settings(deadline=None)
 @given(st.floats(1e-4, 10), st.floats(0, 1e10), st.integers(1, 1024), st.floats(1e6, 1e12), st.floats(0, 1e-3))
 def test_a_step_is_divided_computation_and_a_ring(compute, size, devices, bandwidth, latency):
     expected = compute / devices + 2 * (devices - 1) * latency + 2 * (devices - 1) / devices * size / bandwidth
     assert step_seconds(compute, size, devices, bandwidth, latency) == pytest.approx(expected)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(NETWORKS), st.floats(1e-3, 10), st.floats(0, 1e9), st.sampled_from(["strong", "weak"]))
 def test_efficiency_decreases_and_overlap_never_hurts(network, compute, size, mode):
     sequential, overlapped = (predict(compute, size, network, mode=mode, overlap=share).steps for share in (0, 0.6))

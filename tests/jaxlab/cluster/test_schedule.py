@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mlhood.errors import ClusterError
@@ -23,7 +23,6 @@ sizes = st.integers(1, 6), st.integers(1, 10)
 seconds = st.integers(1, 9)
 
 
-@settings(deadline=None)
 @given(*sizes, seconds, seconds)
 def test_equal_stages_have_the_bubble_of_the_closed_form(stages, microbatches, forward, backward):
     for make in BOTH:
@@ -34,14 +33,12 @@ def test_equal_stages_have_the_bubble_of_the_closed_form(stages, microbatches, f
         assert schedule.bubble == pytest.approx(ideal_bubble(stages, microbatches))
 
 
-@settings(deadline=None)
 @given(*sizes)
 def test_gpipe_stores_activations_of_all_microbatches_and_1f1b_of_those_in_flight(stages, microbatches):
     peaks = [[make(stages, microbatches).peak(stage) for stage in range(stages)] for make in BOTH]
     assert peaks == [[microbatches] * stages, [min(microbatches, stages - stage) for stage in range(stages)]]
 
 
-@settings(deadline=None)
 @given(st.integers(1, 5), st.integers(1, 3), st.integers(1, 3), seconds, seconds)
 def test_interleaving_divides_the_bubble_by_the_stages_of_a_device(devices, groups, chunks, forward, backward):
     schedule = interleaved(devices, groups * devices, chunks, forward, backward)
@@ -51,7 +48,6 @@ def test_interleaving_divides_the_bubble_by_the_stages_of_a_device(devices, grou
     assert busy == pytest.approx(groups * devices * (forward + backward))
 
 
-@settings(deadline=None)
 @given(st.data(), *sizes, st.integers(0, 4))
 def test_schedules_of_unequal_stages_are_valid_and_respect_lower_bounds(data, stages, microbatches, communication):
     times = [data.draw(st.lists(seconds, min_size=stages, max_size=stages)) for _ in range(2)]

@@ -60,7 +60,7 @@ def test_the_padding_of_a_convolution_may_be_asymmetric(ops):
     assert_close(ops.conv2d(x, w, None, 2, (1, 2, 0, 3)), in_torch(F.conv2d, padded, w, stride=2))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     size=st.tuples(st.integers(3, 12), st.integers(3, 12)),
     kernel=st.integers(1, 3),
