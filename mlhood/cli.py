@@ -108,10 +108,10 @@ if importlib.util.find_spec("mlhood.site"):  # not in a student edition, which i
     site_commands.register(app)
 
 
-def main() -> None:
-    """Entry point: an MlhoodError becomes its message and exit code 2, Ctrl-C becomes exit code 130."""
+def main(commands: typer.Typer | None = None) -> None:
+    """Run commands, by default mlhood's: an MlhoodError becomes its message and exit code 2, Ctrl-C exit code 130."""
     try:
-        app()
+        (commands or app)()
     except MlhoodError as error:
         echo(str(error), err=True)
         sys.exit(2)

@@ -6,13 +6,12 @@ python -m tests.tools.compiler conformance
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mlhood.errors import MlhoodError
+from mlhood.cli import main
 from mlhood.files.terminal import echo
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
@@ -154,8 +153,4 @@ def compression(
 
 
 if __name__ == "__main__":
-    try:
-        app()
-    except MlhoodError as error:
-        echo(str(error), err=True)
-        sys.exit(2)
+    main(app)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from mlhood.errors import MlhoodError
+from mlhood.cli import main
 from mlhood.files.terminal import echo
 from mlhood.grading.commands import find
 from tests.tools.grading.checks_commands import checks, variants
@@ -247,8 +246,4 @@ def _log(line: str) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        app()
-    except MlhoodError as error:
-        echo(str(error), err=True)
-        sys.exit(2)
+    main(app)
