@@ -13,7 +13,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.util.logging import getLogger
 
-from mlhood.grading.notebooks.formulas import drawing
+from mlhood.notebook_view.formulas import drawing
 
 STATIC = Path(__file__).with_name("static")
 _ITEM = re.compile(r"\s*(?:[-*]|\d+\.) ")  # of a list, which may go on after an empty line

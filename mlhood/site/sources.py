@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from mlhood.errors import SiteError
-from mlhood.grading.notebooks.formulas import without_code
 from mlhood.grading.notebooks.interface import INTERFACE_PAGE, PublicName, public_interface
 from mlhood.grading.notebooks.notebook import course_notebooks, read
+from mlhood.notebook_view.formulas import without_code
 from mlhood.site.api_pages import INDEX, api_pages, source_files
 from mlhood.site.listings import listing_path
 from mlhood.site.notebook_page import alt_texts, notebook_page

@@ -15,7 +15,6 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from mlhood.grading.notebooks.master import student_version
 from mlhood.grading.notebooks.notebook import check_source, label, project_of, read
-from mlhood.grading.notebooks.render import notebook_html
 from mlhood.grading.notebooks.restore import FEEDBACK_ROLES
 from mlhood.grading.student.validate import changes, empty_tasks, missing_cells
 
@@ -30,14 +29,6 @@ every_notebook = pytest.mark.parametrize("path", sorted(ROOT.glob("P[1-9].ipynb"
 
 def own_cells(notebook, role):
     return [(cell, known.task) for cell in notebook.cells if (known := label(cell)) and known.role == role]
-
-
-@every_notebook
-def test_renders_to_a_page(path):
-    page = notebook_html(read(path), path.stem)
-    assert page is not None
-    assert "<script" not in page
-    assert page.count("<img") >= 1
 
 
 @every_notebook

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from mlhood.exchange import find_browser
-from mlhood.grading.notebooks.browser_view import open_browser, view
-from mlhood.grading.notebooks.github_view import github_page
 from mlhood.grading.notebooks.notebook import read
-from mlhood.grading.notebooks.view_defects import defects
+from mlhood.notebook_view.browser_view import open_browser, view
+from mlhood.notebook_view.github_view import github_page
+from mlhood.notebook_view.view_defects import defects
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = os.environ.get("MLHOOD_SCREENSHOTS")

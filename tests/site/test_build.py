@@ -14,9 +14,9 @@ from bs4.element import Tag
 
 from mlhood.errors import OutputError, SiteError
 from mlhood.exchange import find_browser
-from mlhood.grading.notebooks.browser_view import open_browser, view
 from mlhood.grading.notebooks.interface import by_module, public_interface
 from mlhood.grading.notebooks.notebook import PNG, course_notebooks, read
+from mlhood.notebook_view.browser_view import open_browser, view
 from mlhood.site import build
 from mlhood.site.build import INSTALL, PACKAGES, build_site
 from mlhood.site.links import link_faults

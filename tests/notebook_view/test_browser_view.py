@@ -11,8 +11,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from PIL import Image
 
 from mlhood.exchange import find_browser
-from mlhood.grading.notebooks.browser_view import THEMES, hidden_pixels, open_browser, view
-from mlhood.grading.notebooks.github_view import github_page
+from mlhood.notebook_view.browser_view import THEMES, hidden_pixels, open_browser, view
+from mlhood.notebook_view.github_view import github_page
 
 DESCRIPTION = "Bar chart of two rates: naive 0.9, blocked 12."
 LONG = "wide" * 100

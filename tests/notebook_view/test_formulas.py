@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlhood.grading.notebooks.formulas import Formula, drawing, faults, formulas
+from mlhood.notebook_view.formulas import Formula, drawing, faults, formulas
 
 
 @pytest.mark.parametrize(

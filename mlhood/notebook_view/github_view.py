@@ -18,7 +18,7 @@ from bs4 import BeautifulSoup, Tag
 from bs4.element import NavigableString
 from nbformat import NotebookNode
 
-from mlhood.grading.notebooks.formulas import Formula, drawing, formulas
+from mlhood.notebook_view.formulas import Formula, drawing, formulas
 
 # the source of a cell is not filtered here, as all of the page is later
 TEMPLATE = """{% extends 'basic/index.html.j2' %}

@@ -16,7 +16,7 @@ import numpy as np
 
 from mlhood.errors import BrowserError
 from mlhood.files.paths import make_folder
-from mlhood.grading.notebooks.view_defects import CELL_ID, Defect
+from mlhood.notebook_view.view_defects import CELL_ID, Defect
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -6,7 +6,7 @@ import pytest
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from mlhood.grading.notebooks.github_view import github_page
+from mlhood.notebook_view.github_view import github_page
 
 
 def page_of(*cells) -> BeautifulSoup:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from bs4 import BeautifulSoup, Tag
 from nbformat import NotebookNode
 
-from mlhood.grading.notebooks.formulas import COMMAND, faults
-from mlhood.grading.notebooks.github_view import KEPT_TAGS
+from mlhood.notebook_view.formulas import COMMAND, faults
+from mlhood.notebook_view.github_view import KEPT_TAGS
 
 SHORTEST_ALT = 20  # characters
 CELL_ID = "cell-id="

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from mlhood.grading.notebooks.github_view import github_page
-from mlhood.grading.notebooks.view_defects import defects, is_table
+from mlhood.notebook_view.github_view import github_page
+from mlhood.notebook_view.view_defects import defects, is_table
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 DESCRIPTION = "Bar chart of two rates: naive 0.9, blocked 12."
