@@ -13,13 +13,13 @@ from nbformat import NotebookNode
 from mlhood.errors import MlhoodError, OutputError
 from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.checks.task import Project
-from mlhood.grading.execution import output_folder
 from mlhood.grading.execution.grade_notebook import RunSettings, Step, grade
-from mlhood.grading.execution.variant_run import kernels_of_variant
 from mlhood.grading.notebooks.notebook import clean, clear_outputs, project_of, read, write, write_text
-from mlhood.grading.notebooks.render import notebook_html
 from mlhood.grading.notebooks.variant import master_of_variant
 from mlhood.grading.projects.collect import variant as variant_project
+from mlhood.notebook_view.github_view import github_page
+from mlhood.run import output_folder
+from mlhood.run.variant import kernels_of_variant
 
 EXIT_INTERRUPTED = 130
 EXIT_ERROR = 2
@@ -192,8 +192,9 @@ def _failed_cells(notebook: NotebookNode) -> tuple[str, ...]:
 
 def _save(run: NotebookRun, folder: Path, notebook: NotebookNode, write_back: bool) -> None:
     write(notebook, folder / f"{run.name}.ipynb")
-    page = notebook_html(notebook, run.name)
-    if page is None:
+    try:
+        page = github_page(notebook, run.name)
+    except Exception:  # whatever nbconvert's templates make of an output, the run is not lost
         run.notes.append("the executed notebook could not be turned into a page; open the .ipynb instead")
     else:
         write_text(folder / f"{run.name}.html", page)

@@ -15,18 +15,18 @@ from PIL import Image
 from mlhood.errors import NotebookError
 from mlhood.exchange import find_browser
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
-from mlhood.grading.execution.run import NotebookRun
 from mlhood.grading.notebooks.excerpts import EXCERPTS, output
 from mlhood.grading.notebooks.notebook import clear_outputs, read
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.reports import run_outputs as module
-from mlhood.grading.reports.run_outputs import run_outputs
-from mlhood.grading.reports.run_report import write_report
 from mlhood.measure import Claim, Count, Table
 from mlhood.measure.table import MIME
+from mlhood.run import outputs as module
+from mlhood.run.outputs import run_outputs
+from mlhood.run.report import write_report
+from mlhood.run.run import NotebookRun
 from tests.waiting import PATIENCE
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 NO_BROWSER = "Netron needs a browser, and none was found"
 EVIL = "<script>alert(1)</script>"
 PAGE_BYTES = 2_000_000
@@ -176,7 +176,7 @@ def test_what_could_not_be_asked_is_said_in_words_and_not_drawn(soup):
 @pytest.mark.skipif(find_browser() is None, reason="no browser")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_a_narrow_and_a_wide_screen(course_page, scheme):
-    from mlhood.grading.notebooks.browser_view import open_browser
+    from mlhood.notebook_view.browser_view import open_browser
 
     with open_browser() as browser:
         for width in WIDTHS:

@@ -19,11 +19,11 @@ from PIL import Image
 from rich.console import Console
 
 from mlhood.errors import NotebookError, OutputError
-from mlhood.grading.execution import output_folder
 from mlhood.grading.execution.progress import ProgressBar, ProgressLog, progress_display
-from mlhood.grading.execution.run import run_notebooks
 from mlhood.grading.notebooks.notebook import clean, course_notebooks, read, write
-from mlhood.grading.reports.run_report import write_report
+from mlhood.run import output_folder
+from mlhood.run.report import write_report
+from mlhood.run.run import run_notebooks
 from tests.waiting import PATIENCE, wait_until
 
 
@@ -182,7 +182,7 @@ def test_disk_that_fills_up_does_not_lose_the_marks(solved, tmp_path, monkeypatc
     def full(path, text):
         raise OutputError("the result cannot be written", where=path, got="No space left on device")
 
-    monkeypatch.setattr("mlhood.grading.reports.run_report.write_text", full)
+    monkeypatch.setattr("mlhood.run.report.write_text", full)
     outcome = run([solved], tmp_path / "out")
     assert outcome.code == 2
     assert outcome.runs[0].marks.earned == 80

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlhood.grading.execution.output_folder import files
 from mlhood.grading.notebooks.notebook import write_text
 from mlhood.grading.reports.marks_text import format_points
 from mlhood.grading.reports.render import render
-from mlhood.grading.reports.run_outputs import RunOutputs, run_outputs
 from mlhood.measure import machine as describe_machine
 from mlhood.measure.machine import Machine
+from mlhood.run.output_folder import files
+from mlhood.run.outputs import RunOutputs, run_outputs
 
 if TYPE_CHECKING:
-    from mlhood.grading.execution.run import NotebookRun
+    from mlhood.run.run import NotebookRun
 
 LIBRARIES = ("torch", "onnx", "onnxruntime", "numpy")
 

@@ -6,10 +6,10 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 from mlhood.errors import GradingError, OutputError
-from mlhood.grading.execution.variant_run import kernels_of_variant, require_for_variant, variant_folder
 from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.projects.collect import VARIANT
-from tests.grading.execution.test_run import run
+from mlhood.run.variant import kernels_of_variant, require_for_variant, variant_folder
+from tests.run.test_run import run
 
 
 def test_the_kernels_of_a_run_know_the_variant_and_later_ones_do_not(solved, tmp_path):
