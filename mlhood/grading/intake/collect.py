@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.grading.intake.files import READ_ERRORS, TRUNCATED, InputFile, input_files
-from mlhood.grading.intake.layouts import SUBMITTED, TIMESTAMP, Layout, Owner, choose_layout
+from mlhood.grading.intake.layouts import OPTION, SUBMITTED, TIMESTAMP, Layout, Owner, choose_layout
 
 MAX_BYTES = 32 << 20
 MAX_STUDENT_BYTES = 256 << 20
@@ -81,13 +81,13 @@ class _TooLarge(Exception):
     """The file is larger than a submission may be."""
 
 
-def collect(source: Path, store: Path, hint: str | None = None) -> Collection:
+def collect(source: Path, store: Path, layout_name: str | None = None) -> Collection:
     """Copy the submissions of a folder or zip archive into a store, which is created if it does not exist.
 
-    `hint` is the name of the layout (see `layouts.choose_layout`); by default it is guessed.
+    `layout_name` may be left out where the layout has an unambiguous marker (see `layouts.choose_layout`).
 
     Raises:
-        GradingError: The source does not exist, holds no submission, or the layout is unknown.
+        GradingError: The source does not exist, holds no submission, or the layout is unknown or ambiguous.
         OutputError: The store cannot be written.
     """
     try:
@@ -96,7 +96,7 @@ def collect(source: Path, store: Path, hint: str | None = None) -> Collection:
         raise _unwritable(store, error) from None
     with input_files(source) as files:
         title = source.stem if source.is_file() else source.resolve().name
-        layout = choose_layout([file.path for file in files], title=title, hint=hint)
+        layout = choose_layout([file.path for file in files], title=title, name=layout_name)
         owned = [(file, owner) for file in files if (owner := layout.owner(file.path))]
         if not owned:
             raise _nothing_found(source, layout, files)
@@ -119,7 +119,7 @@ def _nothing_found(source: Path, layout: Layout, files: list[InputFile]) -> Grad
         where=source,
         expected=f"notebooks in the layout {layout.name!r}",
         got=f"{len(files)} files" + (f", such as {files[0].path}" if files else ""),
-        todo="name their layout: --format-hint nbgrader|classroom|moodle|canvas|flat",
+        todo=OPTION,
     )
 
 

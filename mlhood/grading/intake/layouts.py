@@ -18,6 +18,7 @@ CLONES = "-submissions"  # what `gh classroom clone` makes
 TIMESTAMP = "timestamp.txt"
 MOODLE = re.compile(r"(?P<name>.+)_(?P<number>\d+)_assignsubmission_[a-z]+_?")
 CANVAS = re.compile(r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<user>\d+)_(?P<submission>\d+)_(?P<file>.+)")
+OPTION = "name the layout: --layout nbgrader, classroom[:SLUG], moodle, canvas or flat"
 ASSIGNMENT = re.compile(r"(?<![A-Za-z0-9])([Pp]\d{1,2})(?![A-Za-z0-9])")
 
 
@@ -113,15 +114,16 @@ def classroom(prefix: str) -> FindOwner:
     return owner
 
 
-def choose_layout(paths: Collection[PurePosixPath], *, title: str, hint: str | None = None) -> Layout:
+def choose_layout(paths: Collection[PurePosixPath], *, title: str, name: str | None = None) -> Layout:
     """Return the layout of these paths.
 
     Args:
         title: Name of the folder or archive.
-        hint: Name of the layout, by default guessed; `classroom:SLUG` also gives the prefix of the students' names.
+        name: Name of the layout; `classroom:SLUG` also gives the prefix of the students' names. By default the layout
+            is the one whose marker all notebooks have at the top of their paths, which the platform names.
 
     Raises:
-        GradingError: There is no layout of that name.
+        GradingError: There is no layout of that name, or the notebooks have no common marker.
     """
     layouts: dict[str, FindOwner] = {
         "moodle": moodle(_shared_names(paths)),
@@ -129,37 +131,43 @@ def choose_layout(paths: Collection[PurePosixPath], *, title: str, hint: str | N
         "nbgrader": nbgrader,
         "flat": flat,
     }
-    name, _, slug = (hint or _guess(paths, title)).partition(":")
-    if name == "classroom":
-        return Layout(name, classroom(f"{slug}-" if slug else _prefix(paths, title)))
-    if name not in layouts:
+    chosen, _, slug = (name or _marked_layout(paths, title)).partition(":")
+    if chosen == "classroom":
+        return Layout(chosen, classroom(f"{slug}-" if slug else _prefix(paths, title)))
+    if chosen not in layouts:
         raise GradingError(
             "there is no such layout of submissions",
-            where=name,
+            where=chosen,
             expected=f"one of {', '.join([*layouts, 'classroom', 'classroom:SLUG'])}",
-            todo=nearest(name, [*layouts, "classroom"]) or "leave --format-hint out to have the layout guessed",
+            todo=nearest(chosen, [*layouts, "classroom"]) or OPTION,
         )
-    return Layout(name, layouts[name])
+    return Layout(chosen, layouts[chosen])
 
 
-def _guess(paths: Collection[PurePosixPath], title: str) -> str:
-    """Return the layout of most files and folders at the top, which the platform names, not a student."""
+def _marked_layout(paths: Collection[PurePosixPath], title: str) -> str:
+    """Return the layout that the folder's name indicates, else the one that the top of every notebook's path does."""
     notebooks = [path for path in paths if path.suffix.lower() == ".ipynb"] or paths
-    # of each, the notebook that is nested least
-    tops = {path.parts[0]: path for path in sorted(notebooks, key=lambda path: len(path.parts), reverse=True)}
+    markers = {_folder_marker(title)} - {""} or set(map(_marker, notebooks)) or {"flat"}
+    if len(markers) > 1 or markers == {""}:
+        raise GradingError(
+            "the layout of the submissions is ambiguous",
+            where=title,
+            expected="a folder `submitted` or `...-submissions`, names of Moodle or Canvas, or no folders",
+            got=f"notebooks with the marks of {', '.join(sorted(marker or 'no layout' for marker in markers))}",
+            todo=OPTION,
+        )
+    return markers.pop()
 
-    def most(predicate: Callable[[PurePosixPath], object]) -> bool:
-        return 2 * sum(map(bool, map(predicate, tops.values()))) > len(tops)
 
-    if title.endswith(CLONES) or most(lambda path: path.parts[0].endswith(CLONES)):
-        return "classroom"
-    if title == SUBMITTED or most(lambda path: path.parts[0] == SUBMITTED):
-        return "nbgrader"
-    if most(_moodle_folder):
-        return "moodle"
-    if most(lambda path: len(path.parts) == 1):
-        return "canvas" if most(lambda path: CANVAS.fullmatch(path.name)) else "flat"
-    return "nbgrader" if most(lambda path: len(path.parts) == 3) else "classroom"
+def _marker(path: PurePosixPath) -> str:
+    """Return the layout that the top of a path indicates; empty for a folder whose name indicates none."""
+    if len(path.parts) == 1:
+        return "canvas" if CANVAS.fullmatch(path.name) else "flat"
+    return _folder_marker(path.parts[0]) or ("moodle" if _moodle_folder(path) else "")
+
+
+def _folder_marker(name: str) -> str:
+    return "nbgrader" if name == SUBMITTED else "classroom" if name.endswith(CLONES) else ""
 
 
 def _prefix(paths: Collection[PurePosixPath], title: str) -> str:

@@ -17,7 +17,7 @@ from mlhood.grading.intake.collect import collect, parse_time
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs links and pipes")
 LAYOUTS = {
     "nbgrader": ["submitted/ada/P1/P1.ipynb", "submitted/bob/P1/P1.ipynb", "submitted/bob/P1/timestamp.txt"],
-    "classroom": ["p1-ada/P1.ipynb", "p1-bob/P1.ipynb", "p1-bob/mlhood/cli.py", "p1-bob/.git/P1.ipynb"],
+    "classroom": [f"p1-submissions/p1-{name}" for name in ("ada/P1.ipynb", "bob/P1.ipynb", "bob/.git/P1.ipynb")],
     "moodle": ["Ada Love_11_assignsubmission_file_/P1.ipynb", "Bob Ross_12_assignsubmission_file_/p1 (2).ipynb"],
     "canvas": ["loveada_11_501_P1.ipynb", "rossbob_LATE_12_502_P1-2.ipynb"],
     "flat": ["ada_P1.ipynb", "P1-bob.ipynb"],
@@ -96,12 +96,16 @@ def test_nbgraders_time_is_read(tmp_path):
         "{0}/P1.ipynb",
         "submitted/{0}/P1/P1.ipynb",
         "p1-submissions/bob/{0}.ipynb",
+        "-{0}.ipynb",
+        "a\nb{0}.ipynb",
+        "{0:0>200}.ipynb",
     ],
 )
 def test_one_student_changes_neither_the_layout_nor_the_names_of_others(layout, odd, tmp_path):
     first = Path(LAYOUTS[layout][0]).parent
-    names = [*LAYOUTS[layout], *(str(first / odd.format(number)) for number in range(40))]
-    collection = collect(build(tmp_path / "class", names), tmp_path / "store")
+    source = build(tmp_path / "class", LAYOUTS[layout])
+    build(source, [str(first / odd.format(number)) for number in range(40)], text="")
+    collection = collect(source, tmp_path / "store")
     assert collection.layout == layout
     assert {file.student for file in collection.submissions} == STUDENTS.get(layout, {"ada", "bob"})
 
@@ -134,16 +138,34 @@ def test_an_invalid_time_is_refused(text):
         parse_time(text)
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["ada/P1.ipynb", "bob/P1.ipynb"],
+        ["p1-ada/P1.ipynb", "p1-bob/P1.ipynb"],
+        ["ada/P1/P1.ipynb"],
+        [*LAYOUTS["canvas"], "P1.ipynb"],
+        [*LAYOUTS["moodle"], "P1.ipynb"],
+        [*LAYOUTS["nbgrader"], "source/P1/P1.ipynb"],
+    ],
+)
+def test_a_layout_without_a_marker_of_all_notebooks_must_be_named(names, tmp_path):
+    source = build(tmp_path / "class", names)
+    with pytest.raises(GradingError, match="ambiguous"):
+        collect(source, tmp_path / "store")
+
+
 def test_clones_without_a_common_prefix(tmp_path):
     source = build(tmp_path / "class", ["ada/P1.ipynb", "bob/work/P1.ipynb"])
-    assert [file.student for file in collect(source, tmp_path / "store").submissions] == ["ada", "bob"]
+    submissions = collect(source, tmp_path / "store", "classroom").submissions
+    assert [file.student for file in submissions] == ["ada", "bob"]
     source = build(tmp_path / "p1-submissions", ["p1-ann-lee/P1.ipynb", "p1-ann-kim/P1.ipynb"])
     assert [file.student for file in collect(source, tmp_path / "store").submissions] == ["ann-kim", "ann-lee"]
     collection = collect(build(tmp_path / "one", ["hw-p1-eve/P1.ipynb"]), tmp_path / "store", "classroom:hw-p1")
     assert collection.submissions[0].student == "eve"
 
 
-def test_a_hint_takes_precedence_and_an_unknown_one_is_refused(tmp_path):
+def test_an_unknown_layout_is_refused_and_so_is_one_without_submissions(tmp_path):
     source = build(tmp_path / "class", ["ada/P1/P1.ipynb"])
     assert collect(source, tmp_path / "store", "nbgrader").submissions[0].student == "ada"
     with pytest.raises(GradingError, match="no such layout"):
@@ -254,7 +276,7 @@ def test_all_bombs_of_a_student_together_have_a_limit(tmp_path, monkeypatch):
 
 
 def test_only_the_notebook_that_counts_is_copied(tmp_path):
-    source = build(tmp_path / "class", [f"ada/P1/{name}.ipynb" for name in ("P1", "P1-2", "draft P1")])
+    source = build(tmp_path / "submitted", [f"ada/P1/{name}.ipynb" for name in ("P1", "P1-2", "draft P1")])
     (submission,) = collect(source, tmp_path / "store").submissions
     assert submission.source == "ada/P1/P1.ipynb"
     assert [path.name for path in (tmp_path / "store").iterdir()] == [f"{submission.sha256}.ipynb"]
