@@ -21,7 +21,6 @@ from mlhood.grading.similarity.compare import (
     prepare,
     reduced,
     similar_groups,
-    truncated,
     unparsable,
 )
 
@@ -29,6 +28,10 @@ PACKAGE = Path(__file__).parents[2]
 # the harness, its commands and its errors solve no task; the references of its checks do
 EXCLUDED = ("grading", "doctor", "cli.py", "errors.py")
 REFERENCES = ("grading", "projects")
+# characters of a submission that are compared, and of a place in it; parsing them takes seconds, and 90 MiB, at most.
+# A notebook of the course has 36,000
+MAX_CHARACTERS = 150_000
+MAX_PLACE_CHARACTERS = 40_000
 
 
 def package_functions(root: Path | None = None) -> Iterator[Document]:
@@ -111,8 +114,9 @@ def compare_class(
             base += cells
             originals += solutions
         groups, pairs = similar_groups(submitted, base)
+        truncated = [(document.name, place) for document in submitted for place in document.truncated]
         copies = closest_copies(package_copies(submitted, originals, base))
-        results[project] = Similarity(pairs, copies, unparsable(submitted), truncated(submitted), groups)
+        results[project] = Similarity(pairs, copies, unparsable(submitted), truncated, groups)
     reduced.cache_clear()
     return results
 
@@ -139,11 +143,19 @@ def _variant_texts(project: str, word: str) -> tuple[list[str], list[Document]]:
 
 
 def document_of(notebook: NotebookNode, student: str) -> Document:
-    """Return the code of a submission: solution cells by task, and all other cells by position."""
-    sources: dict[str, list[str]] = {}
+    """Return the code of a submission, of a long one the beginning: solution cells by task, all others by position."""
+    cells: dict[str, list[str]] = {}
     for position, cell in enumerate(notebook.cells, start=1):
         cell_label = label(cell)
         if cell.cell_type == "code":
-            location = cell_label.task if cell_label and cell_label.role == "solution" else f"cell {position}"
-            sources.setdefault(location, []).append(cell.source)
-    return Document(student, {location: "\n\n".join(cells) for location, cells in sources.items()})
+            place = cell_label.task if cell_label and cell_label.role == "solution" else f"cell {position}"
+            cells.setdefault(place, []).append(cell.source)
+    sources: dict[str, str] = {}
+    truncated, remaining = [], MAX_CHARACTERS
+    for place, texts in cells.items():
+        source = "\n\n".join(texts)
+        sources[place] = source[: min(remaining, MAX_PLACE_CHARACTERS)]
+        remaining -= len(sources[place])
+        if len(sources[place]) < len(source):
+            truncated.append(place)
+    return Document(student, sources, truncated)

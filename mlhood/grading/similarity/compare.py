@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 
-from mlhood.grading.similarity.syntax_tokens import is_truncated, syntax_tokens
+from mlhood.grading.similarity.syntax_tokens import syntax_tokens
 from mlhood.grading.similarity.winnowing import Fingerprints, winnow
 
 MIN_SHARED = 10
@@ -28,10 +28,17 @@ MAX_PLACES = 8  # of one document that are compared for one fingerprint; cells o
 
 @dataclass(frozen=True)
 class Document:
-    """The code of a student or of the package: source by place, such as a task's id, or a file and a function."""
+    """The code of a student or of the package.
+
+    Args:
+        name: Of the student, or of the package's function.
+        sources: Source by place, such as a task's id, or a file and a function.
+        truncated: Places of which only the beginning is in `sources`.
+    """
 
     name: str
     sources: Mapping[str, str]
+    truncated: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -182,16 +189,6 @@ def unparsable(documents: Iterable[Document]) -> list[tuple[str, str]]:
         for document in documents
         for location, source in document.sources.items()
         if len(source) >= MIN_UNPARSABLE and not reduced(source).has_tokens
-    ]
-
-
-def truncated(documents: Iterable[Document]) -> list[tuple[str, str]]:
-    """Return the documents and places of which only the beginning was compared."""
-    return [
-        (document.name, location)
-        for document in documents
-        for location, source in document.sources.items()
-        if is_truncated(source)
     ]
 
 

@@ -14,13 +14,9 @@ from __future__ import annotations
 import ast
 import builtins
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-MAX_SOURCE = 100_000  # characters, without comments and blank lines
-MAX_READ = 2_000_000
-MAX_LINE = 2_000  # of a long program: what follows is a comment or data
-MAX_TOKENS = 20_000
 MAX_REPAIRS = 20
 EXECUTE = ("exec", "eval")
 BUILTINS = frozenset(dir(builtins))
@@ -36,39 +32,15 @@ class Token(NamedTuple):
 
 
 def syntax_tokens(source: str) -> list[Token]:
-    """Return the tokens of a program; none if it cannot be parsed. Of a long one it is the beginning."""
-    return _all_tokens(source)[:MAX_TOKENS]
-
-
-def is_truncated(source: str) -> bool:
-    """Whether only the beginning of a program has tokens, since it is too long."""
-    if 2 * len(source) <= MAX_TOKENS:  # `-` is two tokens
-        return False
-    text, _ = _significant_lines(source)
-    cut = len(source) > MAX_READ or len(text) > MAX_SOURCE
-    return cut or any(len(line) == MAX_LINE for line in text.split("\n")) or len(_all_tokens(source)) > MAX_TOKENS
-
-
-def _all_tokens(source: str) -> list[Token]:
-    text, numbers = _significant_lines(source)
-    tree = _parse(text[:MAX_SOURCE])
+    """Return the tokens of a program, at most two for a character; none if it cannot be parsed."""
+    tree = _parse(source)
     if tree is None:
         return []
     try:
         defined = _defined_names(tree)
     except RecursionError:
         defined = frozenset()
-    last = len(numbers) - 1
-    return [Token(token.kind, numbers[min(token.line - 1, last)]) for token in _Tokenizer(defined).block(tree.body)]
-
-
-def _significant_lines(source: str) -> tuple[str, Sequence[int]]:
-    """Return a program and its lines' numbers; a long one without comments and blank lines, which would hide code."""
-    lines = source[:MAX_READ].replace("\r\n", "\n").split("\n")
-    if len(source) <= MAX_SOURCE:
-        return "\n".join(lines), range(1, len(lines) + 1)
-    kept = [(i, line[:MAX_LINE]) for i, line in enumerate(lines, start=1) if line.strip() and line.lstrip()[0] != "#"]
-    return "\n".join(line for _, line in kept), [i for i, _ in kept] or [1]
+    return _Tokenizer(defined).block(tree.body)
 
 
 def _parse(source: str) -> ast.Module | None:
@@ -78,9 +50,7 @@ def _parse(source: str) -> ast.Module | None:
     for _ in range(MAX_REPAIRS):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # an invalid escape in a student's string is not the instructor's concern
+                warnings.simplefilter("ignore")  # about escapes in a student's strings
                 return ast.parse("\n".join(lines))
         except SyntaxError as error:
             index = (error.lineno or 0) - 1
@@ -177,7 +147,7 @@ def _executed(statement: ast.AST) -> Iterator[ast.AST]:
         yield statement
         return
     text = call.args[0]
-    tree = _parse(text.value[:MAX_SOURCE]) if isinstance(text, ast.Constant) and isinstance(text.value, str) else None
+    tree = _parse(text.value) if isinstance(text, ast.Constant) and isinstance(text.value, str) else None
     if tree is None:
         yield statement
         return

@@ -10,11 +10,19 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
 from mlhood.grading.notebooks.master import solution_source, synced_cells
 from mlhood.grading.notebooks.notebook import label, read
 from mlhood.grading.similarity import compare
-from mlhood.grading.similarity.class_similarity import closest_copies, document_of, master_documents, package_functions
+from mlhood.grading.similarity.class_similarity import (
+    MAX_CHARACTERS,
+    MAX_PLACE_CHARACTERS,
+    closest_copies,
+    document_of,
+    master_documents,
+    package_functions,
+)
 from mlhood.grading.similarity.compare import (
     MIN_SHARE,
     Document,
@@ -22,7 +30,6 @@ from mlhood.grading.similarity.compare import (
     SimilarPair,
     package_copies,
     similar_groups,
-    truncated,
     unparsable,
 )
 from mlhood.grading.similarity.winnowing import fingerprints
@@ -181,13 +188,15 @@ def test_what_cannot_be_compared_is_reported():
     assert unparsable(documents) == [("a", "t")]
 
 
-def test_what_was_cut_is_reported_and_comments_hide_no_code():
-    (first, *_), comments = gallery("P3"), "# nothing\n\n" * 20_000
-    hidden = Document("hidden", {place: comments + source for place, source in first.sources.items()})
-    assert [pair.names for pair in similar_pairs([first, hidden])] == [(first.name, "hidden")]
-    assert truncated([hidden, first]) == []
-    long = Document("long", {"t": "x = f(y)\n" * 20_000, "u": "'" + "text " * 30_000 + "'\nx = 1"})
-    assert truncated([long]) == [("long", "t"), ("long", "u")]
+@pytest.mark.parametrize(("cells", "length"), [(1, 60_000), (30, 10_000), (3, 2_000_000)])
+def test_of_a_long_submission_the_beginning_is_compared_and_the_rest_reported(cells, length):
+    notebook = new_notebook(cells=[new_code_cell("#" * length) for _ in range(cells)])
+    document = document_of(notebook, "eve")
+    sizes = [len(source) for source in document.sources.values()]
+    assert max(sizes) <= MAX_PLACE_CHARACTERS
+    assert sum(sizes) <= MAX_CHARACTERS
+    assert list(document.truncated) == [place for place, source in document.sources.items() if len(source) < length]
+    assert document.truncated
 
 
 # -- the package's own source

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlhood.grading.similarity.syntax_tokens import MAX_TOKENS, syntax_tokens
+from mlhood.grading.similarity.syntax_tokens import syntax_tokens
 
 
 def kinds(source: str) -> list[str]:
@@ -75,7 +75,7 @@ def test_tokens_have_their_lines():
     ],
 )
 def test_hostile_source_has_few_tokens(source):
-    assert len(syntax_tokens(source)) <= MAX_TOKENS
+    assert len(syntax_tokens(source)) <= 2 * len(source)
 
 
 def test_a_statement_that_is_too_deep_hides_only_itself():
