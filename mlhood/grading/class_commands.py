@@ -40,8 +40,9 @@ def grade(
     variant: Annotated[
         str | None, variant_option("The variant that the class was given: what has no edition is marked as it.")
     ] = None,
-    format_hint: Annotated[
-        str | None, typer.Option(help="The layout: nbgrader, classroom[:SLUG], moodle, canvas or flat; else guessed.")
+    layout: Annotated[
+        str | None,
+        typer.Option(help="nbgrader, classroom[:SLUG], moodle, canvas or flat; needed where no name indicates it."),
     ] = None,
     minutes: Annotated[float, typer.Option(min=0.1, help="Time limit for one submission.")] = 60.0,
     again: Annotated[bool, typer.Option("--again", help="Grade again what has failed (not what lost points).")] = False,
@@ -75,9 +76,7 @@ def grade(
     from mlhood.grading.batch.progress import BatchProgress
 
     grader = UNSANDBOXED if no_sandbox else SANDBOXED
-    options = GradeOptions(
-        jobs, seed_file, late, roster, format_hint, again, 60 * minutes, grader, scheduler, variant or ""
-    )
+    options = GradeOptions(jobs, seed_file, late, roster, layout, again, 60 * minutes, grader, scheduler, variant or "")
     with BatchProgress(Console(stderr=True)) as progress:
         result = grade_class(submissions, out, options, progress)
     echo(result.text())
@@ -116,14 +115,14 @@ def export(
 
 def marks(
     gradebook: Book,
-    write: Annotated[Path | None, typer.Option(help="Write the table of written answers and held tasks.")] = None,
+    write: Annotated[Path | None, typer.Option(help="Write the table of written answers and undecided tasks.")] = None,
     read: Annotated[Path | None, typer.Option(help="Store the points of this filled table.")] = None,
     open_page: Annotated[
         bool, typer.Option("--open", help="Mark on a local web page, one answer at a time, until Ctrl-C.")
     ] = False,
     browser: Annotated[bool, typer.Option(help="With --open: open the page in a browser.")] = True,
 ) -> None:
-    """Give points for written questions and held tasks: on a local web page, or in a table that is read back.
+    """Give points for written questions and undecided tasks: on a local web page, or in a table that is read back.
 
     The page stores every key press at once. It is reachable from this machine only, and only at the address printed.
 

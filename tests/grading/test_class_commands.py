@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from mlhood import cli
 from mlhood.grading.batch import grade_class
+from mlhood.grading.checks.marks import ManualMark
 from mlhood.grading.exporters import export, manual_marks
 from mlhood.grading.exporters.destinations import DESTINATIONS, next_step
-from mlhood.grading.gradebook.gradebook import Gradebook
+from mlhood.grading.gradebook.gradebook import Gradebook, MarkedItem
 from tests.grading.fake_class import FAKE_GRADER
 
 
@@ -95,14 +96,14 @@ def test_tables_are_written(graded, tmp_path, name):
 
 
 def test_an_export_says_whose_marks_are_not_final(fake_class, tmp_path):
-    fake_class.submit(ada="P1 held-P1.2 held-P1.3", bob="P1", eve="P1 held-P1.1").grade()
+    fake_class.submit(ada="P1 open-P1.2 open-P1.3", bob="P1", eve="P1 open-P1.1").grade()
     theirs = tmp_path / "theirs.csv"
     theirs.write_text("Student,ID,P1 (9)\nA,ada,\n")
     for name in ("csv", "nbgrader", "canvas", "gradescope", "classroom"):
         result = call("export", fake_class.out, "--format", name, "--fill", theirs, "--to", tmp_path / name)
         assert result.exit_code == 0, result.exception
         assert result.stdout.splitlines()[-2:] == [
-            "warning: not final: 3 held tasks count 0 points until you decide on them: ada (P1.2, P1.3), eve (P1.1)",
+            "warning: not final: checks of 3 tasks are undecided: ada (P1.2, P1.3), eve (P1.1)",
             f"next: mlhood marks {shlex.quote(str(fake_class.gradebook))} --open",
         ]
 
@@ -143,8 +144,7 @@ def test_manual_marks_are_written_and_read(graded, tmp_path):
     assert read(path)[1]["comment"] == "'=good"
     assert call("marks", graded.out, "--read", path).exit_code == 0
     with Gradebook(graded.gradebook) as book:
-        (mark,) = book.manual_marks().values()
-    assert (mark.student, mark.points, mark.comment) == ("bob", 2.5, "=good")
+        assert book.manual_marks() == {MarkedItem("bob", "P1.4"): ManualMark(2.5, "=good")}
 
 
 def read(path) -> list[dict[str, str]]:

@@ -53,15 +53,20 @@ def test_failure_shows_the_message_for_the_student(repository):
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
-def test_the_checks_of_a_held_task_fail_with_its_reason(repository, monkeypatch):
-    checks = tuple(CheckResult(check.name, check.title, check.points, "passed") for check in SYNTHETIC.tasks[0].checks)
+def test_an_undecided_check_fails_with_its_reason(repository, monkeypatch):
+    first, second = SYNTHETIC.tasks[0].checks
+    checks = (
+        CheckResult(first.name, first.title, first.points, "passed"),
+        CheckResult(second.name, second.title, second.points, "undecided", "within the noise"),
+    )
     others = tuple(unsolved(task, "no") for task in SYNTHETIC.tasks[1:])
-    held = TaskResult("T9.1", "Double", checks, held="runs `exec(text)`, which cannot be read")
-    monkeypatch.setattr(grade_notebook, "grade_file", lambda *given: Marks("T9", "T9", (held, *others)))
+    marks = Marks("T9", "T9", (TaskResult("T9.1", "Double", checks), *others))
+    monkeypatch.setattr(grade_notebook, "grade_file", lambda *given: marks)
     result = repository.runpytest_inprocess("--submission", "T9.ipynb", "-k", "T9.1", "--junitxml", "report.xml")
-    result.assert_outcomes(failed=2, deselected=3)
-    result.stdout.fnmatch_lines(["held, without points until the instructor has decided: it runs `exec(text)`*"])
-    assert '<property name="earned" value="0.0"' in (repository.path / "report.xml").read_text()
+    result.assert_outcomes(passed=1, failed=1, deselected=3)
+    result.stdout.fnmatch_lines(["within the noise"])
+    report = (repository.path / "report.xml").read_text()
+    assert [f'name="earned" value="{earned}"' in report for earned in (first.points, 0.0)] == [True, True]
 
 
 def test_several_submissions_with_a_selection(repository):

@@ -5,13 +5,14 @@ A result that the gradebook has for the same submission of the student, checks a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from mlhood.grading.batch.editions import Editions
 from mlhood.grading.batch.executor import Executor, Finished, Job, Lost, Started, TaskFinished
 from mlhood.grading.batch.result_keys import digest_of, result_key, shared_result_key
+from mlhood.grading.checks.marks import TaskResult, measured_again
 from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Identification
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
@@ -113,8 +114,26 @@ class Batch:
                 for key, entry in new.items()
             ]
         )
+        self._regrade_undecided(by_key)
         refused = [entry for entry in entries if entry.key and self.gradebook.state(entry.key) == "refused"]
         self.gradebook.update_entries(self._with_earlier_grading(entry, counted.get(_slot(entry))) for entry in refused)
+
+    def _regrade_undecided(self, entries: Mapping[str, Entry]) -> None:
+        """Grade again where measurements left checks undecided: one notebook at a time, while no other job runs.
+
+        It happens once: a later call repeats only what was interrupted.
+        """
+        jobs = []
+        for key, entry in entries.items():
+            job = Job("regrade", entry.submission, self.seconds, key, self._projects[entry.project].timed)
+            grading, outcomes = self.gradebook.grading(key), self.gradebook.outcomes(job.name)
+            undecided = grading and grading.state == "done" and any(task.undecided for task in grading.tasks)
+            if undecided and "done" not in outcomes and outcomes.count("died") < MAX_ATTEMPTS:
+                jobs.append(job)
+        for number, job in enumerate(jobs, start=1):
+            which = f"notebook {number} of {len(jobs)}: {job.submission.source}"
+            self.observer.stage(f"measuring again alone what is undecided, {which}")
+            self._run([job])
 
     def _with_earlier_grading(self, entry: Entry, counted: str | None) -> Entry:
         """Return a submission that was refused with its earlier grading, if it has one: a refusal takes no points."""
@@ -166,9 +185,8 @@ class Batch:
                         self._attempts[job.name] = self.gradebook.begin_attempt(job.name)
                         if job.kind == "grade":
                             self.observer.started(job.submission)
-                    case TaskFinished(job, position, result):
-                        self.gradebook.put_task(job.key, position, result)
-                        self.observer.task_graded(job.submission, result.id)
+                    case TaskFinished(job, result):
+                        self._put_task(job, result)
                     case Finished(job):
                         self._finish(event)
                         unfinished.discard(job.name)
@@ -176,12 +194,20 @@ class Batch:
                         if not self._retry(job, reason):
                             unfinished.discard(job.name)
 
+    def _put_task(self, job: Job, result: TaskResult) -> None:
+        if job.kind == "regrade":
+            grading = self.gradebook.grading(job.key)
+            before = {task.id: task for task in grading.tasks} if grading else {}
+            result = measured_again(before.get(result.id, result), result)
+        self.gradebook.put_task(job.key, result)
+        self.observer.task_graded(job.submission, result.id)
+
     def _finish(self, event: Finished) -> None:
         job = event.job
         if job.kind == "identify":
             found = Identification(event.project, event.reason, event.edition)
             self.gradebook.set_identification(job.submission.sha256, self._course, found)
-        else:
+        elif job.kind == "grade":
             self.gradebook.close_grading(job.key, event.outcome, event.reason, event.seconds)
             self.observer.graded(job.submission, event.outcome, event.reason)
         self.gradebook.end_attempt(self._attempts.pop(job.name), "done")
@@ -190,14 +216,14 @@ class Batch:
         """Count a failed attempt, and queue the job again unless there were too many; return whether it is queued."""
         self.gradebook.end_attempt(self._attempts.pop(job.name), "died", reason)
         self.observer.lost(job.submission, reason)
-        if len(self.gradebook.failures(job.name)) < MAX_ATTEMPTS:
+        if self.gradebook.outcomes(job.name).count("died") < MAX_ATTEMPTS:
             self.executor.submit([job])
             return True
         if job.kind == "identify":
             sha256 = job.submission.sha256
             found = Identification("", f"it could not be read: {reason}")
             self.gradebook.set_identification(sha256, self._course, found)
-        else:
+        elif job.kind == "grade":
             self.gradebook.close_grading(job.key, "failed", reason)
             self.observer.graded(job.submission, "failed", reason)
         return False

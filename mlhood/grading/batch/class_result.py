@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlhood.files.csv_cells import round_points
-from mlhood.grading.checks.marks import TaskResult
 from mlhood.grading.gradebook.records import MISSING, Record
 from mlhood.grading.gradebook.roster import Roster
 from mlhood.grading.intake.collect import SubmittedFile
@@ -48,7 +47,7 @@ class ClassResult:
             for record in self.submitted
             if record.status != "done" or record.reason
         ]
-        lines += self._held()
+        lines += self._undecided()
         lines += self._compared_with_roster()
         lines += [
             f"{project}: {count} submissions: {note}; enter times in [{project}.submitted] of the late policy"
@@ -76,10 +75,10 @@ class ClassResult:
             return aligned([["student", *projects], *rows])
         rows = [[project, *self._figures(project)] for project in projects]
         header = ["", "graded", "mean", "median", "lowest", "highest"]
-        if not any(record.held for record in self.records):
+        undecided = Counter(record.project.id for record in self.records if record.undecided)
+        if not undecided:
             return aligned([header, *rows])
-        held = Counter(record.project.id for record in self.records if record.held)
-        return aligned([[*header, "not final"], *([*row, held[row[0]]] for row in rows)])
+        return aligned([[*header, "not final"], *([*row, undecided[row[0]]] for row in rows)])
 
     def _figures(self, project: str) -> list[object]:
         scores = [record.score for record in self.records if (record.project.id, record.status) == (project, "done")]
@@ -90,29 +89,19 @@ class ClassResult:
 
     def _next_commands(self, done: int) -> Iterator[str]:
         folder = shlex.quote(str(self.gradebook.parent))
-        commands = [f"mlhood marks {folder} --open"] if any(record.held for record in self.records) else []
+        commands = [f"mlhood marks {folder} --open"] if any(record.undecided for record in self.records) else []
         if done:
             commands.append(f"mlhood export {folder} --format csv --to marks.csv")
             commands.append(f"mlhood class-report {folder} --to class.html")
             commands.append(f"mlhood feedback {folder} --to feedback")
         return (f"{'next:' if i == 0 else '     '} {command}" for i, command in enumerate(commands))
 
-    def _held(self) -> Iterator[str]:
-        """Yield the held tasks on which the instructor has to decide: a student's with the same reason in one line."""
+    def _undecided(self) -> Iterator[str]:
+        """Yield the tasks on which the instructor has to decide."""
         for record in self.records:
-            by_reason: dict[str, list[TaskResult]] = {}
-            for task in record.held:
-                earlier = record.outdated.get(task.id)
-                note = f"; the {earlier.points:g} points given for an earlier file do not count" if earlier else ""
-                by_reason.setdefault(f"{task.held}{note}", []).append(task)
-            for reason, tasks in by_reason.items():
-                ids = ", ".join(task.id for task in tasks)
-                earned, possible = (
-                    sum(points) for points in zip(*((t.provisional, t.points) for t in tasks), strict=True)
-                )
-                whose, each = ("its", "it") if len(tasks) == 1 else ("their", "each")
-                points = f"{round_points(earned)} of {round_points(possible)} by {whose} checks"
-                yield f"{record.student} {ids}: held ({points}): {each} {reason}"
+            for task in record.undecided:
+                points = f"{round_points(task.earned)} of {round_points(task.points)} so far"
+                yield f"{record.student} {task.id}: undecided ({points}): {task.why_undecided}"
 
     def _compared_with_roster(self) -> Iterator[str]:
         """Yield who has submitted nothing, by project, and who is not in the roster."""
@@ -134,9 +123,9 @@ class ClassResult:
 
 
 def _mark(record: Record) -> object:
-    """Return the points that count; with held tasks they are not final."""
+    """Return the points that count; with undecided tasks they are not final."""
     points = round_points(record.score)
-    return f"{points} ({len(record.held)} held)" if record.held else points
+    return f"{points} ({len(record.undecided)} undecided)" if record.undecided else points
 
 
 def aligned(rows: Sequence[Sequence[object]]) -> list[str]:

@@ -169,7 +169,7 @@ class ClusterExecutor:
         facts = json.loads(text)
         pending = self._pending.get(facts["key"])
         if pending is not None:
-            yield TaskFinished(pending.job, facts["position"], read_task_result(facts["result"]))
+            yield TaskFinished(pending.job, read_task_result(facts["result"]))
 
     def _finished(self, future: Future) -> Iterator[Event]:
         pending = self._pending.pop(str(future.key), None)
@@ -183,8 +183,8 @@ class ClusterExecutor:
             answer = {"kind": LOST, "reason": "the cluster has cancelled it"}
         except Exception as error:  # whatever happened on a machine of the cluster, after all retries
             answer = {"kind": LOST, "reason": f"{type(error).__name__}: {error}"}
-        for position, result in enumerate(answer.get("tasks", [])):
-            yield TaskFinished(pending.job, position, read_task_result(result))
+        for result in answer.get("tasks", []):
+            yield TaskFinished(pending.job, read_task_result(result))
         yield (Lost(pending.job, answer["reason"]) if answer["kind"] == LOST else read_finished(pending.job, answer))
 
     # -- the cluster

@@ -23,7 +23,7 @@ from mlhood.grading.intake.collect import SubmittedFile
 
 LOST = "lost"
 Facts = dict[str, Any]
-ReportTask = Callable[[int, Facts], None]
+ReportTask = Callable[[Facts], None]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Request:
 
     Args:
         pool: Name of the plugin that processes it.
-        kind: `identify` or `grade`; `describe` asks for the description of the course and of the environment.
+        kind: That of the job; `describe` asks for the description of the course and of the environment.
         content: The notebook; `sha256` is its hash.
         environment: Of the worker, as the batch expects it.
         student: Whose notebook it is.
@@ -40,7 +40,7 @@ class Request:
     """
 
     pool: str
-    kind: Literal["identify", "grade", "describe"]
+    kind: Literal["identify", "grade", "regrade", "describe"]
     sha256: str = ""
     content: bytes = b""
     seconds: float = 60.0
@@ -60,8 +60,8 @@ def process(request: Request) -> str:
     if not isinstance(pool, WorkerPool):
         raise RuntimeError("the batch has ended")
 
-    def report_task(position: int, result: Facts) -> None:
-        worker.log_event(request.pool, json.dumps({"key": str(key), "position": position, "result": result}))
+    def report_task(result: Facts) -> None:
+        worker.log_event(request.pool, json.dumps({"key": str(key), "result": result}))
 
     return json.dumps(pool.process(request, report_task))
 
@@ -126,9 +126,9 @@ class WorkerPool(WorkerPlugin):
             while not self._closed:
                 for event in executor.poll():
                     match event:
-                        case TaskFinished(_, position, result):
+                        case TaskFinished(_, result):
                             tasks.append(asdict(result))
-                            report_task(position, tasks[-1])
+                            report_task(tasks[-1])
                         case Finished(_, outcome, project, reason, seconds, edition):
                             facts = {"project": project, "edition": edition, "reason": reason, "seconds": seconds}
                             return {"kind": outcome, "tasks": tasks, **facts}

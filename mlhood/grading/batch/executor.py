@@ -20,17 +20,17 @@ TIMED_OUT = "it exceeded the time limit and was stopped"
 
 @dataclass(frozen=True)
 class Job:
-    """A submission whose project is to be found (`identify`), or which is to be graded (`grade`).
+    """A submission whose project is to be found, or which is to be graded.
 
     Args:
-        kind: `identify` or `grade`.
+        kind: `identify`, `grade`, or `regrade`: grade once more, as measurements left checks undecided.
         submission: With a path.
         seconds: Time limit.
         key: Of the grading.
         timed: Whether its project measures time.
     """
 
-    kind: Literal["identify", "grade"]
+    kind: Literal["identify", "grade", "regrade"]
     submission: SubmittedFile
     seconds: float
     key: str = ""
@@ -39,7 +39,9 @@ class Job:
     @property
     def name(self) -> str:
         """The name under which the gradebook counts attempts."""
-        return self.key if self.kind == "grade" else identification_job(self.submission.sha256)
+        if self.kind == "identify":
+            return identification_job(self.submission.sha256)
+        return self.key if self.kind == "grade" else f"{self.kind}:{self.key}"
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,6 @@ class TaskFinished:
     """A task of a job is graded. The same result may be reported again at the end of the job."""
 
     job: Job
-    position: int
     result: TaskResult
 
 
@@ -126,7 +127,7 @@ def read_task_result(data: dict[str, Any]) -> TaskResult:
     """Return the result that a worker has sent as plain data."""
     checks = tuple(CheckResult(**check) for check in data["checks"])
     reached = Reached(**data["reached"]) if data.get("reached") else None
-    return TaskResult(data["id"], data["title"], checks, tuple(data["notes"]), data["held"], reached=reached)
+    return TaskResult(data["id"], data["title"], checks, tuple(data["notes"]), reached=reached)
 
 
 def read_finished(job: Job, facts: dict[str, Any]) -> Finished:

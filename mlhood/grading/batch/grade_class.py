@@ -47,7 +47,7 @@ class GradeOptions:
     seed_file: Path | None = None
     late_file: Path | None = None
     roster_file: Path | None = None
-    hint: str | None = None
+    layout: str | None = None
     again: bool = False
     seconds: float = 3600.0
     grader: str = SANDBOXED
@@ -83,7 +83,7 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
         if options.again:
             gradebook.reopen_failed()
         observer.stage(f"collecting submissions from {', '.join(map(str, sources))}")
-        collections = [collect(source, out / SUBMISSIONS_FOLDER, options.hint) for source in sources]
+        collections = [collect(source, out / SUBMISSIONS_FOLDER, options.layout) for source in sources]
         submissions = [file for collection in collections for file in collection.submissions]
         students = len({file.student for file in submissions})
         observer.stage(f"found {len(submissions)} submissions of {students} students")

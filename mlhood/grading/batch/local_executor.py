@@ -63,7 +63,6 @@ class Worker:
     def __init__(self, grader: str, seed: int, messages: queue.Queue[WorkerMessage], seconds: float) -> None:
         lock = machine_lock_file()  # determined here, as the worker has a folder for temporary files of its own
         self.job: Job | None = None
-        self.tasks_finished = 0
         self._deadline: float | None = time.monotonic() + seconds
         self._remaining = 0.0
         self._temporary = tempfile.mkdtemp(prefix="mlhood-")  # removed when it has ended, however it ended
@@ -86,7 +85,7 @@ class Worker:
 
     def run(self, job: Job) -> None:
         """Send it a job; the time limit begins."""
-        self.job, self.tasks_finished = job, 0
+        self.job = job
         self._deadline = time.monotonic() + job.seconds
         file = job.submission
         facts = {"sha256": file.sha256, "student": file.student, "edition": file.edition}
@@ -252,8 +251,7 @@ class LocalExecutor:
         elif message.kind in {"waiting", "resumed"}:
             worker.set_waiting(message.kind == "waiting")
         elif job and message.kind == "task":
-            worker.tasks_finished += 1
-            yield TaskFinished(job, worker.tasks_finished - 1, read_task_result(facts["result"]))
+            yield TaskFinished(job, read_task_result(facts["result"]))
         elif job:
             self._set_idle(worker)
             yield read_finished(job, facts)

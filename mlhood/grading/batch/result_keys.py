@@ -17,7 +17,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from mlhood.grading.checks import closed_world_lists
 from mlhood.grading.checks.task import Project
 
 PACKAGES = ("ipykernel", "jax", "llvmlite", "nbclient", "numba", "numpy", "onnx", "onnxruntime", "scipy", "torch")
@@ -77,7 +76,7 @@ def _version(name: str) -> str:
 
 
 def checks_digest(project: Project) -> str:
-    """Return a hash of the master's cells, the closed world, the checks' sources, and what these name in `grading`.
+    """Return a hash of the master's cells, the checks' sources, and what these name in `grading`.
 
     Other parts of the package do not count: a change of a kernel does not invalidate the marks of a class.
     """
@@ -86,10 +85,9 @@ def checks_digest(project: Project) -> str:
 
     functions = [check.function for task in project.tasks for check in task.checks]
     modules = {function.__module__ for function in functions} | {"mlhood.grading.checks.marks"}
-    facts = [f"{task.id} {task.points} {task.seconds} {task.stand_in}" for task in project.tasks]
+    facts = [f"{task.id} {task.points} {task.seconds} {task.libraries} {task.stand_in}" for task in project.tasks]
     facts += [text for cell in project_cells(project) for text in (cell.name, cell.role, cell.source)]
     facts.append(json.dumps([cell_templates(project.id), dict(project.parameters)]))
-    facts.append(closed_world_lists.FILE.read_text(encoding="utf-8"))
     return digest_of([*facts, *(_source(module) for module in sorted(_closure(modules)))])
 
 

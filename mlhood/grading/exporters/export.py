@@ -60,18 +60,19 @@ def export(gradebook: Path, options: ExportOptions) -> str:
         )
     ungraded = sum(record.status in {"open", "failed"} for record in exported)
     notes = [f"note: {ungraded} of them are not graded; see `mlhood grade --again`"] if ungraded else []
-    return "\n".join([_write(options, exported), next_step(options.format), *notes, *_held_note(exported, gradebook)])
+    notes += _undecided_note(exported, gradebook)
+    return "\n".join([_write(options, exported), next_step(options.format), *notes])
 
 
-def _held_note(exported: Sequence[Record], gradebook: Path) -> Iterator[str]:
+def _undecided_note(exported: Sequence[Record], gradebook: Path) -> Iterator[str]:
     """Yield whose marks are not final, if any, so that nobody imports them as if they were."""
-    held = [f"{r.student} ({', '.join(task.id for task in r.held)})" for r in exported if r.held]
-    if not held:
+    undecided = [f"{r.student} ({', '.join(task.id for task in r.undecided)})" for r in exported if r.undecided]
+    if not undecided:
         return
-    count = sum(len(record.held) for record in exported)
-    more = f" and {len(held) - MAX_NAMES} more" if len(held) > MAX_NAMES else ""
-    names = f"{', '.join(held[:MAX_NAMES])}{more}"
-    yield f"warning: not final: {count} held tasks count 0 points until you decide on them: {names}"
+    count = sum(len(record.undecided) for record in exported)
+    more = f" and {len(undecided) - MAX_NAMES} more" if len(undecided) > MAX_NAMES else ""
+    names = f"{', '.join(undecided[:MAX_NAMES])}{more}"
+    yield f"warning: not final: checks of {count} tasks are undecided: {names}"
     yield f"next: mlhood marks {shlex.quote(str(gradebook))} --open"
 
 

@@ -55,7 +55,7 @@ def _plain_row(record: Record, titles: Mapping[str, str]) -> Mapping[str, object
         "possible": round_points(record.possible),
         "bonus": round_points(record.bonus),
         "score": round_points(record.score),
-        "held": " ".join(task.id for task in record.held),
+        "undecided": " ".join(task.id for task in record.undecided),
     } | {title: earned.get(task, "") for task, title in titles.items()}
 
 
@@ -114,7 +114,7 @@ def gradescope(record: Record) -> dict[str, Any]:
         "output_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",
-        "leaderboard": [_leaderboard_entry(task.reached) for task in record.tasks if task.reached and task.counted],
+        "leaderboard": [_leaderboard_entry(task.reached) for task in record.tasks if task.reached],
         "tests": tests,
     }
 
@@ -125,16 +125,16 @@ def _leaderboard_entry(reached: Reached) -> dict[str, Any]:
 
 
 def _gradescope_tests(task: TaskResult) -> Iterator[dict[str, Any]]:
-    """Yield a test for every check; those of a held task have no points, and a test for the task has them all."""
+    """Yield a test for every check; if the instructor has decided, a test for the task has all of the points."""
     number = task.id[1:]
-    if not task.counted:
+    if task.decision:
         yield _gradescope_test(task.title, number, task.earned, task.points, task.remark)
     for position, check in enumerate(task.checks, start=1):
-        skipped = check.status == "skipped"
-        earned, points = (check.earned, check.points) if task.counted and not skipped else (0, 0)
+        uncounted = task.decision or check.status == "skipped"
+        earned, points = (0, 0) if uncounted else (check.earned, check.points)
         title = f"{task.title}: {check.title}"
         test = _gradescope_test(title, f"{number}.{position}", earned, points, _explanation(check))
-        yield test if skipped else test | {"status": check.status}
+        yield test | {"status": check.status} if check.status in ("passed", "failed") else test
 
 
 def _gradescope_test(name: str, number: str, score: float, most: float, output: str) -> dict[str, Any]:
@@ -180,9 +180,8 @@ def _summary(record: Record) -> str:
     lines = [f"{record.project.id} {record.project.title}: {points}"]
     if record.reason:
         lines.append(record.reason)
-    if record.held:
-        names = ", ".join(task.id for task in record.held)
-        lines.append(f"held, without points until the instructor has decided: {names}")
+    if record.undecided:
+        lines.append(f"not final, the instructor decides on: {', '.join(task.id for task in record.undecided)}")
     if record.manual_marks:
         lines.append(f"for written questions: {round_points(record.bonus)} points")
     if record.late.days:

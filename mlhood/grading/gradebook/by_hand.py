@@ -1,28 +1,26 @@
-"""What a person marks: the answers to written questions, and the held tasks."""
+"""What a person marks: the answers to written questions, and the tasks with undecided checks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from mlhood.grading.checks.marks import Decision, TaskResult
-from mlhood.grading.gradebook.gradebook import Gradebook, HeldTask, ManualMark
+from mlhood.grading.checks.marks import ManualMark, TaskResult
+from mlhood.grading.gradebook.gradebook import MarkedItem
 from mlhood.grading.gradebook.records import MISSING, Record
 
-NOT_HELD_NOW = "was held by an earlier grading; the points given then count"
+DECIDED_EARLIER = "an earlier grading left checks undecided; the points given then count"
 
 
 @dataclass(frozen=True)
 class Item:
-    """One student's answer to a written question, or one held task.
+    """One student's answer to a written question, or one task with undecided checks.
 
     Args:
         id: Of the question or task.
         most: Points that can be given.
         points: Given so far; None if there are none.
-        held: For a task, why it is held; empty for a written question.
-        provisional: For a task, the points of its checks.
-        outdated: For a task, a decision on an earlier file, which does not count.
+        task: The result of the task; None for a written question.
     """
 
     record: Record
@@ -31,9 +29,7 @@ class Item:
     most: float
     points: float | None = None
     comment: str = ""
-    held: str = ""
-    provisional: float = 0.0
-    outdated: Decision | None = None
+    task: TaskResult | None = None
 
     @property
     def student(self) -> str:
@@ -41,23 +37,27 @@ class Item:
         return self.record.student
 
     @property
-    def sha256(self) -> str:
-        """The hash of the submitted file."""
-        return self.record.submission.sha256
+    def marked(self) -> MarkedItem:
+        """What the points are stored for."""
+        return MarkedItem(self.student, self.id, self.record.submission.sha256 if self.task else "")
+
+    @property
+    def reason(self) -> str:
+        """Why a person decides on a task; empty for a written question."""
+        return (self.task.why_undecided or DECIDED_EARLIER) if self.task else ""
 
 
 def items_of(results: Iterable[Record]) -> Iterator[Item]:
-    """Yield what a person marks in these results: for each of them its held tasks, then its written questions."""
+    """Yield what a person marks in these results: for each of them the undecided tasks, then the written questions."""
     for record in results:
         if record.status != MISSING:
-            yield from (_task(record, task) for task in record.tasks if task.held or task.decision)
+            yield from (_task(record, task) for task in record.tasks if task.undecided or task.decision)
             yield from _questions(record)
 
 
 def _task(record: Record, task: TaskResult) -> Item:
     points, comment = (task.decision.points, task.decision.comment) if task.decision else (None, "")
-    held, outdated = task.held or NOT_HELD_NOW, record.outdated.get(task.id)
-    return Item(record, task.id, task.title, task.points, points, comment, held, task.provisional, outdated)
+    return Item(record, task.id, task.title, task.points, points, comment, task)
 
 
 def _questions(record: Record) -> Iterator[Item]:
@@ -67,8 +67,8 @@ def _questions(record: Record) -> Iterator[Item]:
         yield Item(record, question.id, question.title, question.bonus, points, comment)
 
 
-def parse_points(text: str, item: Item) -> float | None:
-    """Return the points in a text, or None if it is empty.
+def parse_mark(text: str, comment: str, item: Item) -> ManualMark | None:
+    """Return the points in a text, with a comment, or None if the text is empty.
 
     Raises:
         ValueError: It is not a number, or one that this question or task cannot have.
@@ -82,23 +82,4 @@ def parse_points(text: str, item: Item) -> float | None:
         raise ValueError(f"{text!r} is not a number of points") from None
     if not 0 <= points <= item.most:
         raise ValueError(f"{text} points for {item.id} are not within 0 and {item.most:g}")
-    return points
-
-
-def store_points(gradebook: Gradebook, marks: Iterable[tuple[Item, float, str]]) -> None:
-    """Store points and comments, all or none."""
-    questions, decisions = [], {}
-    for item, points, comment in marks:
-        if item.held:
-            decisions[HeldTask(item.student, item.id, item.sha256)] = Decision(points, comment)
-        else:
-            questions.append(ManualMark(item.student, item.id, points, comment))
-    gradebook.put_manual_marks(questions, decisions)
-
-
-def remove_points(gradebook: Gradebook, item: Item) -> None:
-    """Remove the points that were given, so that nothing is decided yet."""
-    if item.held:
-        gradebook.remove_decision(HeldTask(item.student, item.id, item.sha256))
-    else:
-        gradebook.remove_manual_mark(item.student, item.id)
+    return ManualMark(points, comment)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from mlhood.grading.checks.marks import CheckResult, Decision, TaskResult
+from mlhood.grading.checks.marks import CheckResult, ManualMark, TaskResult
 from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.database import Database
 from mlhood.grading.gradebook.project_spec import ProjectSpec
@@ -47,22 +47,15 @@ class Grading:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class ManualMark:
-    """Points that a person gave for a written question."""
+class MarkedItem(NamedTuple):
+    """What a person marks: a written question of a student, or a task of one of the student's files.
+
+    A file that replaces the submission has tasks that are not marked yet; `sha256` of a question is empty.
+    """
 
     student: str
-    question: str
-    points: float
-    comment: str = ""
-
-
-class HeldTask(NamedTuple):
-    """A held task of a submission. A file that replaces the submission is another one, which is not decided."""
-
-    student: str
-    task: str
-    sha256: str
+    id: str
+    sha256: str = ""
 
 
 class Gradebook(Database):
@@ -173,15 +166,15 @@ class Gradebook(Database):
         rows = self._rows(query, sha256, project)
         return rows[0][0] if rows else None
 
-    def put_task(self, key: str, position: int, result: TaskResult) -> None:
+    def put_task(self, key: str, result: TaskResult) -> None:
         """Store a task's result; it replaces an earlier one of the same task, so none counts twice."""
-        task = "INSERT OR REPLACE INTO task_results VALUES (?, ?, ?, ?, ?, ?, ?)"
+        task = "INSERT OR REPLACE INTO task_results VALUES (?, ?, ?, ?, ?)"
         reached = json.dumps(asdict(result.reached)) if result.reached else ""
         check = "INSERT INTO check_results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         self._write(
             [
                 ("DELETE FROM check_results WHERE key = ? AND task = ?", (key, result.id)),
-                (task, (key, result.id, position, result.title, json.dumps(result.notes), result.held, reached)),
+                (task, (key, result.id, result.title, json.dumps(result.notes), reached)),
                 *((check, (key, result.id, *_check_row(i, row))) for i, row in enumerate(result.checks)),
             ]
         )
@@ -207,17 +200,16 @@ class Gradebook(Database):
         )
         for task, *values, parts in self._rows(query, key):
             checks.setdefault(task, []).append(CheckResult(*values, parts=json.loads(parts)))
-        query = "SELECT task, title, notes, held, reached FROM task_results WHERE key = ? ORDER BY position"
+        query = "SELECT task, title, notes, reached FROM task_results WHERE key = ?"
         return tuple(
             TaskResult(
                 task,
                 title,
                 tuple(checks.get(task, [])),
                 tuple(json.loads(notes)),
-                held,
                 reached=Reached(**json.loads(reached)) if reached else None,
             )
-            for task, title, notes, held, reached in self._rows(query, key)
+            for task, title, notes, reached in self._rows(query, key)
         )
 
     # -- attempts
@@ -238,43 +230,25 @@ class Gradebook(Database):
         self._write([("UPDATE attempts SET outcome = 'stopped' WHERE outcome = 'running'", ())])
         return running
 
-    def failures(self, job: str) -> list[str]:
-        """Return the reasons of the failed attempts at a job."""
-        rows = self._rows("SELECT reason FROM attempts WHERE job = ? AND outcome = 'died' ORDER BY id", job)
-        return [reason for (reason,) in rows]
+    def outcomes(self, job: str) -> list[str]:
+        """Return how the attempts at a job have ended (see `end_attempt`)."""
+        return [outcome for (outcome,) in self._rows("SELECT outcome FROM attempts WHERE job = ? ORDER BY id", job)]
 
     # -- points given by hand
 
-    def put_manual_marks(
-        self, marks: Iterable[ManualMark], decisions: Mapping[HeldTask, Decision] | None = None
-    ) -> None:
-        """Store points for written questions, and decisions on held tasks, all or none."""
-        mark_row = "INSERT OR REPLACE INTO hand_marks VALUES (?, ?, ?, ?)"
-        decision_row = "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?)"
-        self._write(
-            [
-                *((mark_row, (mark.student, mark.question, mark.points, mark.comment)) for mark in marks),
-                *((decision_row, (*task, made.points, made.comment)) for task, made in (decisions or {}).items()),
-            ]
-        )
+    def put_manual_marks(self, marks: Mapping[MarkedItem, ManualMark]) -> None:
+        """Store points given by hand, all or none."""
+        insert = "INSERT OR REPLACE INTO manual_marks VALUES (?, ?, ?, ?, ?)"
+        self._write((insert, (*item, mark.points, mark.comment)) for item, mark in marks.items())
 
-    def remove_manual_mark(self, student: str, question: str) -> None:
-        """Remove the points for a written question, so that it is not marked yet."""
-        self._write([("DELETE FROM hand_marks WHERE student = ? AND question = ?", (student, question))])
+    def remove_manual_mark(self, item: MarkedItem) -> None:
+        """Remove the points for an item, so that it is not marked yet."""
+        self._write([("DELETE FROM manual_marks WHERE student = ? AND item = ? AND sha256 = ?", item)])
 
-    def remove_decision(self, task: HeldTask) -> None:
-        """Remove the decision on a held task, so that it is undecided again."""
-        self._write([("DELETE FROM decisions WHERE student = ? AND task = ? AND sha256 = ?", task)])
-
-    def manual_marks(self) -> dict[tuple[str, str], ManualMark]:
-        """Return points for written questions, by student and question."""
-        rows = self._rows("SELECT student, question, points, comment FROM hand_marks ORDER BY student, question")
-        return {(row[0], row[1]): ManualMark(*row) for row in rows}
-
-    def decisions(self) -> dict[HeldTask, Decision]:
-        """Return the decisions on held tasks, the latest last."""
-        rows = self._rows("SELECT student, task, sha256, points, comment FROM decisions ORDER BY rowid")
-        return {HeldTask(*row[:3]): Decision(*row[3:]) for row in rows}
+    def manual_marks(self) -> dict[MarkedItem, ManualMark]:
+        """Return the points given by hand, the latest last."""
+        rows = self._rows("SELECT student, item, sha256, points, comment FROM manual_marks ORDER BY rowid")
+        return {MarkedItem(*row[:3]): ManualMark(*row[3:]) for row in rows}
 
 
 def identification_job(sha256: str) -> str:

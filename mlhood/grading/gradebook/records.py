@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from mlhood.grading.checks.marks import CheckResult, Decision, TaskResult
-from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Grading, HeldTask, ManualMark
+from mlhood.grading.checks.marks import CheckResult, ManualMark, TaskResult
+from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Grading, MarkedItem
 from mlhood.grading.gradebook.late import Lateness, LatePolicy, parse_late_policy
 from mlhood.grading.gradebook.project_spec import ProjectSpec, TaskSpec
 from mlhood.grading.gradebook.roster import Roster, Student
@@ -29,7 +29,6 @@ class Record:
         reason: Why it is not `done`, or why the marks of an earlier grading count; else empty.
         tasks: A result for every task of the project; a task that was never graded has failed for `reason`.
         manual_marks: Points given by hand for written questions, by question.
-        outdated: Decisions that do not count, as they were made on a file that another one has replaced, by task.
         seconds: Time that the grading took.
         due: The due date of all students; `late` takes extensions into account.
         email: As in the roster.
@@ -45,11 +44,10 @@ class Record:
     seconds: float = 0.0
     due: datetime | None = None
     email: str = ""
-    outdated: dict[str, Decision] = field(default_factory=dict)
 
     @property
-    def held(self) -> tuple[TaskResult, ...]:
-        """The held tasks on which the instructor has not decided yet, without points: the score is not final."""
+    def undecided(self) -> tuple[TaskResult, ...]:
+        """The tasks with checks on which the instructor has to decide: the score is not final."""
         return tuple(task for task in self.tasks if task.undecided)
 
     @property
@@ -96,15 +94,10 @@ def records(gradebook: Gradebook, policy: LatePolicy | None = None) -> list[Reco
             key = project, entry.submission.student
             candidates = chosen.get(key, entry), entry
             chosen[key] = max(candidates, key=lambda e: (e.key is not None, e.submission.submitted or FIRST))
-    marks: dict[str, dict[str, ManualMark]] = {}
-    for (student, question), mark in gradebook.manual_marks().items():
-        marks.setdefault(student, {})[question] = mark
-    decisions: dict[str, dict[HeldTask, Decision]] = {}
-    for task, decision in gradebook.decisions().items():
-        decisions.setdefault(task.student, {})[task] = decision
+    marks = gradebook.manual_marks()
     submitted = [
-        _decided(_record(gradebook, entry, projects[project], policy, marks.get(student, {})), decisions.get(student))
-        for (project, student), entry in sorted(chosen.items())
+        _marked(_record(gradebook, entry, projects[project], policy), marks)
+        for (project, _), entry in sorted(chosen.items())
     ]
     return sorted(_with_roster(submitted, roster_of(gradebook)), key=lambda record: (record.project.id, record.student))
 
@@ -152,9 +145,7 @@ def _project_of(entry: Entry) -> str:
     return entry.project or entry.submission.assignment.upper()
 
 
-def _record(
-    gradebook: Gradebook, entry: Entry, project: ProjectSpec, policy: LatePolicy, marks: dict[str, ManualMark]
-) -> Record:
+def _record(gradebook: Gradebook, entry: Entry, project: ProjectSpec, policy: LatePolicy) -> Record:
     submission, deadline = entry.submission, policy.of(project.id)
     grading = gradebook.grading(entry.key) if entry.key else None
     if grading is None:
@@ -167,22 +158,20 @@ def _record(
         grading.reason or submission.problem,
         tuple(_all_tasks(project.tasks, grading)),
         deadline.lateness(submission.student, submission.submitted, submission.late),
-        {question.id: marks[question.id] for question in project.questions if question.id in marks},
-        grading.seconds,
-        deadline.due,
+        seconds=grading.seconds,
+        due=deadline.due,
     )
 
 
-def _decided(record: Record, decisions: dict[HeldTask, Decision] | None) -> Record:
-    """Return a record in which the decisions on this file count; one on another file does not, and is remembered."""
-    if not decisions:
-        return record
-    sha256 = record.submission.sha256
-    current = {task.task: decision for task, decision in decisions.items() if task.sha256 == sha256}
-    others = {task.task: decision for task, decision in decisions.items() if task.sha256 != sha256}
-    tasks = tuple(replace(task, decision=current.get(task.id)) for task in record.tasks)
-    outdated = {task.id: others[task.id] for task in tasks if task.undecided and task.id in others}
-    return replace(record, tasks=tasks, outdated=outdated)
+def _marked(record: Record, marks: Mapping[MarkedItem, ManualMark]) -> Record:
+    """Return a record with its points by hand; those for a task of another file do not count."""
+    student, sha256 = record.student, record.submission.sha256
+    questions = {each.id: marks.get(MarkedItem(student, each.id)) for each in record.project.questions}
+    return replace(
+        record,
+        tasks=tuple(replace(task, decision=marks.get(MarkedItem(student, task.id, sha256))) for task in record.tasks),
+        manual_marks={question: mark for question, mark in questions.items() if mark},
+    )
 
 
 def _all_tasks(tasks: tuple[TaskSpec, ...], grading: Grading) -> Iterator[TaskResult]:

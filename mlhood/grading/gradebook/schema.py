@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 APPLICATION = 0x6D6C6862  # "mlhb": distinguishes a gradebook from other SQLite files
-VERSION = 4
+VERSION = 5
 
 SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -27,13 +27,14 @@ CREATE TABLE gradings (
     reason TEXT NOT NULL DEFAULT '', seconds REAL NOT NULL DEFAULT 0
 );
 CREATE TABLE task_results (
-    key TEXT NOT NULL REFERENCES gradings (key), task TEXT NOT NULL, position INTEGER NOT NULL, title TEXT NOT NULL,
-    notes TEXT NOT NULL, held TEXT NOT NULL DEFAULT '', reached TEXT NOT NULL DEFAULT '',
+    key TEXT NOT NULL REFERENCES gradings (key), task TEXT NOT NULL, title TEXT NOT NULL, notes TEXT NOT NULL,
+    reached TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (key, task)
 );
 CREATE TABLE check_results (
     key TEXT NOT NULL REFERENCES gradings (key), task TEXT NOT NULL, name TEXT NOT NULL, position INTEGER NOT NULL,
-    title TEXT NOT NULL, points REAL NOT NULL, status TEXT NOT NULL CHECK (status IN ('passed', 'failed', 'skipped')),
+    title TEXT NOT NULL, points REAL NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('passed', 'failed', 'skipped', 'undecided')),
     what TEXT NOT NULL, parts TEXT NOT NULL,
     PRIMARY KEY (key, task, name)
 );
@@ -43,13 +44,9 @@ CREATE TABLE attempts (
     reason TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX attempts_of_job ON attempts (job);
-CREATE TABLE hand_marks (
-    student TEXT NOT NULL, question TEXT NOT NULL, points REAL NOT NULL, comment TEXT NOT NULL,
-    PRIMARY KEY (student, question)
-);
-CREATE TABLE decisions (
-    student TEXT NOT NULL, task TEXT NOT NULL, sha256 TEXT NOT NULL, points REAL NOT NULL, comment TEXT NOT NULL,
-    PRIMARY KEY (student, task, sha256)
+CREATE TABLE manual_marks (
+    student TEXT NOT NULL, item TEXT NOT NULL, sha256 TEXT NOT NULL, points REAL NOT NULL, comment TEXT NOT NULL,
+    PRIMARY KEY (student, item, sha256)
 );
 """
 # statements by the version that they turn into the next one
@@ -61,6 +58,29 @@ MIGRATIONS = {
     ),
     2: ("ALTER TABLE task_results ADD COLUMN reached TEXT NOT NULL DEFAULT ''",),
     3: ("ALTER TABLE notebooks ADD COLUMN edition TEXT NOT NULL DEFAULT ''",),
+    # a check that measurements left open had failed, and held its task for this reason; nothing else holds points back
+    4: (
+        "CREATE TABLE checks_5 (key TEXT NOT NULL REFERENCES gradings (key), task TEXT NOT NULL, name TEXT NOT NULL,"
+        " position INTEGER NOT NULL, title TEXT NOT NULL, points REAL NOT NULL, status TEXT NOT NULL"
+        " CHECK (status IN ('passed', 'failed', 'skipped', 'undecided')), what TEXT NOT NULL, parts TEXT NOT NULL,"
+        " PRIMARY KEY (key, task, name))",
+        "INSERT INTO checks_5 SELECT key, task, name, c.position, c.title, points, CASE WHEN status = 'failed'"
+        " AND what <> '' AND instr(held, what) THEN 'undecided' ELSE status END, what, parts"
+        " FROM check_results AS c JOIN task_results USING (key, task)",
+        "DROP TABLE check_results",
+        "ALTER TABLE checks_5 RENAME TO check_results",
+        "CREATE TABLE tasks_5 (key TEXT NOT NULL REFERENCES gradings (key), task TEXT NOT NULL, title TEXT NOT NULL,"
+        " notes TEXT NOT NULL, reached TEXT NOT NULL DEFAULT '', PRIMARY KEY (key, task))",
+        "INSERT INTO tasks_5 SELECT key, task, title, notes, reached FROM task_results",
+        "DROP TABLE task_results",
+        "ALTER TABLE tasks_5 RENAME TO task_results",
+        "CREATE TABLE manual_marks (student TEXT NOT NULL, item TEXT NOT NULL, sha256 TEXT NOT NULL,"
+        " points REAL NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (student, item, sha256))",
+        "INSERT INTO manual_marks SELECT student, question, '', points, comment FROM hand_marks",
+        "INSERT INTO manual_marks SELECT student, task, sha256, points, comment FROM decisions ORDER BY rowid",
+        "DROP TABLE hand_marks",
+        "DROP TABLE decisions",
+    ),
 }
 
 

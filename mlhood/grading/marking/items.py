@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 
-from mlhood.grading.gradebook.by_hand import Item, items_of, parse_points, remove_points, store_points
+from mlhood.grading.gradebook.by_hand import Item, items_of, parse_mark
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.records import records
 from mlhood.grading.intake.collect import SubmittedFile
@@ -19,10 +19,9 @@ KEY_DIGITS = 24
 
 @dataclass(frozen=True)
 class Written:
-    """What a student has written for an item, and the other code of the notebook that no task owns."""
+    """What a student has written: parts with their titles; of a task, all code that is not the course's."""
 
-    text: str
-    other: str = ""
+    parts: tuple[tuple[str, str], ...]
     readable: bool = True
 
 
@@ -67,39 +66,43 @@ class Items:
             raise ValueError("this answer is no longer to be marked, as the student's file or result has changed")
         if len(comment) > MAX_COMMENT:
             raise ValueError(f"the comment is longer than {MAX_COMMENT:,} characters")
-        given = parse_points(points, item)
-        if given is not None:
-            store_points(self.gradebook, [(item, given, comment)])
+        mark = parse_mark(points, comment, item)
+        if mark:
+            self.gradebook.put_manual_marks({item.marked: mark})
         elif comment.strip():
             raise ValueError("a comment needs points: give some, or delete the comment")
         else:
-            remove_points(self.gradebook, item)
-        self._items[key] = replace(item, points=given, comment=comment)
+            self.gradebook.remove_manual_mark(item.marked)
+        self._items[key] = replace(item, points=mark.points if mark else None, comment=comment)
         return self._items[key]
 
     def written(self, item: Item) -> Written:
         """Return what the student has written for an item."""
-        answers = self._answers(item.record.submission)
+        answers = self._answers(item.record.submission, item.record.project.id)
         if answers is None:
-            return Written("", readable=False)
-        questions, tasks, other = answers
-        return Written(tasks.get(item.id, ""), other) if item.held else Written(questions.get(item.id, ""))
+            return Written((), readable=False)
+        questions, code = answers
+        if item.task:
+            return Written(tuple((f"Cell {position}", source) for position, source in code))
+        text = questions.get(item.id, "")
+        return Written((("", text),) if text else ())
 
-    def _read_answers(self, submission: SubmittedFile) -> tuple[dict[str, str], dict[str, str], str] | None:
+    def _read_answers(
+        self, submission: SubmittedFile, project: str
+    ) -> tuple[dict[str, str], list[tuple[int, str]]] | None:
         # loads the course, which takes seconds: not before the page is there
         from mlhood.grading.gradebook.store import stored_notebook
-        from mlhood.grading.notebooks.answers import open_code, task_code, written_answers
+        from mlhood.grading.notebooks.answers import own_code, written_answers
 
         notebook = stored_notebook(self.gradebook.path.parent / SUBMISSIONS_FOLDER, submission)
         if notebook is None:
             return None
-        return written_answers(notebook), task_code(notebook), open_code(notebook)
+        return written_answers(notebook), own_code(notebook, project, self.gradebook.editions())
 
 
 def item_key(item: Item) -> str:
     """Return the name of an item in addresses: a hash of the student, the question or task, and for a task the file."""
-    parts = item.student, item.id, item.sha256 if item.held else ""
-    return sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:KEY_DIGITS]
+    return sha256("\0".join(item.marked).encode("utf-8", "replace")).hexdigest()[:KEY_DIGITS]
 
 
 def _position(item: Item) -> tuple[str, int, str]:

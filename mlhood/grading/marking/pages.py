@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mlhood.grading.notebooks.questions import QuestionText
 
 TEMPLATES = Path(__file__).parent / "templates"
+# words that few solutions need: a hint where to look first, found by a plain search, which takes no points
+RARE = re.compile(r"\b(?:ctypes|eval|exec|gc|inspect|perf_counter|subprocess|threading|_getframe|__globals__)\b")
 # shown on the pages, and what page.js does
 KEYS = (
     ("0 … 9 .", "points; a digit that would make too many, or a second decimal, begins a new number"),
@@ -24,7 +26,7 @@ KEYS = (
     ("→  n  Enter", "next student"),
     ("←  p", "previous student"),
     ("u", "next one without points"),
-    ("a", "held task: give the points of its checks"),
+    ("a", "undecided task: give the points of its checks"),
     ("↑ ↓", "scroll"),
     ("c", "write a comment; Esc ends it"),
     ("o", "overview"),
@@ -45,17 +47,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of an answer, and whether the reason for holding it quotes it."""
+    """A line of an answer, and whether it has one of the `RARE` words."""
 
     text: str
-    quoted: bool
+    rare: bool
 
 
 def overview_page(items: Mapping[str, Item], gradebook: str, nonce: str) -> str:
-    """Return the page that lists questions and held tasks."""
+    """Return the page that lists questions and undecided tasks."""
     groups: dict[tuple[str, str], list[tuple[str, Item]]] = {}
     for key, item in items.items():
-        groups.setdefault((item.id, "held" if item.held else "written"), []).append((key, item))
+        groups.setdefault((item.id, "undecided task" if item.task else "written answer"), []).append((key, item))
     rows = [
         Row(name, group[0][1].title, kind, _marked(item for _, item in group), len(group), _start(group))
         for (name, kind), group in groups.items()
@@ -84,7 +86,7 @@ def _start(group: list[tuple[str, Item]]) -> str:
 def item_page(items: Mapping[str, Item], key: str, written: Written, nonce: str, error: str = "") -> str:
     """Return the page of one item."""
     item, keys = items[key], list(items)
-    same = [other for other in keys if (items[other].id, bool(items[other].held)) == (item.id, bool(item.held))]
+    same = [other for other in keys if (items[other].id, bool(items[other].task)) == (item.id, bool(item.task))]
     previous, following = neighbours(keys, key)
     later = [*keys[keys.index(key) + 1 :], *keys[: keys.index(key)]]
     return render(
@@ -93,10 +95,8 @@ def item_page(items: Mapping[str, Item], key: str, written: Written, nonce: str,
         nonce=nonce,
         item=item,
         key=key,
-        task=next((task for task in item.record.tasks if task.id == item.id), None),
         question=question_of(item),
-        lines=answer_lines(written.text, item.held),
-        other=answer_lines(written.other, item.held),
+        parts=[(title, answer_lines(text)) for title, text in written.parts],
         readable=written.readable,
         position=same.index(key) + 1,
         count=len(same),
@@ -114,11 +114,9 @@ def question_of(item: Item) -> QuestionText | None:
     """Return the text and the rubric of a written question, if the package has them."""
     from mlhood.grading.notebooks.questions import synced_questions  # loads the course
 
-    return None if item.held else synced_questions(item.record.project.id).get(item.id)
+    return None if item.task else synced_questions(item.record.project.id).get(item.id)
 
 
-def answer_lines(text: str, reason: str) -> list[Line]:
-    """Return the lines of a student's text; those that the reason quotes in backticks are marked."""
-    quotes = [quote.strip() for quote in re.findall(r"`([^`]+)`", reason) if quote.strip()]
-    lines = plain(text, MAX_CODE).split("\n") if text else []
-    return [Line(line, any(quote in line for quote in quotes)) for line in lines]
+def answer_lines(text: str) -> list[Line]:
+    """Return the lines of a student's text."""
+    return [Line(line, bool(RARE.search(line))) for line in plain(text, MAX_CODE).split("\n")]

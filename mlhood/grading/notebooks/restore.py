@@ -17,7 +17,7 @@ import ast
 import hashlib
 import warnings
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from nbformat import NotebookNode
@@ -125,13 +125,18 @@ def judging_points(cells: tuple[RestoredCell, ...], project: Project) -> dict[in
 
 def is_unmodified(notebook: NotebookNode, project: Project) -> bool:
     """Whether all code is as it was given."""
-    given = {fingerprint(cell.source) for cell in project_cells(project)}
-    fingerprints = _fingerprints(notebook.cells)
-    return all(
-        fingerprints[i] in given
-        for i, cell in enumerate(notebook.cells)
-        if cell.cell_type == "code" and cell.source.strip()
-    )
+    return not any(own_cells(notebook, {fingerprint(cell.source) for cell in project_cells(project)}))
+
+
+def own_cells(notebook: NotebookNode, given: Collection[str]) -> Iterator[tuple[int, str]]:
+    """Yield the position, from 1, and the source of each code cell whose fingerprint is not among those given.
+
+    Labels do not matter: one that says `given` may be forged.
+    """
+    for position, found in enumerate(_fingerprints(notebook.cells), start=1):
+        source = notebook.cells[position - 1].source
+        if found and found not in given and source.strip():
+            yield position, source
 
 
 def course_sources(project: Project) -> frozenset[str]:

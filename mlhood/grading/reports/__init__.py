@@ -1,8 +1,7 @@
 """Show marks to people.
 
-In: marks, records of a gradebook, runs of notebooks, similarity, and the notebooks that students have submitted.
-Out: text for terminals, tables for notebooks, and self-contained HTML pages: the report of `mlhood run`, feedback for
-each student, and the report about a class.
+In: marks, records of a gradebook, similarity, and the notebooks that students have submitted. Out: text for terminals,
+tables for notebooks, and self-contained HTML pages: feedback for each student, and the report about a class.
 
 Pages are Jinja templates (`templates/`) rendered with autoescape by `render`. A student's HTML and code become markup
 only in `sanitize`; everything else is escaped.

@@ -81,7 +81,7 @@ class ProjectView:
     hardest: Sequence[HardCheck]
     rankings: Sequence[Ranking]
     reasons: Counter[str]
-    held: Sequence[Record]
+    undecided: Sequence[Record]
     late: Sequence[Record]
     late_notes: Counter[str]
     similarity: Similarity
@@ -133,7 +133,7 @@ def _view(results: Sequence[Record], similarity: Similarity) -> ProjectView:
         _hardest(graded),
         list(_rankings(graded)),
         Counter(check.what for _, check in _checks(graded) if check.status == "failed"),
-        [record for record in results if record.held],
+        [record for record in results if record.undecided],
         sorted((r for r in results if r.late.days), key=lambda record: (-record.late.days, record.student)),
         Counter(record.late.note for record in results if record.late.note),
         similarity,
@@ -152,7 +152,7 @@ def _rankings(graded: Sequence[Record]) -> Iterator[Ranking]:
     reached: dict[tuple[str, str], list[Reached]] = {}
     for record in graded:
         for task in record.tasks:
-            if task.reached and task.counted:
+            if task.reached:
                 reached.setdefault((task.id, task.title), []).append(task.reached)
     for (task_id, title), figures in reached.items():
         yield Ranking(task_id, title, figures[0].figure, list(_ranks(figures)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult, Unasked
 
-SIGNS = {"passed": "✓", "failed": "✗", "skipped": "–", "held": "?"}
+SIGNS = {"passed": "✓", "failed": "✗", "skipped": "–", "undecided": "?"}
 CLAIM_SIGNS = {"holds": "✓", "fails": "✗", "open": "?", "missing": "–"}
 
 
@@ -49,8 +49,7 @@ def check_lines(check: CheckResult) -> list[str]:
 
 def task_text(result: TaskResult) -> str:
     """Return a task's result."""
-    lines = [score_line(result), *([f"  {result.remark}"] if result.remark else [])]
-    lines += [f"  note: {note}" for note in result.notes]
+    lines = [score_line(result), *(f"  note: {note}" for note in result.notes)]
     for check in result.checks:
         lines += check_lines(check)
     return "\n".join(lines)
@@ -62,7 +61,7 @@ def summary_text(marks: Marks) -> str:
     rows = [(task.id, task.title, task.earned, task.points) for task in marks.tasks]
     lines = [_summary_line(*row, width) for row in [*rows, ("", "all tasks", marks.earned, marks.points)]]
     lines += [f"not asked on this machine: {unasked_text(unasked)}" for unasked in marks.unasked]
-    lines += [f"{task.id}: {task.remark}" for task in marks.tasks if task.undecided]
+    lines += [f"{task.id} is undecided: {task.why_undecided}" for task in marks.tasks if task.undecided]
     return "\n".join(lines)
 
 

@@ -48,7 +48,7 @@ def _environment(folder: Path) -> Environment:
 
 def task_html(result: TaskResult) -> str:
     """Return a task's result."""
-    sign = SIGNS["held" if result.undecided else "passed" if result.full else "failed"]
+    sign = SIGNS["undecided" if result.undecided else "passed" if result.full else "failed"]
     return _stored(render("task.html.j2", heading=f"{sign} {score_line(result)}", result=result))
 
 

@@ -181,9 +181,11 @@ def test_a_problem_with_one_submission_does_not_affect_the_others(fake_class, mo
     assert not graded.complete
 
 
-def test_what_failed_is_tried_again_only_on_request(fake_class):
-    fake_class.submit(dora="P1 break", carl="P1 refuse")
-    fake_class.grade()
+@pytest.mark.parametrize("fault", ["break", "crash", "die-after-P1.2"])
+def test_what_failed_is_tried_again_only_on_request(fake_class, fault):
+    fake_class.submit(dora=f"P1 {fault}", carl="P1 refuse", ada="P1")
+    statuses = {student: record.status for student, record in by_student(fake_class.grade()).items()}
+    assert statuses == {"ada": "done", "carl": "refused", "dora": "failed"}
     fake_class.grade()
     assert fake_class.observer.losses == []
     fake_class.grade(again=True)
@@ -305,11 +307,11 @@ def test_nothing_is_lost_or_duplicated_when_it_is_killed_repeatedly(fake_class):
 
 
 @POSIX
-def test_a_class_of_200_with_a_kill_and_two_hostile_students_has_exact_marks(fake_class):
+def test_a_class_of_200_with_a_kill_and_a_hostile_student_has_exact_marks(fake_class):
     names = [f"s{n:03}" for n in range(198)]
     for n, name in enumerate(names):
         fake_class.submit(**{name: "P1 paced lose-P1.2" if n % 3 else "P1 paced"})
-    fake_class.submit(killer="P1 orphan", liar="P1 held-P1.1 held-P1.2 held-P1.3")
+    fake_class.submit(killer="P1 orphan", slow="P1 open-P1.1 open-P1.2 open-P1.3")
     fake_class.pace(300)
     process = start(fake_class)
     while process.poll() is None and len(fake_class.events("task")) < 150:
@@ -323,7 +325,7 @@ def test_a_class_of_200_with_a_kill_and_two_hostile_students_has_exact_marks(fak
     fake_class.pace(2000)
     earned = {student: record.earned for student, record in by_student(fake_class.grade(jobs=2)).items()}
     assert fake_class.observer.begun == [(200 - finished, finished)]
-    assert (earned.pop("killer"), earned.pop("liar")) == (0, 0)
+    assert (earned.pop("killer"), earned.pop("slow")) == (0, 12)
     assert earned == {name: 24 if n % 3 else 30 for n, name in enumerate(names)}
 
 
@@ -385,3 +387,31 @@ def test_the_batch_itself_does_not_load_the_course(fake_class):
     )
     assert done.stdout.strip() == "[]"
     assert fake_class.gradebook.exists()
+
+
+def statuses(graded) -> dict[str, list[str]]:
+    return {
+        record.student: [check.status for task in record.tasks for check in task.checks] for record in graded.records
+    }
+
+
+ALL, SECOND_OPEN = ["passed"] * 6, ["passed"] * 3 + ["undecided"] + ["passed"] * 2
+
+
+def test_what_is_undecided_is_graded_again_once_and_alone(fake_class):
+    """A result that was decided stays, whatever the second grading finds."""
+    fake_class.submit(ada="P1", bob="P1 noisy-P1.2 again-lose-P1.1", eve="P1 open-P1.2", fay="P1 lose-P1.2")
+    graded = fake_class.grade(jobs=3)
+    assert statuses(graded) == {
+        "ada": ALL,
+        "bob": ALL,
+        "eve": SECOND_OPEN,
+        "fay": ["passed"] * 3 + ["failed"] + ["passed"] * 2,
+    }
+    assert [task.id for record in graded.records for task in record.undecided] == ["P1.2"]
+    order = fake_class.events("begin", "end")
+    assert [event["event"] for event in order[8:]] == ["begin", "end"] * 2
+    assert {event["student"] for event in order[8:] if event["event"] == "begin"} == {"bob", "eve"}
+    assert sum("measuring again" in stage for stage in fake_class.observer.stages) == 2
+    fake_class.grade(jobs=3)
+    assert len(fake_class.events("begin")) == 6

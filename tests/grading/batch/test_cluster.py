@@ -146,8 +146,8 @@ def test_a_tasks_result_is_stored_while_its_submission_is_still_being_graded(fak
     fake_class.submit(ada="P1 hold-after-P1.1")
     put, stored = Gradebook.put_task, []
 
-    def put_and_continue(self, key, position, result):
-        put(self, key, position, result)
+    def put_and_continue(self, key, result):
+        put(self, key, result)
         assert wait_until(lambda: fake_class.events("task"))  # logged after the result has been sent
         stored.append((result.id, len(fake_class.events("task"))))
         go_on(fake_class).touch()
@@ -161,7 +161,7 @@ def test_a_tasks_result_is_stored_while_its_submission_is_still_being_graded(fak
 
 def test_a_result_of_a_job_that_is_not_pending_is_ignored():
     executor = cluster_executor.ClusterExecutor("tcp://x:1", FAKE_GRADER, 1, "name")
-    assert list(executor._task_finished(json.dumps({"key": "gone", "position": 0, "result": {}}))) == []
+    assert list(executor._task_finished(json.dumps({"key": "gone", "result": {}}))) == []
 
 
 def test_workers_without_the_resource_are_reported(fake_class, start):

@@ -49,7 +49,7 @@ class ScriptedExecutor:
 
 def task(number: int, *requests: str):
     spec = PROJECTS[0].tasks[number - 1]
-    return lambda job: TaskFinished(job, number - 1, result(spec, requests))
+    return lambda job: TaskFinished(job, result(spec, requests))
 
 
 def lost(reason: str):
@@ -101,6 +101,43 @@ def test_an_interrupted_attempt_does_not_count_and_is_repeated(tmp_path):
     record, observer = run(tmp_path / "g", [lost("first")], [task(1), task(2), task(3), done])
     assert (record.status, observer.begun) == ("done", [(1, 0)])
     assert outcomes(tmp_path / "g") == ["stopped", "died", "done"]
+
+
+NOISY = [task(1, "open-P1.1"), task(2, "open-P1.2"), task(3), done]
+QUIET = [task(1), task(2, "open-P1.2"), task(3, "lose-P1.3"), done]
+
+
+def statuses(record) -> list[str]:
+    return [each.checks[1].status for each in record.tasks]
+
+
+def test_a_second_grading_decides_only_what_is_undecided(tmp_path):
+    for attempts in ([NOISY, QUIET], []):  # a second call has nothing to do
+        record, observer = run(tmp_path / "g", *attempts)
+        assert (record.status, statuses(record)) == ("done", ["passed", "undecided", "passed"])
+        assert outcomes(tmp_path / "g") == ["done", "done"]
+        assert sum("measuring again" in stage for stage in observer.stages) == bool(attempts)
+
+
+@pytest.mark.parametrize("moment", range(len(QUIET)))
+def test_an_interrupted_second_grading_is_repeated(tmp_path, moment):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "g", NOISY, [*QUIET[:moment], KeyboardInterrupt])
+    record, observer = run(tmp_path / "g", QUIET)
+    assert (observer.begun, statuses(record)) == ([(0, 1)], ["passed", "undecided", "passed"])
+    assert outcomes(tmp_path / "g") == ["done", "stopped", "done"]
+
+
+def refused(job):
+    return Finished(job, "refused", reason="damaged")
+
+
+@pytest.mark.parametrize("attempts", [[[refused]], [[lost("first")], [lost("second")]]], ids=["refused", "lost"])
+def test_a_second_grading_that_fails_takes_nothing_and_is_not_repeated(tmp_path, attempts):
+    for again in (attempts, []):
+        record, _ = run(tmp_path / "g", *([NOISY, *again] if again else []))
+        assert (record.status, record.reason) == ("done", "")
+        assert statuses(record) == ["undecided", "undecided", "passed"]
 
 
 class Starting:

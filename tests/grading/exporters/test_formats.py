@@ -16,11 +16,10 @@ from nbgrader.plugins.export import CsvExportPlugin
 from mlhood.errors import GradingError
 from mlhood.files.csv_cells import FORMULA
 from mlhood.files.paths import portable_name
-from mlhood.grading.checks.marks import CheckResult, Decision, TaskResult
+from mlhood.grading.checks.marks import CheckResult, ManualMark, TaskResult
 from mlhood.grading.checks.submission import Reached
 from mlhood.grading.exporters import formats
 from mlhood.grading.exporters.canvas import fill
-from mlhood.grading.gradebook.gradebook import ManualMark
 from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.gradebook.records import Record
 from mlhood.grading.intake.collect import SubmittedFile
@@ -44,7 +43,7 @@ def record(student: str = "ada", name: str = "Ada Love", **changes) -> Record:
         "",
         (task(1), task(2, "failed", BOMB), task(3)),
         Lateness(DUE, DUE.replace(day=13), 1, 0.1),
-        {"P1.4": ManualMark(student, "P1.4", 2.0, "+good")},
+        {"P1.4": ManualMark(2.0, "+good")},
         12.4,
         DUE,
     )
@@ -136,29 +135,30 @@ def test_gradescopes_leaderboard_has_what_was_reached_in_open_tasks():
     largest = replace(CYCLES, smaller_is_better=False)
     (entry,) = formats.gradescope(record(tasks=(replace(reached, reached=largest),)))["leaderboard"]
     assert entry["order"] == "desc"
-    assert formats.gradescope(record(tasks=(task(1), replace(reached, held="why"))))["leaderboard"] == []
 
 
-HELD = replace(task(2), held="runs `exec(text)`")
+UNDECIDED = task(2, "undecided", "runs `0.98` to `1.02` times as fast")
 
 
-def test_a_held_task_counts_0_in_every_format_until_it_is_decided():
-    for second, points, status in ((HELD, 0, "fail"), (replace(HELD, decision=Decision(10, "fine")), 10, "pass")):
-        held = record(tasks=(task(1), second), late=Lateness(), manual_marks={})
-        (row,) = rows(formats.plain_csv([held]))
-        (theirs,) = rows(formats.nbgrader_csv([held]))
+def test_an_undecided_check_alone_counts_0_in_every_format_until_it_is_decided():
+    decided = replace(UNDECIDED, decision=ManualMark(10, "fine"))
+    for second, points, status in ((UNDECIDED, 4, "fail"), (decided, 10, "pass")):
+        both = record(tasks=(task(1), second), late=Lateness(), manual_marks={})
+        (row,) = rows(formats.plain_csv([both]))
+        (theirs,) = rows(formats.nbgrader_csv([both]))
         assert (row["score"], row["P1.2 Task 2 (10)"]) == (str(10 + points), str(points))
-        assert row["held"] == ("" if points else "P1.2")
+        assert row["undecided"] == ("P1.2" if second is UNDECIDED else "")
         assert (float(theirs["score"]), float(theirs["max_score"])) == (10 + points, 20)
-        scope = formats.gradescope(held)
-        tests = {test["number"]: (test["score"], test["max_score"]) for test in scope["tests"]}
-        assert scope["score"] == sum(score for score, _ in tests.values()) == 10 + points
-        assert (tests["1.2"], tests["1.2.1"], tests["1.1.1"]) == ((points, 10), (0, 0), (4, 4))
-        assert ("held, without points until the instructor has decided: P1.2" in scope["output"]) is not bool(points)
-        test = formats.github_classroom(held)["tests"][1]
+        scope = formats.gradescope(both)
+        tests = {test["number"]: test for test in scope["tests"]}
+        assert scope["score"] == sum(test["score"] for test in tests.values()) == 10 + points
+        assert sum(test["max_score"] for test in tests.values()) == 20
+        assert (tests["1.2.2"]["score"], "status" in tests["1.2.2"]) == (0, False)
+        assert ("not final, the instructor decides on: P1.2" in scope["output"]) is (second is UNDECIDED)
+        test = formats.github_classroom(both)["tests"][1]
         assert (test["status"], test["score"]) == (status, points)
-        assert test["message"] == second.remark
-    assert "held, without points until the instructor has decided: it runs `exec(text)`" in HELD.remark
+        assert test["message"].startswith(second.remark)
+        assert UNDECIDED.why_undecided in test["message"]
 
 
 def test_github_classroom_has_its_fields():

@@ -1,4 +1,4 @@
-"""The table in which a person gives points for written answers and held tasks."""
+"""The table in which a person gives points for written answers and undecided tasks."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 from mlhood.errors import GradingError
-from mlhood.grading.checks.marks import Decision
+from mlhood.grading.checks.marks import ManualMark
 from mlhood.grading.exporters import manual_marks
 from mlhood.grading.exporters.manual_marks import read_manual_marks, write_manual_marks
-from mlhood.grading.gradebook.gradebook import Gradebook, ManualMark
+from mlhood.grading.gradebook.gradebook import Gradebook, MarkedItem
 from mlhood.grading.gradebook.records import records
-from mlhood.grading.notebooks.answers import open_code, task_code, written_answers
-from tests.grading.batch.fake_grader import HELD
+from mlhood.grading.notebooks.answers import own_code, written_answers
+from mlhood.grading.projects import PROJECTS
+from tests.grading.batch.fake_grader import OPEN
 from tests.grading.test_class_commands import read, write
 
 
-def test_what_a_student_has_written_is_found(course):
+def test_what_a_student_has_written_is_found(course, monkeypatch):
+    monkeypatch.setitem(PROJECTS, "T9", course.SYNTHETIC)
     notebook = course.notebook()
     notebook.cells.append(new_code_cell("mine = 1"))
     assert written_answers(notebook) == {"T9.4": "Because."}
-    assert task_code(notebook) == course.SOLUTIONS
-    assert open_code(notebook).endswith("import mlhood\n'given'\n\nmine = 1")
-    assert (written_answers(None), task_code(None), open_code(None)) == ({}, {}, "")
+    own = {source for _, source in own_code(notebook, "T9", ())}
+    assert own >= {"mine = 1", *course.SOLUTIONS.values()}
+    assert (written_answers(None), own_code(None, "T9", ())) == ({}, [])
 
 
 @pytest.mark.parametrize("text", ["YOUR ANSWER HERE", "\nYOUR ANSWER HERE\n", "", " "])
@@ -36,10 +38,10 @@ def test_a_question_without_an_answer_has_none_in_the_table(text, course):
 
 
 @pytest.fixture
-def held(fake_class, monkeypatch):
-    """A class with a held task, whose table is written."""
-    monkeypatch.setattr(manual_marks, "task_code", lambda notebook: {"P1.2": "=exec(text)"})
-    fake_class.submit(ada="P1 held-P1.2 lose-P1.2").grade()
+def undecided(fake_class, monkeypatch):
+    """A class with an undecided task, whose table is written."""
+    monkeypatch.setattr(manual_marks, "own_code", lambda *given: [(7, "exec(text)"), (9, "x" * 40_000)])
+    fake_class.submit(ada="P1 open-P1.2").grade()
     write_manual_marks(fake_class.gradebook, fake_class.out / "table.csv")
     return fake_class
 
@@ -52,36 +54,37 @@ def fill(fake_class, **changes: str) -> None:
         read_manual_marks(book, fake_class.out / "table.csv")
 
 
-def test_a_held_task_is_decided_in_the_table(held):
-    message = write_manual_marks(held.gradebook, held.out / "table.csv")
-    assert message == f"2 rows in {held.out / 'table.csv'}, 1 of them held tasks; fill in the column `points`"
-    task, question = read(held.out / "table.csv")
-    assert (task["question"], task["answer"], task["held"]) == ("P1.2", "'=exec(text)", HELD)
+def test_an_undecided_task_is_decided_in_the_table(undecided):
+    message = write_manual_marks(undecided.gradebook, undecided.out / "table.csv")
+    assert message == f"2 rows in {undecided.out / 'table.csv'}, 1 of them undecided tasks; fill in the column `points`"
+    task, question = read(undecided.out / "table.csv")
+    assert (task["question"], task["undecided"]) == ("P1.2", OPEN)
+    assert task["answer"].startswith("# cell 7\nexec(text)\n\n# cell 9\nxx")
+    assert (len(task["answer"]), task["answer"].endswith(manual_marks.CUT)) == (manual_marks.MAX_ANSWER, True)
     assert (task["by_checks"], task["most"], task["points"]) == ("4", "10", "")
-    assert (question["question"], question["held"], question["file"]) == ("P1.4", "", "")
+    assert (question["question"], question["undecided"], question["file"]) == ("P1.4", "", "")
     with pytest.raises(GradingError) as caught:
-        fill(held, points="10.5")
+        fill(undecided, points="10.5")
     assert caught.value.parts["got"] == "row 2: 10.5 points for P1.2 are not within 0 and 10"
-    fill(held, points="6,5", comment="reads a file")
-    with Gradebook(held.gradebook) as book:
-        book.put_manual_marks([ManualMark("ada", "P1.4", 5)])
+    fill(undecided, points="6,5", comment="reads a file")
+    with Gradebook(undecided.gradebook) as book:
+        book.put_manual_marks({MarkedItem("ada", "P1.4"): ManualMark(5)})
         (record,) = records(book)
-    assert (record.score, record.tasks[1].decision) == (31.5, Decision(6.5, "reads a file"))
-    write_manual_marks(held.gradebook, held.out / "table.csv")
-    assert [row["points"] for row in read(held.out / "table.csv")] == ["6.5", "5"]
+    assert (record.score, record.tasks[1].decision) == (31.5, ManualMark(6.5, "reads a file"))
+    write_manual_marks(undecided.gradebook, undecided.out / "table.csv")
+    assert [row["points"] for row in read(undecided.out / "table.csv")] == ["6.5", "5"]
 
 
-def test_a_row_of_a_replaced_file_is_refused(held):
-    fill(held, points="6")
-    held.submit(ada="P1 held-P1.2").grade()
+def test_a_row_of_a_replaced_file_is_refused(undecided):
+    fill(undecided, points="6")
+    undecided.submit(ada="P1 open-P1.2 x").grade()
     with pytest.raises(GradingError) as caught:
-        fill(held, points="7")
+        fill(undecided, points="7")
     assert "row 2: ada has another file than the one of this row for P1.2" in caught.value.parts["got"]
-    write_manual_marks(held.gradebook, held.out / "table.csv")
-    row = read(held.out / "table.csv")[0]
-    assert (row["points"], row["by_checks"]) == ("", "10")
-    assert row["held"] == f"{HELD}; the 6 points given for an earlier file do not count"
-    held.submit(ada="P1").grade()
+    write_manual_marks(undecided.gradebook, undecided.out / "table.csv")
+    row = read(undecided.out / "table.csv")[0]
+    assert (row["points"], row["by_checks"]) == ("", "4")
+    undecided.submit(ada="P1").grade()
     with pytest.raises(GradingError) as caught:
-        fill(held, points="7")
-    assert "ada has no question 'P1.2', nor a held task of that name" in caught.value.parts["got"]
+        fill(undecided, points="7")
+    assert "ada has no question 'P1.2', nor an undecided task of that name" in caught.value.parts["got"]

@@ -13,6 +13,7 @@ import pytest
 from mlhood.errors import OutputError
 from mlhood.grading.batch.grade_class import SEED
 from mlhood.grading.batch.result_keys import environment_digest, shared_result_key
+from mlhood.grading.checks.marks import ManualMark
 from mlhood.grading.exporters.formats import plain_csv
 from mlhood.grading.gradebook import schema
 from mlhood.grading.gradebook.gradebook import Gradebook
@@ -102,6 +103,30 @@ def test_its_tables_become_those_of_a_new_gradebook(earlier, tmp_path):
     for path in (earlier.gradebook, tmp_path / "new"):
         Gradebook(path).close()
     assert columns(earlier.gradebook) == columns(tmp_path / "new")
+
+
+def test_only_what_measurements_left_open_is_undecided_and_decisions_stay(earlier):
+    """It had failed, and its whole task was held; so was one for a line that could not be read."""
+    statements = iter(schema.MIGRATIONS[version] for version in (1, 2, 3))
+    with contextlib.closing(sqlite3.connect(earlier.gradebook)) as connection, connection:
+        for statement in (statement for group in statements for statement in group):
+            connection.execute(statement)
+        connection.execute("PRAGMA user_version = 4")
+        key, sha256 = connection.execute("SELECT key, sha256 FROM handed WHERE student = 'ada'").fetchone()
+        for task, held in (("P1.1", "slow over fast: 1.00"), ("P1.2", "the line `exec(x)`"), ("P1.3", "once held")):
+            where = (held, key, task)
+            connection.execute("UPDATE task_results SET held = ? WHERE key = ? AND task = ?", where)
+        connection.execute(
+            "UPDATE check_results SET status = 'failed', what = 'slow over fast: 1.00' WHERE key = ?"
+            " AND task = 'P1.1' AND name = 'first'",
+            (key,),
+        )
+        connection.execute("INSERT INTO decisions VALUES ('ada', 'P1.3', ?, 3, 'by hand')", (sha256,))
+    with Gradebook(earlier.gradebook) as book:
+        (ada,) = (record for record in records(book) if record.student == "ada")
+        (question,) = (mark for item, mark in book.manual_marks().items() if item.id == "P1.4")
+    assert [(task.earned, task.undecided) for task in ada.tasks] == [(6, True), (10, False), (3, False)]
+    assert question == ManualMark(2.5, "good")
 
 
 def execute(gradebook: Path, script: str) -> None:

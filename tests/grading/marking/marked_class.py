@@ -1,4 +1,4 @@
-"""A small gradebook to mark: two students, a held task and a written question of each, and hostile answers."""
+"""A small gradebook to mark: two students, an undecided task and a written question of each, and hostile answers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from mlhood.grading.checks.marks import CheckResult, TaskResult
 from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, SUBMISSIONS_FOLDER, Entry, Gradebook
 from mlhood.grading.gradebook.records import Record, records
 from mlhood.grading.intake.collect import SubmittedFile
+from mlhood.grading.notebooks.master import project_cells
 from mlhood.grading.notebooks.notebook import write
+from mlhood.grading.projects import PROJECTS
 from tests.grading.batch.fake_grader import project
 from tests.grading.reports import attacks
 
 CODE = "def run(text):\n    exec(text)\n    return text"
-REASON = "cannot be marked automatically because the line `exec(text)` runs code that cannot be read"
+FORGED = "run = lambda text: text"
+REASON = "measured several times, and still undecided: `run` is 0.98 to 1.02 times as fast"
+GIVEN = next(cell.source for cell in project_cells(PROJECTS["P1"]) if cell.role == "given")
 HOSTILE = "\n".join([attacks.TEXT, *attacks.HTML, "</textarea></form>'\"><b>"])
 
 
@@ -26,17 +30,19 @@ def labelled(cell, task: str, role: str):
 
 
 def notebook(answer: str, code: str = CODE):
-    """Return a notebook with a solution of P1.2, an answer to P1.4, and a cell of the student's own."""
+    """Return a notebook with a solution of P1.2, an answer to P1.4, a cell that its label forges, and the course's."""
     return new_notebook(
         cells=[
             labelled(new_code_cell(code), "P1.2", "solution"),
             labelled(new_markdown_cell(answer), "P1.4", "question"),
             new_code_cell("mine = '<b>'"),
+            labelled(new_code_cell(FORGED), "P1.2", "given"),
+            labelled(new_code_cell(GIVEN), "P1.2", "solution"),
         ]
     )
 
 
-def submit(folder: Path, student: str, answer: str, code: str = CODE, *, held: bool = True) -> None:
+def submit(folder: Path, student: str, answer: str, code: str = CODE, *, undecided: bool = True) -> None:
     """Put a graded submission into the gradebook of a folder; it replaces an earlier one."""
     (folder / SUBMISSIONS_FOLDER).mkdir(parents=True, exist_ok=True)
     path = folder / SUBMISSIONS_FOLDER / "new.ipynb"
@@ -48,15 +54,10 @@ def submit(folder: Path, student: str, answer: str, code: str = CODE, *, held: b
         book.set_projects([project("P1")])
         book.add_submissions([submission])
         book.open_grading(sha256, sha256, "P1")
-        for position in range(3):
-            checks = (
-                CheckResult("a", "It <i>runs</i>", 4, "passed"),
-                CheckResult("b", "It is right", 6, "failed", "no"),
-            )
-            reason = REASON if held and position == 1 else ""
-            book.put_task(
-                sha256, position, TaskResult(f"P1.{position + 1}", f"Task {position + 1}", checks, (), reason)
-            )
+        for number in (1, 2, 3):
+            second = ("undecided", REASON) if undecided and number == 2 else ("failed", "no")
+            checks = CheckResult("a", "It <i>runs</i>", 4, "passed"), CheckResult("b", "It is right", 6, *second)
+            book.put_task(sha256, TaskResult(f"P1.{number}", f"Task {number}", checks))
         book.close_grading(sha256, "done")
         book.update_entries([Entry(submission, "P1", sha256)])
 

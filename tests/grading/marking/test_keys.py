@@ -40,7 +40,7 @@ def test_a_class_is_marked_with_the_keyboard_alone(tmp_path):
             press("1", "2", shows="✓ saved: 2 of 10")  # 12 would be too many
             assert record_of(book, "ada").tasks[1].earned == 2
             press("Backspace", shows="not marked")
-            assert record_of(book, "ada").held
+            assert record_of(book, "ada").undecided
             press("a", shows="✓ saved: 4 of 10")
             press("c", "5", "n", "Escape", "ArrowRight", shows="P1.2, bob: marks")
             assert record_of(book, "ada").tasks[1].remark == "4 of 10 points given by the instructor: 5n"

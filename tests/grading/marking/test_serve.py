@@ -59,14 +59,14 @@ def save(address: str, key: str, points: str) -> int:
 
 def test_nothing_is_lost_when_it_ends(tmp_path, start):
     book = marked_class(tmp_path)
-    held, question = (item_key(item) for item in items_of([record_of(book, "ada")]))
+    task, question = (item_key(item) for item in items_of([record_of(book, "ada")]))
     killed, address = start(tmp_path)
     page = tmp_path / REDIRECT
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     assert f'<a href="{address}">' in page.read_text()
     with pytest.raises(GradingError, match="another call serves"):
         serve(book)
-    assert save(address, held, "7") == 200
+    assert save(address, task, "7") == 200
     killed.kill()
     killed.wait()
     assert record_of(book, "ada").tasks[1].earned == 7

@@ -6,19 +6,20 @@ import json
 import re
 import threading
 from dataclasses import dataclass
+from html import escape
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
-from mlhood.grading.checks.marks import Decision
-from mlhood.grading.gradebook.gradebook import Gradebook, ManualMark
+from mlhood.grading.checks.marks import ManualMark
+from mlhood.grading.gradebook.gradebook import Gradebook, MarkedItem
 from mlhood.grading.marking import pages
 from mlhood.grading.marking.server import FORM, MAX_BODY, MarkingServer
 from mlhood.grading.notebooks import questions
 from mlhood.grading.notebooks.questions import QuestionText, RubricRow
-from tests.grading.marking.marked_class import CODE, REASON, marked_class, record_of, submit
+from tests.grading.marking.marked_class import CODE, FORGED, GIVEN, REASON, marked_class, record_of, submit
 from tests.grading.reports import attacks
 from tests.waiting import PATIENCE
 
@@ -129,18 +130,18 @@ def test_points_are_stored_at_each_key(client, book):
     for points, stored in (("4", 4), ("4.", 4), ("4.5", 4.5), ("3,5", 3.5)):
         reply = client.post(f"save/{question}", points)
         assert (reply.status, json.loads(reply.text)) == (200, {"points": stored, "most": 5})
-        assert record_of(book, "ada").manual_marks == {"P1.4": ManualMark("ada", "P1.4", stored)}
+        assert record_of(book, "ada").manual_marks == {"P1.4": ManualMark(stored)}
     for points, score in (("1", 1), ("10", 10)):
         assert client.post(f"save/{task}", points, "reads a\r\nfile").status == 200
         record = record_of(book, "ada")
-        assert record.tasks[1].decision == Decision(points=score, comment="reads a\nfile")
+        assert record.tasks[1].decision == ManualMark(points=score, comment="reads a\nfile")
         assert record.score == 4 + score + 4 + 3.5
     assert 'value="10"' in client.get(f"mark/{task}").text
     assert "2 of 4 marked" in client.get().text
     assert client.get("next").headers["Location"] == f"mark/{keys['P1.2', 'bob']}"
     for key in (question, task):
         assert client.post(f"save/{key}", "").status == 200
-    assert (record_of(book, "ada").manual_marks, record_of(book, "ada").held[0].id) == ({}, "P1.2")
+    assert (record_of(book, "ada").manual_marks, record_of(book, "ada").undecided[0].id) == ({}, "P1.2")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def test_what_cannot_be_stored_is_said_and_changes_nothing(client, book, points,
     page = client.post(f"mark/{key}", points, comment)
     assert page.status == 400
     assert "✗ NOT SAVED: " in page.text
-    assert record_of(book, "ada").manual_marks["P1.4"] == ManualMark("ada", "P1.4", 2, "before")
+    assert record_of(book, "ada").manual_marks["P1.4"] == ManualMark(2, "before")
 
 
 def test_without_scripts_it_is_a_form(client, book):
@@ -226,12 +227,22 @@ def test_a_page_has_the_answer_and_what_it_is_marked_by(client, monkeypatch):
     monkeypatch.setattr(questions, "synced_questions", lambda project: {})
     assert "<p>Why?</p>" in client.get(f"mark/{keys['P1.4', 'ada']}").text
     page = client.get(f"mark/{keys['P1.2', 'ada']}").text
-    assert f"It {REASON}".replace("`exec(text)`", "<code>exec(text)</code>") in page
-    assert '<span class="line quoted">    exec(text)</span>' in page
+    assert f"<p>{REASON}</p>".replace("`run`", "<code>run</code>") in page
     assert "What the checks found: 4 of 10" in page
-    assert "mine = &#39;&lt;b&gt;&#39;" in page
     for key, what in pages.KEYS:
         assert what in page, key
+
+
+def test_all_code_that_is_not_the_courses_is_shown_whatever_its_label_says(client):
+    page = client.get(f"mark/{client.item_keys()['P1.2', 'ada']}").text
+    cells = dict(re.findall(r"<h3>(Cell \d+)</h3>\s*<pre[^>]*>(.*?)</pre>", page, re.DOTALL))
+    lines = {cell: re.findall(r'<span class="([^"]*)">(.*?)</span>', text) for cell, text in cells.items()}
+    assert lines == {
+        "Cell 1": [("line", CODE.split("\n")[0]), ("line rare", "    exec(text)"), ("line", "    return text")],
+        "Cell 3": [("line", "mine = &#39;&lt;b&gt;&#39;")],
+        "Cell 4": [("line", FORGED)],
+    }
+    assert escape(GIVEN.splitlines()[0]) not in page
 
 
 def test_a_decision_does_not_move_to_a_file_that_replaces_the_submission(client, book):
@@ -241,18 +252,17 @@ def test_a_decision_does_not_move_to_a_file_that_replaces_the_submission(client,
     reply = client.post(f"save/{old}", "8")
     assert (reply.status, client.get(f"mark/{old}").status) == (400, 404)
     assert "no longer to be marked" in json.loads(reply.text)["error"]
-    assert record_of(book, "ada").tasks[1].earned == 0
+    assert record_of(book, "ada").tasks[1].earned == 4
     new = client.item_keys()["P1.2", "ada"]
     page = client.get(f"mark/{new}").text
-    assert "The 9 points given for an earlier file of this student do not count" in page
     assert 'value=""' in page
     with Gradebook(book) as theirs:  # as `mlhood marks --read` does meanwhile
-        theirs.put_manual_marks([ManualMark("ada", "P1.4", 3.5)])
+        theirs.put_manual_marks({MarkedItem("ada", "P1.4"): ManualMark(3.5)})
     assert 'value="3.5"' in client.get(f"mark/{client.item_keys()['P1.4', 'ada']}").text
 
 
 def test_a_file_that_cannot_be_read_is_said(client, book):
-    submit(book.parent, "carl", "x", held=False)
+    submit(book.parent, "carl", "x", undecided=False)
     (book.parent / "submissions" / f"{record_of(book, 'carl').submission.sha256}.ipynb").write_text("{")
     keys = client.item_keys()
     assert ("P1.2", "carl") not in keys

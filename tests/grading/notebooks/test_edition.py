@@ -45,7 +45,7 @@ def test_a_notebook_of_another_edition_is_refused(role):
 
 @pytest.mark.parametrize("use", [grade_file, validate])
 def test_it_is_refused_before_anything_runs(use, tmp_path, monkeypatch):
-    monkeypatch.setattr(f"{use.__module__}.Kernel", lambda *_: pytest.fail("too late"))
+    monkeypatch.setattr(f"{grade_file.__module__}.NotebookKernels", lambda *_: pytest.fail("too late"))
     write(renamed("T9-2-given-7"), tmp_path / "T9.ipynb")
     with pytest.raises(NotebookError, match="another edition"):
         use(tmp_path / "T9.ipynb")

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading.execution import grade_notebook
 from mlhood.grading.execution.grade_notebook import RunSettings, grade
 from mlhood.grading.execution.kernel import CellOutcome
 from mlhood.grading.notebooks.master import dump_cells, master_cells, parse_cells, project_cells
@@ -272,7 +271,7 @@ class LocalKernel:
 @pytest.fixture
 def local_kernel(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(grade_notebook, "Kernel", LocalKernel)
+    monkeypatch.setattr("mlhood.grading.execution.kernels.Kernel", LocalKernel)
 
 
 def deleted(book):

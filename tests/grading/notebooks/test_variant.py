@@ -16,7 +16,6 @@ from mlhood.grading.notebooks.sync import notebook_files, require_templates
 from mlhood.grading.notebooks.variant import master_of_variant
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import parameters_of, variant, varied_solutions, with_values
-from mlhood.grading.rpc.sources import self_contained
 from mlhood.grading.variants.parameter import defaults
 from mlhood.grading.variants.templates import render
 from tests.grading import varied_course
@@ -120,9 +119,8 @@ def test_a_template_that_does_not_give_its_phrase_is_named(course, templates):
         require_templates(book, varied_course.project(), Path("T9.ipynb"))
 
 
-def test_the_stand_ins_of_every_value_can_be_sent_to_a_students_process(public):
+def test_the_stand_ins_of_every_value_are_python(public):
     project, _ = public
     for values in each_value(project):
         for task in with_values(project, values).tasks:
             ast.parse(task.stand_in)
-            self_contained(task.stand_in)

@@ -8,7 +8,7 @@ import pytest
 import mlhood
 from mlhood.errors import GradingError, MlhoodError
 from mlhood.grading.checks.expect import CheckFailed, CheckSkipped
-from mlhood.grading.checks.marks import CheckResult, Decision, Marks, TaskResult, judge, unsolved
+from mlhood.grading.checks.marks import CheckResult, ManualMark, Marks, TaskResult, judge, unsolved
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.reports import marks_text, render
@@ -38,17 +38,17 @@ def test_text_does_not_depend_on_colour():
     assert "\x1b" not in text
 
 
-def test_a_held_task_has_no_points_and_a_reason():
-    held = replace(RESULT, held=f"runs {EVIL}")
-    reason = f"held, without points until the instructor has decided: it runs {EVIL}"
-    lines = marks_text.task_text(held).splitlines()
-    assert lines[:2] == ["T9.1 Layers & <shapes>: 0 of 8.5 points", f"  {reason}"]
-    assert f"T9.1: {reason}" in marks_text.summary_text(Marks("T9", "T9", (held,)))
-    html = render.task_html(held)
+def test_an_undecided_check_has_no_points_and_a_reason():
+    passed, second, _ = RESULT.checks
+    undecided = replace(RESULT, checks=(passed, replace(second, status="undecided", what=f"noise: {EVIL}", parts={})))
+    lines = marks_text.task_text(undecided).splitlines()
+    assert lines[0] == "T9.1 Layers & <shapes>: 6 of 8.5 points"
+    assert lines[-2:] == ["  ? second (undecided, 2.5)", f"      noise: {EVIL}"]
+    assert f"T9.1 is undecided: noise: {EVIL}" in marks_text.summary_text(Marks("T9", "T9", (undecided,)))
+    html = render.task_html(undecided)
     assert "<img" not in html
     assert html.startswith("<p><b>? T9.1")
-    assert "held, without points" in html
-    assert "6 / 6" not in html
+    assert "0&nbsp;/&nbsp;2.5" in html
 
 
 def test_html_escapes_what_students_wrote():
@@ -74,7 +74,7 @@ def test_what_could_not_be_asked_is_said_in_words_and_has_no_bar():
     unasked, partly = TaskResult("T9.2", "Draw", tuple(skipped)), replace(RESULT, checks=(*RESULT.checks, skipped[0]))
     assert (unasked.asked, unasked.skipped, partly.asked, partly.points) == (False, 6, True, 8.5)
     assert marks_text.score_line(unasked) == "T9.2 Draw: not asked"
-    assert replace(unasked, decision=Decision(2)).asked
+    assert replace(unasked, decision=ManualMark(2)).asked
     summary = marks_text.summary_text(Marks("T9", "T9", (partly, unasked)))
     row = next(line for line in summary.splitlines() if line.startswith("T9.2"))
     assert row.endswith("not asked")

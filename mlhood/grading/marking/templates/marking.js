@@ -76,8 +76,8 @@ const FORM_KEYS = {
   Enter: () => go(links.next),
   c: () => form.elements.comment.focus(),
   a: () => {
-    if (form.dataset.provisional === undefined) return;
-    form.elements.points.value = form.dataset.provisional;
+    if (form.dataset.byChecks === undefined) return;
+    form.elements.points.value = form.dataset.byChecks;
     save();
   },
 };
