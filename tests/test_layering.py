@@ -67,6 +67,8 @@ PLAN: dict[str, set[str]] = {
     # the peers are the course's torch model and its exported ONNX file
     "jaxlab.bench": {"models", "exchange", "kernels", "jaxlab"},
     "jaxlab.commands": {"exchange", "jaxlab", "jaxlab.bench"},
+    # pages are looked at in the browser that draws graphs
+    "notebook_view": {"exchange"},
     # the doctor tries the sandbox in the way in which the grader uses it
     "doctor": {"exchange", "grading.sandbox"},
     # the command line and the pytest plugin; a room of grading uses those before it
@@ -79,11 +81,16 @@ PLAN: dict[str, set[str]] = {
         "grading.reports",
         "grading.student",
         "grading.overhead",
+        "run",
+        "notebook_view",
     },
+    "run": {"grading.variants", "grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
+    | {"grading.reports", "notebook_view"},
     "grading.overhead": {"grading.checks", "grading.notebooks", "grading.execution", "grading.sandbox"},
     # the command line of bubblewrap, in which parsers run
     "grading.rpc": {"compiler", "grading.sandbox"},
     "grading.variants": set(),
+    "grading.bare": set(),
     "grading.checks": {
         "grading.variants",
         "compiler",
@@ -91,6 +98,7 @@ PLAN: dict[str, set[str]] = {
         "compiler.quantize",
         "jaxlab",
         "grading.rpc",
+        "grading.bare",
     },
     "grading.projects": {
         "models",
@@ -102,13 +110,13 @@ PLAN: dict[str, set[str]] = {
         "kernels",
     }
     | {"dataflow", "dataflow.sliced", "dataflow.systolic", "jaxlab", "grading.rpc", "grading.checks"}
-    | {"grading.variants"},
-    # pages are looked at in the browser that draws graphs
-    "grading.notebooks": {"exchange", "grading.variants", "grading.checks", "grading.projects"},
-    "grading.execution": {"grading.rpc", "grading.variants", "grading.checks", "grading.projects", "grading.notebooks"},
-    "grading.sandbox": {"grading.rpc", "grading.execution"},
+    | {"grading.variants", "grading.bare"},
+    "grading.notebooks": {"grading.variants", "grading.checks", "grading.projects"},
+    "grading.execution": {"grading.rpc", "grading.variants", "grading.checks", "grading.projects", "grading.notebooks"}
+    | {"grading.bare"},
+    "grading.sandbox": {"grading.rpc", "grading.bare", "grading.execution", "grading.checks"},
     "grading.student": {"grading.rpc", "grading.variants", "grading.checks", "grading.projects", "grading.notebooks"}
-    | {"grading.execution", "grading.reports", "grading.gradebook"},
+    | {"grading.bare", "grading.execution", "grading.reports", "grading.gradebook"},
     "grading.intake": set(),
     "grading.gradebook": {"grading.variants", "grading.checks", "grading.notebooks", "grading.intake"},
     "grading.exporters": {
@@ -130,7 +138,7 @@ PLAN: dict[str, set[str]] = {
     "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.marking"}
     | {"grading.reports", "grading.variants"},
     # it reads notebooks, draws their formulas, and imports what it documents by name
-    "site": {"grading.notebooks"},
+    "site": {"grading.notebooks", "notebook_view"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
     | {"compiler.commands", "kernels.commands", "dataflow.systolic", "dataflow.sliced", "jaxlab.commands"}
     | {"grading.class_commands", "site"},

@@ -16,7 +16,7 @@ from mlhood.files.terminal import echo
 from mlhood.grading.variants.option import variant_option
 
 if TYPE_CHECKING:
-    from mlhood.grading.execution.run import NotebookRun
+    from mlhood.run.run import NotebookRun
 
 
 def find(paths: Path | list[Path] | None) -> Path | list[Path] | None:
@@ -75,10 +75,10 @@ def run(
     from rich.console import Console
 
     from mlhood.grading.execution.progress import progress_display
-    from mlhood.grading.execution.run import run_notebooks
-    from mlhood.grading.execution.variant_run import require_for_variant, variant_folder
     from mlhood.grading.notebooks.notebook import course_notebooks, require_notebook
-    from mlhood.grading.reports.run_report import write_report
+    from mlhood.run.report import write_report
+    from mlhood.run.run import run_notebooks
+    from mlhood.run.variant import require_for_variant, variant_folder
 
     paths = notebooks or course_notebooks(Path.cwd())
     for path in paths:  # a mistyped name shows before the others have run for minutes
@@ -280,10 +280,10 @@ def preview(
     """
     from mlhood.files.atomic import write_atomic
     from mlhood.files.paths import make_folder
-    from mlhood.grading.notebooks.browser_view import open_browser, view
-    from mlhood.grading.notebooks.github_view import github_page
     from mlhood.grading.notebooks.notebook import course_notebooks, read, require_notebook
-    from mlhood.grading.notebooks.view_defects import defects
+    from mlhood.notebook_view.browser_view import open_browser, view
+    from mlhood.notebook_view.github_view import github_page
+    from mlhood.notebook_view.view_defects import defects
 
     found = []
     paths = notebooks or course_notebooks(Path.cwd())

@@ -3,11 +3,11 @@
 Overhead is the wall time from reading a notebook until the next one can be read, minus the execution of the notebook's
 cells (from busy to idle, by the kernel's clock) and minus its checks (from the first check of a task to its result,
 including calls into the student's code). What remains is reading the file, the sandbox and its kernel, the round trip
-of every cell, storing results, and cleaning up.
+of every cell, the second run of the cells in bare kernels, storing results, and cleaning up.
 
 Three modes alternate: `warm`, a sandbox that was started while the previous one was in use, as for a class; `cold`, a
-sandbox that is started for the submission; `bare`, a kernel with our rights and without a sandbox, whose imports count
-as execution of the cells that need them.
+sandbox that is started for the submission; `no sandbox`, a kernel with our rights, whose imports count as execution of
+the cells that need them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mlhood.grading.sandbox.pool import SandboxPool
 from mlhood.measure.ratio import interval
 
 MAX_SECONDS = 1.0
-MODES = WARM, COLD, BARE = "warm", "cold", "bare"
+MODES = WARM, COLD, UNSANDBOXED = "warm", "cold", "no sandbox"
 SAMPLE_SECONDS = 0.3
 IDLE_SAMPLES = 3  # in a row
 MAX_WAIT_SECONDS = 60.0
@@ -195,7 +195,7 @@ def measure(overheads: Overheads, subjects: list[Subject], rounds: int, log: Cal
     rng = random.Random(0)  # noqa: S311 - orders, not secrets
     cold = SandboxPool(prewarm=False)
     with SandboxPool() as warm:
-        sources: dict[str, SandboxPool | None] = {WARM: warm, COLD: cold, BARE: None}
+        sources: dict[str, SandboxPool | None] = {WARM: warm, COLD: cold, UNSANDBOXED: None}
         for number in range(1, rounds + 1):
             for subject in subjects:
                 for mode in rng.sample(MODES, len(MODES)):

@@ -41,7 +41,7 @@ class Threads:
     def apply(self) -> None:
         """Set all libraries that are loaded by now, including those that are set already."""
         for name, apply in _LIBRARIES.items():
-            if name in sys.modules:
+            if hasattr(sys.modules.get(name), "__file__"):  # not where a stub replaces it
                 restore = apply(sys.modules[name], self.count)
                 if name not in self.applied:
                     self._restore.callback(restore)

@@ -20,6 +20,7 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from nbclient import NotebookClient
 
+from mlhood.grading.bare.libraries import Libraries
 from mlhood.grading.execution.kernel import Kernel
 
 ROOT = Path(__file__).parents[2]
@@ -58,9 +59,9 @@ class ForkServer:
     def __exit__(self, *exception: object) -> None:
         self._process.communicate()
 
-    def kernel(self, folder: Path) -> Kernel:
-        """Return a kernel for one notebook with this working folder."""
-        return ForkedKernel(folder, self)
+    def kernel(self, folder: Path, libraries: Libraries | None = None) -> Kernel:
+        """Return a kernel for one notebook with this working folder; a bare one is started anew."""
+        return Kernel(folder, libraries) if libraries else ForkedKernel(folder, self)
 
     def fork(self, connection_file: str, folder: str) -> int:
         """Start a kernel; return its process id."""

@@ -73,7 +73,7 @@ def test_a_grading_without_a_sandbox_is_timed_and_its_parts_add_up(course):
     parts = timing.cells, timing.checks, timing.before, timing.between, timing.after
     assert sum(parts) == pytest.approx(timing.whole)
     assert not timing.solved
-    assert "stand-ins count" in Overheads({("T9", "bare"): [timing]}).text()
+    assert "stand-ins count" in Overheads({("T9", "no sandbox"): [timing]}).text()
 
 
 def test_it_waits_until_descendants_are_idle(monkeypatch):
@@ -90,7 +90,7 @@ def test_the_command_times_all_three_modes(tmp_path):
     result = CliRunner().invoke(cli.app, words)
     assert result.exit_code in {0, 1}, result.output
     rows = json.loads((tmp_path / "overhead.json").read_text())["rows"]
-    assert [row["way"] for row in rows] == ["warm", "cold", "bare"]
+    assert [row["way"] for row in rows] == ["warm", "cold", "no sandbox"]
     assert all(row["timings"][0]["solved"] for row in rows)
     assert "a median overhead of at most 1 s" in result.stdout
 

@@ -57,8 +57,8 @@ class CheckSkipped(Exception):
     """This machine cannot run the check, so its points are neither earned nor lost."""
 
 
-class CheckHeld(Exception):
-    """The check could not be decided; the text is the reason. Its task is held for the instructor."""
+class CheckUndecided(Exception):
+    """Measurements leave the check undecided; the text is the reason."""
 
 
 def format_value(value: object) -> str:

@@ -10,17 +10,20 @@ from typing import Any, Literal
 import numpy as np
 
 from mlhood.errors import MlhoodError
-from mlhood.grading.checks.expect import CheckFailed, CheckHeld, CheckSkipped, format_value, single_line
+from mlhood.grading.checks.expect import CheckFailed, CheckSkipped, CheckUndecided, format_value, single_line
 from mlhood.grading.checks.submission import CheckContext, Reached, Session, Submission
 from mlhood.grading.checks.task import Check, Task
 
 HINT = "hint"  # the part of a failed check that says how to go on
-Status = Literal["passed", "failed", "skipped"]
+Status = Literal["passed", "failed", "skipped", "undecided"]
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of one check: points, and the reason if it failed."""
+    """The result of one check: points, and the reason if it did not pass.
+
+    It is undecided if measurements leave it open; the instructor decides unless another measurement does.
+    """
 
     name: str
     title: str
@@ -36,8 +39,8 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
-class Decision:
-    """The points that the instructor has given for a held task, in place of those of its checks."""
+class ManualMark:
+    """Points that a person has given, for a written question or in place of those of a task's checks."""
 
     points: float
     comment: str = ""
@@ -48,8 +51,6 @@ class TaskResult:
     """The results of a task's checks, and notes about its cells.
 
     Attributes:
-        held: Why the task cannot be marked automatically, with the line; empty if it can. A held task has no points
-            until the instructor has decided.
         decision: What the instructor has decided; it counts in place of the checks.
         reached: The figure that an open task is graded by.
     """
@@ -58,38 +59,35 @@ class TaskResult:
     title: str
     checks: tuple[CheckResult, ...]
     notes: tuple[str, ...] = ()
-    held: str = ""
-    decision: Decision | None = None
+    decision: ManualMark | None = None
     reached: Reached | None = None
 
     @property
     def undecided(self) -> bool:
-        """Whether the task is held, and the instructor has not decided yet."""
-        return bool(self.held) and self.decision is None
+        """Whether checks are undecided, and the instructor has not decided yet."""
+        return self.decision is None and any(check.status == "undecided" for check in self.checks)
 
     @property
-    def counted(self) -> bool:
-        """Whether the points are those of the checks, as the task is neither held nor decided on by the instructor."""
-        return not self.held and self.decision is None
+    def why_undecided(self) -> str:
+        """The reasons of the undecided checks."""
+        return "; ".join(dict.fromkeys(check.what for check in self.checks if check.status == "undecided"))
 
     @property
     def remark(self) -> str:
-        """How the points came about if they are not those of the checks; else empty."""
-        if self.decision is not None:
-            points = f"{self.decision.points:g} of {self.points:g} points given by the instructor"
-            return f"{points}: {self.decision.comment}" if self.decision.comment else points
-        return f"held, without points until the instructor has decided: it {self.held}" if self.held else ""
+        """What the instructor has decided; else empty."""
+        if self.decision is None:
+            return ""
+        points = f"{self.decision.points:g} of {self.points:g} points given by the instructor"
+        return f"{points}: {self.decision.comment}" if self.decision.comment else points
 
     @property
     def earned(self) -> float:
         """Points earned."""
-        if self.decision is not None:
-            return self.decision.points
-        return 0.0 if self.held else self.provisional
+        return self.by_checks if self.decision is None else self.decision.points
 
     @property
-    def provisional(self) -> float:
-        """Points of the passed checks, whether or not the task is held."""
+    def by_checks(self) -> float:
+        """Points of the passed checks."""
         return sum(check.earned for check in self.checks)
 
     @property
@@ -109,10 +107,10 @@ class TaskResult:
 
     @property
     def full(self) -> bool:
-        """Whether no check failed and the task is not held, or the instructor has given all of its points."""
+        """Whether every check passed or was skipped, or the instructor has given all of the points."""
         if self.decision is not None:
             return self.decision.points >= self.points
-        return not self.held and all(check.status != "failed" for check in self.checks)
+        return all(check.status in ("passed", "skipped") for check in self.checks)
 
 
 @dataclass(frozen=True)
@@ -178,47 +176,30 @@ def without_hints(marks: Marks) -> Marks:
 
 
 def judge(task: Task, session: Session, seed: int, notes: tuple[str, ...] = ()) -> TaskResult:
-    """Run all checks of a task. Each draws inputs from its own stream of the seed, so their order does not matter.
-
-    A task that would have points is held if a cell before it is outside of the closed world.
-    """
-    results, cache, all_notes, held = [], {}, [*notes], []
+    """Run all checks of a task. Each draws inputs from its own stream of the seed, so their order does not matter."""
+    results, cache, all_notes = [], {}, [*notes]
     reached: list[Reached] = []
     for check in task.checks:
         rng = np.random.default_rng([seed, zlib.crc32(f"{task.id} {check.name}".encode())])
-        context = CheckContext(rng, task.seconds, task.forbidden, SimpleNamespace(**task.values))
+        context = CheckContext(rng, task.seconds, task.libraries, SimpleNamespace(**task.values))
         submission = Submission(session, context, cache)
-        result, reason = _run_check(check, submission)
-        results.append(result)
-        held += [reason] if reason else []
+        results.append(_run_check(check, submission))
         all_notes += submission.notes
         reached += submission.reached
-    if any(result.earned for result in results):
-        held += map(str, session.closed_world.findings[:1])
     figure = replace(reached[-1], figure=task.leaderboard) if reached else None
     all_notes += [figure.text] if figure else []
-    return TaskResult(
-        task.id,
-        task.title,
-        tuple(results),
-        tuple(map(single_line, all_notes)),
-        single_line("; ".join(held)),
-        reached=figure,
-    )
+    return TaskResult(task.id, task.title, tuple(results), tuple(map(single_line, all_notes)), reached=figure)
 
 
-def _run_check(check: Check, submission: Submission) -> tuple[CheckResult, str]:
-    """Return the result of a check, and why its task is held, if it is."""
-    status, what, held = "passed", "", ""
+def _run_check(check: Check, submission: Submission) -> CheckResult:
+    status, what = "passed", ""
     parts: dict[str, Any] = {}
     try:
         check(submission)
-        submission.check_forbidden()
     except CheckSkipped as reason:
         status, what = "skipped", str(reason)
-    except CheckHeld as reason:
-        status, what = "failed", str(reason)
-        held = single_line(what)
+    except CheckUndecided as reason:
+        status, what = "undecided", str(reason)
     except CheckFailed as failure:
         status, what, parts = "failed", failure.what, failure.parts
     except MlhoodError as error:
@@ -226,7 +207,16 @@ def _run_check(check: Check, submission: Submission) -> tuple[CheckResult, str]:
     except Exception as error:  # whatever a hostile answer provokes, the judging goes on
         status, what = "failed", "the check cannot make sense of what your code returned"
         parts = {"got": format_value(f"{type(error).__name__}: {error}")}
-    return CheckResult(check.name, check.title, check.points, status, single_line(what), parts), held
+    return CheckResult(check.name, check.title, check.points, status, single_line(what), parts)
+
+
+def measured_again(before: TaskResult, again: TaskResult) -> TaskResult:
+    """Return a task's result in which only the undecided checks have the result of a second grading."""
+    if not before.undecided:
+        return before
+    results = {check.name: check for check in again.checks}
+    checks = (results.get(check.name, check) if check.status == "undecided" else check for check in before.checks)
+    return replace(again, checks=tuple(checks))
 
 
 def unsolved(task: Task, reason: str) -> TaskResult:

@@ -10,7 +10,7 @@ import math
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlhood.errors import MeasureError
+from mlhood.grading.bare.libraries import NOT_AVAILABLE, Libraries
 from mlhood.grading.checks.cell_lines import MAX_SHOWN, CellLines
-from mlhood.grading.checks.cell_source import read_cell
-from mlhood.grading.checks.closed_world import ClosedWorld, finding_in_program
-from mlhood.grading.checks.closed_world_visitor import Finding
-from mlhood.grading.checks.expect import MAX_SHOWN_CHARACTERS, CheckFailed, CheckHeld, shortened, single_line
-from mlhood.grading.checks.references import ReferenceAnalysis, forbidden_use_in_program
+from mlhood.grading.checks.expect import MAX_SHOWN_CHARACTERS, CheckFailed, shortened, single_line
 from mlhood.grading.rpc.codec import CodecError, Remote, decode, encode
 from mlhood.grading.rpc.guard import CHANGED, REUSED, SHARED, RuleBroken
 from mlhood.grading.rpc.sources import sources_of
@@ -33,14 +30,12 @@ if TYPE_CHECKING:
     from mlhood.measure.table import Table
 
 
-MAX_PROGRAM_BYTES = 1 << 20
 # what every function of a notebook keeps to, as its top says
 RULES = {
     CHANGED: "{name} changes its arguments",
     SHARED: "{name} returns its argument or a part of it, not a new array",
     REUSED: "{name} returns memory that it has returned before, so that an earlier result changes",
 }
-TOO_MUCH = Finding("", "the notebook has more code than can be analysed")
 
 
 @dataclass(frozen=True)
@@ -48,39 +43,22 @@ class Session:
     """A running notebook: what stays the same for all of its checks.
 
     Args:
-        transport: Sends requests to the notebook's objects.
+        transport: Sends requests to the notebook's objects, those that are graded.
         folder: The notebook's working folder, where it leaves its files.
         scratch: An empty folder that both processes can write, for files that checks exchange with the notebook.
+        notebook: Where all of the notebook has run, with its tables and files, if that is another process.
         remeasure: Whether the judge measures the claims of tables again.
-        references: The names that the cells run so far refer to; cells are added as they run.
-        closed_world: What in these cells cannot be read before it runs.
-        lines: The lines of these cells, among which an error is found.
+        lines: The lines of the cells run so far, among which an error is found.
         cell_errors: The errors of the current task's cells; filled as they run.
     """
 
     transport: Transport
     folder: Path
     scratch: Path
+    notebook: Transport | None = None
     remeasure: bool = True
-    references: ReferenceAnalysis = field(default_factory=ReferenceAnalysis)
-    closed_world: ClosedWorld = field(default_factory=ClosedWorld)
     lines: CellLines = field(default_factory=CellLines)
     cell_errors: list[str] = field(default_factory=list)
-
-    def add_cell(self, source: str, *, given: bool = False, trusted: bool = False, error: str = "") -> None:
-        """Read a cell that was run.
-
-        Args:
-            source: Its source, magics included.
-            given: Whether its definitions may refer to anything.
-            trusted: Whether the course wrote it.
-            error: With what it stopped.
-        """
-        code = read_cell(source)
-        self.references.add_cell(code, trusted=given, completed=not error)
-        self.closed_world.add_cell(code, trusted=trusted, error=error)
-        if self.references.too_much:
-            self.closed_world.findings.append(TOO_MUCH)
 
 
 @dataclass(frozen=True)
@@ -90,13 +68,13 @@ class CheckContext:
     Args:
         rng: Inputs are drawn from it.
         seconds: Time limit of each call into the student's code.
-        forbidden: Dotted names that the solution may not use.
+        libraries: The libraries of the task, if its functions run in a bare kernel.
         parameters: The values of the project's parameters, by attribute.
     """
 
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     seconds: float = 120.0
-    forbidden: tuple[str, ...] = ()
+    libraries: Libraries | None = None
     parameters: SimpleNamespace = field(default_factory=SimpleNamespace)
 
 
@@ -138,9 +116,7 @@ class Submission:
         self.context = context or CheckContext()
         self.notes: list[str] = []
         self.reached: list[Reached] = []
-        self._cache: dict[str, tuple[Any, set[str]]] = {} if cache is None else cache
-        self._requested: set[str] = set()  # names of the notebook that the check has asked for
-        self._programs: list[str] = []  # sources of the Python files that it has asked for
+        self._cache: dict[str, Any] = {} if cache is None else cache
 
     @property
     def rng(self) -> np.random.Generator:
@@ -161,6 +137,15 @@ class Submission:
     def scratch(self) -> Path:
         """A folder that both processes can write."""
         return self.session.scratch
+
+    @property
+    def notebook(self) -> Transport:
+        """Where all of the notebook has run, with its tables and files."""
+        return self.session.notebook or self.session.transport
+
+    def in_notebook(self) -> Submission:
+        """Return this submission where all of the notebook has run: what its objects are there is a claim."""
+        return Submission(replace(self.session, transport=self.notebook), self.context, self._cache)
 
     def call(self, target: str | Remote, *args: object, method: str | None = None, **kwargs: object) -> Any:
         """Call a function of the notebook, or an object that an earlier call returned.
@@ -211,7 +196,7 @@ class Submission:
         Raises:
             CheckFailed: There is none, it is declared otherwise, or it is not what `Table.to_dict` writes.
         """
-        data = self._request({"table": declared.id}, f"the table `{declared.id}`")
+        data = self._request({"table": declared.id}, f"the table `{declared.id}`", self.notebook)
         if data is None:
             raise CheckFailed(
                 f"the notebook has no table `{declared.id}`",
@@ -228,42 +213,8 @@ class Submission:
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return the result of `make`, which is called once per task: for work that several of its checks need."""
         if name not in self._cache:
-            outer, self._requested = self._requested, set()
-            try:
-                self._cache[name] = make(), self._requested
-            finally:
-                self._requested = outer | self._requested
-        value, requested = self._cache[name]
-        self._requested |= requested
-        return value
-
-    def check_forbidden(self) -> None:
-        """Check that the names and programs that this check asked for use nothing that their task forbids.
-
-        Raises:
-            CheckFailed: They do, by their source.
-            CheckHeld: They may, since they pass on a module that contains it, or a program cannot be read.
-        """
-        forbidden = self.context.forbidden
-        use = self.session.references.find_forbidden(self._requested, forbidden)
-        for source in self._programs:
-            use = use or forbidden_use_in_program(source, forbidden)
-            if finding := finding_in_program(source):
-                raise CheckHeld(str(finding))
-        if use is None:
-            return
-        if use.passed:
-            part = "it" if use.passed == use.name else f"`{use.name}` in it"
-            raise CheckHeld(
-                f"cannot be marked automatically because the line `{use.line}` passes `{use.passed}` on, "
-                f"and {part} is not allowed here"
-            )
-        raise CheckFailed(
-            f"the solution uses `{use.name}`, which is not allowed here",
-            expected="a solution of your own",
-            got=f"the line `{use.line}`",
-            hint=f"solve this task without {', '.join(f'`{name}`' for name in forbidden)}",
-        )
+            self._cache[name] = make()
+        return self._cache[name]
 
     def file(self, name: str) -> Path:
         """Return the path of a file that the notebook wrote into its folder, or into its current folder below that.
@@ -276,16 +227,13 @@ class Submission:
         if not os.path.lexists(path) and (below := self._current_folder()):
             path = below / name
             self._fetch(path, name)
-        file = self._regular_file(path, self.folder, name)
-        if file.suffix == ".py":
-            with file.open("rb") as program:
-                self._programs.append(program.read(MAX_PROGRAM_BYTES).decode("utf-8", "replace"))
-        return file
+        return self._regular_file(path, self.folder, name)
 
     def _current_folder(self) -> Path | None:
         """Return the folder below its own that the notebook claims to have changed to, if any."""
         try:
-            claimed = self._request_target("os:getcwd", call=True, method=None, args=(), kwargs={})
+            request = {"target": "os:getcwd", "call": True, "method": None, "args": (), "kwargs": {}}
+            claimed = self._request(request, "the notebook", self.notebook)
             below = os.path.relpath(str(claimed), self.folder.resolve())
         except (CheckFailed, ValueError):  # on Windows, paths on two drives have no relation
             return None
@@ -307,8 +255,9 @@ class Submission:
         return self._regular_file(path, self.scratch, path.name)
 
     def _fetch(self, path: Path, name: str) -> None:
+        in_scratch = path.is_relative_to(self.scratch)
         try:
-            self.session.transport.fetch(path)
+            (self.session.transport if in_scratch else self.notebook).fetch(path)
         except InvalidFile as error:
             raise CheckFailed(f"`{name}` {error}", expected="a regular file of at most 64 MiB") from None
 
@@ -328,18 +277,17 @@ class Submission:
         return path
 
     def _request_target(self, target: str | Remote, **request: Any) -> Any:
-        if isinstance(target, str) and ":" not in target:
-            self._requested.add(target)
         sources = sources_of(target) if isinstance(target, str) else {}
         message = {"target": target, **request} | ({"sources": sources} if sources else {})
         name = _name_for_student(target)
         guarded = request["call"] and isinstance(target, str) and ":" not in target
         return self._request(message | ({"guard": True} if guarded else {}), name)
 
-    def _request(self, request: dict[str, Any], name: str) -> Any:
+    def _request(self, request: dict[str, Any], name: str, transport: Transport | None = None) -> Any:
         """Send a request about an object that the student knows as `name`."""
+        transport = transport or self.session.transport
         try:
-            reply = decode(self.session.transport.send(encode(request), self.context.seconds))
+            reply = decode(transport.send(encode(request), self.context.seconds))
         except (NoReply, CodecError) as error:
             raise CheckFailed(f"{name} gave no usable answer", got=str(error)) from None
         if isinstance(reply, dict) and "value" in reply:
@@ -356,6 +304,9 @@ class Submission:
         if kind == "NameError" and "the notebook defines no" in message:
             note = self.first_cell_error() or "run its cell first, and keep the name that the task gives"
             return CheckFailed(message, note=note)
+        if kind == "ModuleNotFoundError" and NOT_AVAILABLE in message and self.context.libraries:
+            packages = " and ".join(self.context.libraries.packages)
+            return CheckFailed(f"{name}: {message}", expected=f"a solution with {packages}")
         if kind == RuleBroken.__name__:
             rule, _, function = single_line(message).partition(" ")
             return _broken_rule(rule, f"`{function}`")

@@ -1,10 +1,13 @@
-"""Checks of a table of measurements: that it is filled, by side-by-side comparisons, and that its claims hold."""
+"""Checks of a table of measurements: that it is filled, by side-by-side comparisons, and that its claims hold.
+
+What stands in a table is the student's word. Its form earns nothing: each check of a table also demands that the
+grader's own measurement of the functions, which it calls by their names, confirms what the table shows of them.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 
 from mlhood.grading.checks import expect, timing
 from mlhood.grading.checks.submission import Submission
@@ -13,9 +16,7 @@ from mlhood.measure.claims import Verdict
 from mlhood.measure.comparison import MIN_ROUNDS
 from mlhood.measure.measurement import Measurement
 from mlhood.measure.table import Table
-from mlhood.measure.threading import threads as one_thread
 
-SINGLE_THREAD = "mlhood.grading.checks.probes:single_thread"
 UNDERSTATED = 4.0  # times the table's ratio: from here on a student is told
 UNDECIDED = "measured several times, and still undecided"
 UNMODIFIED = "put the result of `compare` into the table unmodified"
@@ -71,29 +72,6 @@ def _check_row(row: str, cells: list[Measurement], hint: str) -> None:
     expect.true(varied, "all rounds of a cell took the same time to the last digit", given=row, hint=UNMODIFIED)
 
 
-def check_compared_functions(submission: Submission, table: str, functions: Sequence[str]) -> None:
-    """Check that what the notebook compares for a table calls these functions of its own, somewhere.
-
-    What stands in a table is only the student's word; that the columns are these functions, the source says.
-
-    Args:
-        submission: Its source is read.
-        table: The name of the table.
-        functions: Their names.
-
-    Raises:
-        CheckFailed: One is not among the names that statements with `compare` and the table refer to.
-    """
-    names = submission.session.references.names_referred_with("compare", table)
-    missing = [name for name in functions if name not in names]
-    expect.true(
-        not names or not missing,
-        f"what is compared never calls {' and '.join(f'`{name}`' for name in missing)}",
-        expected=f"measurements of {' and '.join(f'`{name}`' for name in functions)}",
-        hint="each alternative of `compare` is a function without arguments that calls yours on the row's arguments",
-    )
-
-
 def check_operations(rows: Rows, flops: Mapping[str, int]) -> None:
     """Check that every cell states the right number of operations.
 
@@ -137,35 +115,52 @@ def check_claim(verdict: Verdict, what: str, hint: str) -> None:
     expect.true(verdict.state != "fails", what, expected=verdict.text, got=reasons, hint=hint)
 
 
-def check_remeasured_claims(submission: Submission, claims: Sequence[TimingClaim], what: str, hint: str) -> None:
-    """Check that the judge's own timing confirms the claims of a table.
+def check_remeasured_claims(
+    submission: Submission, claims: Callable[[], Sequence[TimingClaim]], what: str, hint: str
+) -> None:
+    """Check that the grader's own timing confirms the claims of a table; it is done once for all checks of a task.
 
     The claims are measured in random order until the time for a table is used up, so a submission cannot know which
-    ones are left out. They are measured with one thread, as the task demands; a claim that fails is measured again with
-    the process's own number of threads, in case the table was, too.
+    ones are left out.
 
     Args:
         submission: Its functions are timed, unless its session does not remeasure. An understated ratio gets a note and
             costs no points.
-        claims: The claims of the table; at least one.
+        claims: Returns the claims of the table; at least one.
+        what: The fault, if a claim fails.
+        hint: What to do about it.
 
     Raises:
         CheckFailed: A claim fails.
-        CheckHeld: None fails, but one stayed open although it was measured several times, or the table has the slower
-            side ahead by no more than what noise may do.
+        CheckUndecided: None fails, but one stayed open although it was measured several times.
     """
     if not submission.session.remeasure:
         return
+    outcome = submission.once("remeasured", lambda: _outcome(submission, claims, what, hint))
+    if outcome is not None:
+        raise outcome
+
+
+def _outcome(
+    submission: Submission, claims: Callable[[], Sequence[TimingClaim]], what: str, hint: str
+) -> expect.CheckFailed | expect.CheckUndecided | None:
+    """Return what `check_remeasured_claims` raises, if anything: every check of the table has the same outcome."""
+    try:
+        opened = _measure(submission, claims(), what, hint)
+    except (expect.CheckFailed, expect.CheckUndecided) as failure:
+        return failure
+    return expect.CheckUndecided(f"{UNDECIDED}: {'; '.join(opened)}") if opened else None
+
+
+def _measure(submission: Submission, claims: Sequence[TimingClaim], what: str, hint: str) -> list[str]:
+    """Measure claims, and return the reasons of those that stay open.
+
+    Raises:
+        CheckFailed: A claim fails.
+    """
     stop, opened = time.monotonic() + timing.TABLE_SECONDS, []
     for i in submission.rng.permutation(len(claims)):
-        verdict = _verdict(submission, claims[i])
-        if verdict.state != "fails" and claims[i].claimed.high < 1:
-            _check_reversed(claims[i], verdict, hint)
-            opened.append(verdict.reason)
-        elif verdict.state == "inconclusive":
-            opened.append(verdict.reason)
-        elif verdict.ratio.low > UNDERSTATED * claims[i].claimed.high:
-            submission.notes.append(f"the table understates the ratio: {verdict.reason}; it costs no points")
+        verdict = timing.measure_claim(submission, claims[i])
         expect.true(
             verdict.state != "fails",
             verdict.what or what,
@@ -173,41 +168,13 @@ def check_remeasured_claims(submission: Submission, claims: Sequence[TimingClaim
             got=verdict.reason,
             hint=hint,
         )
+        if verdict.state == "inconclusive":
+            opened.append(verdict.reason)
+        elif verdict.ratio.low > UNDERSTATED * claims[i].claimed.high:
+            submission.notes.append(f"the table understates the ratio: {verdict.reason}; it costs no points")
         if time.monotonic() > stop:
             break
-    if opened:
-        raise expect.CheckHeld(f"{UNDECIDED}: {'; '.join(opened)}")
-
-
-def _check_reversed(claim: TimingClaim, verdict: timing.Verdict, hint: str) -> None:
-    """Check that a table has the slower side ahead by no more than what noise may do."""
-    expect.true(
-        claim.claimed.high * claim.allowance > verdict.ratio.value,
-        f"{claim.name}: the table has the one ahead that is not faster",
-        expected="the order that your functions have when they are timed from outside on new arguments",
-        got=verdict.reason,
-        hint=hint,
-    )
-
-
-def _verdict(submission: Submission, claim: TimingClaim) -> timing.Verdict:
-    """Measure a claim with one thread, and if it fails, with the process's own number of threads."""
-    with single_thread(submission):
-        verdict = timing.measure_claim(submission, claim)
-    if verdict.state != "fails" or verdict.what:  # more threads do not make the slower side right
-        return verdict
-    return timing.measure_claim(submission, claim)
-
-
-@contextmanager
-def single_thread(submission: Submission) -> Iterator[None]:
-    """Limit the submission's libraries and ours to one thread; outside the timed section, since it takes time."""
-    threads = submission.call(SINGLE_THREAD)
-    try:
-        with one_thread(1):
-            yield
-    finally:
-        submission.call(threads, method="restore")
+    return opened
 
 
 def _side_by_side(cells: list[Measurement]) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from mlhood.grading.bare.libraries import Libraries
 from mlhood.grading.variants.parameter import Parameter, defaults
 from mlhood.grading.variants.templates import render
 
@@ -67,13 +68,12 @@ class Task:
         checks: The checks that give the points.
         stand_in: Code that replaces an unsolved task for the tasks after it, so that a mistake costs only its own
             points. Empty if no later task depends on this one.
-        solution_stands_in: Whether the stand-in is the master's solution. `mlhood sync` copies it into the package, so
-            use it only where students may see the solution: the student edition leaves it out and the sandbox hides
-            it, but grading without a sandbox does not.
+        solution_stands_in: Whether the stand-in begins with the master's solution. `mlhood sync` copies it into the
+            package, so use it only where students may see the solution: the student edition leaves it out and the
+            sandbox hides it, but grading without a sandbox does not.
         seconds: Time limit for each call into the student's code and each of the student's cells.
         timed: Whether its cells measure time, so that no other timed task may run on the same cores meanwhile.
-        forbidden: Dotted names of functions, classes or modules that the solution may not use, as the task's text
-            says. A check gives no points if the functions that it calls do, directly or through a helper.
+        libraries: What exists where its functions are graded; None for all that the notebook has.
         minutes: How long a good student is expected to take.
         builds_on: Ids of the tasks, also of other projects, whose ideas or functions it needs.
         leaderboard: Of an open task, which is graded by what is reached: the name of the figure, with its unit.
@@ -87,7 +87,7 @@ class Task:
     stand_in: str = ""
     seconds: float = 120.0
     timed: bool = False
-    forbidden: tuple[str, ...] = ()
+    libraries: Libraries | None = None
     solution_stands_in: bool = False
     minutes: int = 0
     builds_on: tuple[str, ...] = ()

@@ -6,13 +6,16 @@ The numbers in a table are the student's word, so its claims are measured again 
    have no effect, and work that is lazy or done by another thread is included: the clock stops when the results have
    arrived.
 2. Both sides are treated alike. A message makes several calls of one side, as many for the slower as for the faster,
-   and so many that those of the faster side take at least twice as long as the round trip. A round has one message of
-   each side, in random order. Two identical functions thus have the ratio 1, apart from noise that is alike for both.
+   and so many that those of the faster side take much longer than the round trip, of which nothing is subtracted: what
+   the student's process says of it is a claim. A round has one message of each side, in random order. Two identical
+   functions thus have the ratio 1, apart from noise that is alike for both.
 3. Large arrays are sent before the clock starts. Every call of the student's code is on arguments that were not used
    before, so results cannot be replayed, and a random part of the results of all calls is checked after the clock has
    stopped.
 4. Where the slower side is the student's, the course's own version of the same algorithm runs in this process, in the
    same rounds: being slow on purpose makes no function fast (`Course`).
+5. Both processes run on one core meanwhile, and the student's is stopped while the course's version runs (`one_core`):
+   threads make nothing faster, and nothing slower that it is compared with.
 
 The compared quantity is the ratio of the table's two cells and the ratio of the same two functions here; how, is said
 in `timing_verdict`. Absolute times are compared with nothing: a laptop that throttles takes longer for everything.
@@ -29,14 +32,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from mlhood.grading.checks.one_core import one_core, stopped
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.timing_claim import Course, Prepared, TimedCall, TimingClaim
-from mlhood.grading.checks.timing_verdict import ROUND_TRIP_SHARE, Rounds, Verdict, decide, too_slow
+from mlhood.grading.checks.timing_verdict import Rounds, Verdict, decide, too_slow
 
 LOOKS = (3, 6, 12, 24)  # rounds after which a claim may be decided
 REFUSAL = 6  # rounds that a refusal needs
 ATTEMPTS = 3
-MAX_DOUBLINGS = 2  # of the calls in a message
+ROUND_TRIP_SHARE = 1 / 8  # of a message of the faster side, at most
+MAX_DOUBLINGS = 4  # of the calls in a message
 COURSE_ROUNDS = 6  # in which the course's version is timed, too
 GROSS = 5.0  # times what is allowed: so much slower than the course's version is refused without a race
 QUIET_SECONDS = 10.0  # to wait for a free core before another attempt
@@ -61,16 +66,18 @@ def measure_claim(
     Raises:
         CheckFailed: A call stops with an error, or returns a wrong result.
     """
-    if refusal := _warm_up(submission, claim, clock):
-        return refusal
-    claim = _with_enough_calls(submission, claim, clock)
-    verdict = _attempt(submission, claim, seconds, clock)
+    with one_core(submission):
+        if refusal := _warm_up(submission, claim, clock):
+            return refusal
+        claim = _with_enough_calls(submission, claim, clock)
+        verdict = _attempt(submission, claim, seconds, clock)
     refusals = int(verdict.state == "fails")
     for _ in range(1, ATTEMPTS):
         if verdict.state == "holds" or refusals == 2:
             return verdict
         wait_until_quiet()
-        verdict = _attempt(submission, claim, RETRY_SECONDS, clock)
+        with one_core(submission):
+            verdict = _attempt(submission, claim, RETRY_SECONDS, clock)
         refusals += verdict.state == "fails"
     decided = verdict.state == "holds" or refusals == 2
     return verdict if decided else replace(verdict, state="inconclusive")
@@ -84,7 +91,7 @@ def _warm_up(submission: Submission, claim: TimingClaim, clock: Clock) -> Verdic
         return None
     factor = float("inf")
     for _ in range(2):  # the first call of either may have compiled
-        factor = min(factor, taken / _time_course(claim.course, clock))
+        factor = min(factor, taken / _time_course(submission, claim.course, clock))
         if factor <= GROSS * claim.course.most:
             return None
         taken = _time_message(submission, claim.slow, 1, clock)
@@ -93,7 +100,10 @@ def _warm_up(submission: Submission, claim: TimingClaim, clock: Clock) -> Verdic
 
 
 def _with_enough_calls(submission: Submission, claim: TimingClaim, clock: Clock) -> TimingClaim:
-    """Return the claim with as many calls in a message as make the round trip small beside the faster side's work."""
+    """Return the claim with as many calls in a message as make the round trip small beside the faster side's work.
+
+    A round trip that the student's process makes longer only adds calls.
+    """
     trip = statistics.median(_time_message(submission, EMPTY, 1, clock) for _ in range(3))
     for _ in range(MAX_DOUBLINGS):
         if ROUND_TRIP_SHARE * _time_message(submission, claim.fast, claim.fast.calls, clock) >= trip:
@@ -118,7 +128,7 @@ def _attempt(submission: Submission, claim: TimingClaim, seconds: float, clock: 
 def time_rounds(
     submission: Submission, claim: TimingClaim, rounds: Rounds, total: int, *, clock: Clock = time.perf_counter
 ) -> None:
-    """Time rounds, each with one message of both sides and an empty one, and in the first ones the course's version.
+    """Time rounds, each with one message of both sides, and in the first ones the course's version.
 
     Args:
         rounds: The rounds are added to these.
@@ -128,10 +138,10 @@ def time_rounds(
         CheckFailed: A call stops with an error, or returns a wrong result.
     """
 
-    sides = {"slow": claim.slow, "fast": claim.fast, "empty": EMPTY}
+    sides = {"slow": claim.slow, "fast": claim.fast}
     timed = {name: partial(_time_message, submission, call, call.calls, clock) for name, call in sides.items()}
     if claim.course and len(rounds) < COURSE_ROUNDS:
-        timed["course"] = partial(_time_course, claim.course, clock)
+        timed["course"] = partial(_time_course, submission, claim.course, clock)
     while len(rounds) < total:
         seconds = {str(name): timed[name]() for name in submission.rng.permutation(list(timed))}
         for name, duration in seconds.items():
@@ -147,11 +157,12 @@ def _time_message(submission: Submission, call: TimedCall, calls: int, clock: Cl
     return duration
 
 
-def _time_course(course: Course, clock: Clock) -> float:
+def _time_course(submission: Submission, course: Course, clock: Clock) -> float:
     """Return the seconds of one call of the course's version."""
-    start = clock()
-    course.run()
-    return (clock() - start) / course.calls
+    with stopped(submission):
+        start = clock()
+        course.run()
+        return (clock() - start) / course.calls
 
 
 EMPTY = TimedCall(EMPTY_CALL, lambda submission, calls: Prepared((16,), lambda result: None))

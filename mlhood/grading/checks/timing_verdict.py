@@ -11,7 +11,9 @@ and its inverse are then equally far from 1, and three questions are asked. A cl
 2. Is it as much faster as the table claims? Both ratios estimate the same number, from independent rounds, and the
    error of their log difference is the root of the sum of the squares of their errors. What exceeds it has to be
    explained by what the judge does differently from `compare`: the claim's allowance. If the error is so large that a
-   factor of PRECISION may hide in it, the answer is neither yes nor no: noise does not confirm a claim.
+   factor of PRECISION may hide in it, the answer is neither yes nor no: noise does not confirm a claim. A table whose
+   interval contains 1, such as one whose columns time the same function, shows no difference: that is refused where
+   both intervals are further apart than the allowance, and open where they are apart at all.
 3. Is the slower side as fast as it should be? The judge times the course's own version of the same algorithm in the
    same rounds, and the slower side may take at most so many times as long (`timing_claim.Course.most`).
 
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -35,17 +37,9 @@ DIRECTION = 0.998  # confidence that the faster side is faster
 SIZE = 0.95  # confidence of all other intervals
 PRECISION = 1.5  # the largest error of a comparison of two ratios that still confirms anything
 TRIMMED = 0.2  # of the rounds, at each end
-ROUND_TRIP_SHARE = 1 / 3  # of a message that is subtracted for the round trip, at most
+ANOTHER = "the columns of the table do not differ as your functions do"
 State = Literal["holds", "inconclusive", "fails"]
 STATES: tuple[State, ...] = ("holds", "inconclusive", "fails")  # a claim has the last of those of its questions
-
-
-def work_of_message(duration: float, trip: float) -> float:
-    """Return the seconds of a message without its round trip, whose message also runs in the student's process.
-
-    It may be slow on purpose there, and takes off at most a part.
-    """
-    return duration - min(trip, ROUND_TRIP_SHARE * duration)
 
 
 @dataclass
@@ -54,24 +48,10 @@ class Rounds:
 
     slow: list[float] = field(default_factory=list)
     fast: list[float] = field(default_factory=list)
-    empty: list[float] = field(default_factory=list)
     course: list[float] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.slow)
-
-    @property
-    def round_trip(self) -> float:
-        """Median seconds of an empty message."""
-        return statistics.median(self.empty)
-
-    def work(self, seconds: Iterable[float]) -> list[float]:
-        """Return the seconds of the work in messages.
-
-        The round trip is the same for both sides and subtracted from both. The order of two messages never changes.
-        """
-        trip = self.round_trip
-        return [work_of_message(duration, trip) for duration in seconds]
 
 
 @dataclass(frozen=True)
@@ -98,18 +78,18 @@ def decide(rounds: Rounds, claim: TimingClaim) -> Verdict:
         rounds: At least two.
         claim: The claim that they are of.
     """
-    slow, fast = rounds.work(rounds.slow), rounds.work(rounds.fast)
-    ratios = [above / below for above, below in zip(slow, fast, strict=True)]
+    ratios = [slow / fast for slow, fast in zip(rounds.slow, rounds.fast, strict=True)]
     ratio = trimmed_mean(ratios, SIZE)
-    answers: list[State] = [_direction(ratios, ratio), _size(claim, ratio)]
+    direction = _direction(ratios, ratio) if claim.directed or claim.claimed.low > 1 else "holds"
+    answers: list[State] = [direction, _size(claim, ratio)]
     reason = f"{claim.name}: {ratio} times as long when timed from outside, and {claim.claimed} in the table"
-    what = ""
+    what = ANOTHER if claim.claimed.low <= 1 and answers[-1] == "fails" else ""
     if claim.course:
-        calls = [seconds / claim.slow.calls for seconds in slow]
+        calls = [seconds / claim.slow.calls for seconds in rounds.slow]
         factor = trimmed_mean([own / ours for own, ours in zip(calls, rounds.course, strict=False)], SIZE)
         answers.append(_pace(factor, claim.course))
         reason += f"; the slower takes {factor} times as long as the course's"
-        what = too_slow(factor.value, claim.course) if answers[-1] == "fails" else ""
+        what = too_slow(factor.value, claim.course) if answers[-1] == "fails" else what
     return Verdict(max(answers, key=STATES.index), reason, ratio, what)
 
 
@@ -129,8 +109,9 @@ def _direction(ratios: Sequence[float], ratio: Ratio) -> State:
 
 def _size(claim: TimingClaim, ratio: Ratio) -> State:
     claimed = claim.claimed
-    if claimed.low <= 1:  # the table claims no ratio, and only the direction is left to show
-        return "holds"
+    if claimed.low <= 1:  # the table shows no difference
+        apart = max(ratio.low / claimed.high, claimed.low / ratio.high)
+        return "holds" if apart <= 1 else "inconclusive" if apart <= claim.allowance else "fails"
     gap = math.log(claimed.value / ratio.value) - math.log(claim.allowance)
     error = math.hypot(math.log(claimed.value / claimed.low), math.log(ratio.high / ratio.value))
     if gap > error:

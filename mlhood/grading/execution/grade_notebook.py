@@ -1,7 +1,8 @@
 """Run a notebook from the top in a process of its own, and judge each task right after its last cell.
 
-The cells that run are those of the notebook, with the course's locked cells restored (see `notebooks.restore`). An
-unsolved task is followed by its stand-in, so that the tasks after it are judged independently.
+The cells that run are those of the notebook, with the course's locked cells restored (see `notebooks.restore`). They
+run a second time in a bare kernel for each different `Task.libraries`, where the functions of these tasks are called.
+An unsolved task is followed by its stand-in, so that the tasks after it are judged independently.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from mlhood.grading.checks.expect import single_line
 from mlhood.grading.checks.marks import Marks, TaskResult, judge
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Project, Task
-from mlhood.grading.execution.kernel import Kernel, KernelFactory
+from mlhood.grading.execution.kernel import CellOutcome, KernelFactory
+from mlhood.grading.execution.kernels import NotebookKernels
 from mlhood.grading.notebooks.edition import require_current_edition
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.notebooks.restore import (
@@ -31,13 +33,10 @@ from mlhood.grading.notebooks.restore import (
     MAX_SOURCE_CHARACTERS,
     RestoredCell,
     as_submitted,
-    course_sources,
-    fingerprint,
     judging_points,
     restore,
 )
 from mlhood.grading.projects.collect import variant
-from mlhood.grading.rpc.sources import self_contained
 
 CELL_SECONDS = 300.0
 MAX_ERRORS = 12  # cell errors that are shown with a task
@@ -69,6 +68,7 @@ class RunSettings:
         run_check_cells: Run the notebook as it was submitted, including its check and result cells: for a copy to
             read, and for its own author.
         on_step: Called before every cell and every task.
+        on_cell: Called after every cell with it and how it ended.
         on_result: Called with the result of a task as soon as it is known, so that an interruption keeps it.
         exclusive: Entered while a timed task runs, so that the caller can exclude other timed tasks.
     """
@@ -77,6 +77,7 @@ class RunSettings:
     kernels: KernelFactory | None = None
     run_check_cells: bool = False
     on_step: Callable[[Step], None] = lambda step: None
+    on_cell: Callable[[NotebookNode, CellOutcome], None] = lambda cell, outcome: None
     on_result: Callable[[TaskResult], None] = lambda result: None
     exclusive: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
 
@@ -95,25 +96,28 @@ def grade(notebook: NotebookNode, project: Project, folder: Path, settings: RunS
     settings = settings or RunSettings()
     seed = secrets.randbits(63) if settings.seed is None else settings.seed
     began = time.monotonic()
-    with settings.kernels.kernel(folder) if settings.kernels else Kernel(folder) as kernel:
-        run = _GradingRun(notebook, project, kernel, replace(settings, seed=seed))
+    with NotebookKernels(project.tasks, folder, settings.kernels) as kernels:
+        run = _GradingRun(notebook, project, kernels, replace(settings, seed=seed))
         with run.exclusive:
             results = run.grade()
     return Marks(project.id, project.title, results, time.monotonic() - began, seed)
 
 
 class _GradingRun:
-    def __init__(self, notebook: NotebookNode, project: Project, kernel: Kernel, settings: RunSettings) -> None:
+    def __init__(
+        self, notebook: NotebookNode, project: Project, kernels: NotebookKernels, settings: RunSettings
+    ) -> None:
         self.project = project
-        self.kernel = kernel
+        self.kernels = kernels
         self.settings = settings
         self.exclusive = contextlib.ExitStack()  # holds the exclusive context while a timed task runs
         self.timed: Task | None = None
         # a copy to read is its author's own, so its tables are not remeasured
-        self.session = Session(kernel, kernel.folder, kernel.scratch, remeasure=not settings.run_check_cells)
+        remeasure = not settings.run_check_cells
+        kernel = kernels.notebook
+        self.session = Session(kernel, kernel.folder, kernel.scratch, remeasure=remeasure)
         restored = (as_submitted if settings.run_check_cells else restore)(notebook, project)
         self.cells, self.changes = restored.cells, restored.changes
-        self.course_sources = course_sources(project)
         self.results: list[TaskResult] = []
         self.steps_done = self.source_characters = 0
 
@@ -140,10 +144,10 @@ class _GradingRun:
             return
         self._begin_exclusive(task)
         self.session.lines.add(node.source, _name(cell))
-        outcome = self.kernel.run(node, task.seconds if task else CELL_SECONDS)
-        given = cell.intact and cell.role in ("given", *FEEDBACK_ROLES)
-        trusted = fingerprint(node.source) in self.course_sources
-        self.session.add_cell(node.source, given=given, trusted=trusted, error=outcome.error)
+        seconds = task.seconds if task else CELL_SECONDS
+        feedback = cell.role in FEEDBACK_ROLES
+        outcome = (self.kernels.notebook if feedback else self.kernels).run(node, seconds)
+        self.settings.on_cell(node, outcome)
         if outcome.error:
             text = f"{name} {'stopped with ' if outcome.alive else ''}{outcome.error}"
             self.session.cell_errors.append(f"{text} {self.session.lines.find(outcome.lines)}".strip())
@@ -155,7 +159,7 @@ class _GradingRun:
                 continue
             self._report_step(f"marking {task.id}")
             self._begin_exclusive(task)
-            result = judge(task, self.session, self.settings.seed or 0, self._notes(task))
+            result = judge(task, self.kernels.session(task, self.session), self.settings.seed or 0, self._notes(task))
             replaced = bool(task.stand_in) and any(check.status == "failed" for check in result.checks)
             if replaced:
                 result = replace(result, notes=(*result.notes, STAND_IN_NOTE))
@@ -163,8 +167,7 @@ class _GradingRun:
             self.settings.on_result(result)
             self.session.cell_errors.clear()
             if replaced:
-                self.session.add_cell(task.stand_in, given=True, trusted=True)
-                self.kernel.run(new_code_cell(self_contained(task.stand_in)), task.seconds)
+                self.kernels.run(new_code_cell(task.stand_in), task.seconds)
             if task is self.timed:
                 self.exclusive.close()
                 self.timed = None

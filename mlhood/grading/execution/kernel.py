@@ -21,6 +21,8 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 from mlhood.errors import GradingError
+from mlhood.grading.bare.files import files_of
+from mlhood.grading.bare.libraries import Libraries
 from mlhood.grading.checks.cell_lines import Claim
 from mlhood.grading.checks.expect import single_line
 from mlhood.grading.rpc.codec import CodecError, Message
@@ -50,16 +52,21 @@ class CellOutcome:
 
 
 class Kernel:
-    """A Python kernel in a process of its own, with the working folder `folder`. Use it in a `with` statement.
+    """A Python kernel in a process of its own. Use it in a `with` statement.
 
     A kernel that dies or hangs is replaced by a new one, in which the successful cells so far are run again, so that
     later tasks find what earlier ones defined.
+
+    Args:
+        folder: Its working folder.
+        libraries: Of a bare kernel, the libraries that exist in it (see `sandbox.bare`).
     """
 
     client_class = NotebookClient
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, libraries: Libraries | None = None) -> None:
         self.folder = folder
+        self._libraries = libraries
         self._exchange = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
         self._requests = 0
         self._history: list[tuple[str, float]] = []  # cells, and the limits that they ran under
@@ -71,6 +78,12 @@ class Kernel:
     def scratch(self) -> Path:
         """A folder that both processes can write."""
         return Path(self._exchange.name)
+
+    @property
+    def pid(self) -> int | None:
+        """The process from which all that the notebook has started descends; None if there is none."""
+        process = getattr(getattr(getattr(self._client, "km", None), "provisioner", None), "process", None)
+        return None if process is None else process.pid
 
     def __enter__(self) -> Kernel:
         try:
@@ -203,9 +216,13 @@ class Kernel:
         await client.async_start_new_kernel_client()
 
     def _configure(self, client: NotebookClient) -> None:
-        manager = client.create_kernel_manager()
+        manager: Any = client.create_kernel_manager()
         if hasattr(os, "killpg"):  # sockets can be files, so no port is open that others could connect to
             manager.transport, manager.ip = "ipc", str(self.scratch / "k")
+        if self._libraries is not None:
+            files = files_of(self._libraries)
+            manager.kernel_spec.argv = files.command("{connection_file}")
+            manager.kernel_spec.env = files.environment()
 
     def _kill_processes(self, client: NotebookClient) -> None:
         group = getattr(getattr(client.km, "provisioner", None), "pgid", None)
@@ -226,8 +243,8 @@ class Kernel:
 class KernelFactory(Protocol):
     """Creates the kernel of an untrusted notebook, isolated from this process."""
 
-    def kernel(self, folder: Path) -> Kernel:
-        """Return a kernel for one notebook, whose files are copied to `folder`.
+    def kernel(self, folder: Path, libraries: Libraries | None = None) -> Kernel:
+        """Return a kernel for one notebook, whose files are copied to `folder`; a bare one, if libraries are given.
 
         Raises:
             GradingError: No isolated kernel can be created.

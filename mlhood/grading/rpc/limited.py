@@ -119,7 +119,10 @@ def _sandbox() -> Iterator[tuple[Sequence[str], tuple[int, ...]]]:
         yield (), ()
         return
     with seccomp.opened() as filters:
-        yield bubblewrap.command([WORK], WORK_BYTES, filters=filters, grader=True), filters
+        yield (
+            bubblewrap.command([WORK], WORK_BYTES, filters=filters, view=bubblewrap.student_view(grader=True)),
+            filters,
+        )
 
 
 @functools.cache

@@ -10,7 +10,6 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping
 from types import ModuleType
-from typing import Any
 
 
 @contextlib.contextmanager
@@ -38,15 +37,3 @@ def loaded(sources: Mapping[str, str]) -> Iterator[dict[str, ModuleType]]:
         for name in sources:
             sys.modules.pop(name, None)
         sys.modules.update(before)
-
-
-def bind(sources: Mapping[str, str], names: Mapping[str, tuple[str, str]], namespace: dict[str, Any]) -> None:
-    """Execute modules, and bind some of their names in a notebook.
-
-    Args:
-        sources: As of `loaded`.
-        names: Module and name there, by the name to bind.
-        namespace: The notebook's names.
-    """
-    with loaded(sources) as modules:
-        namespace.update({name: getattr(modules[module], attribute) for name, (module, attribute) in names.items()})

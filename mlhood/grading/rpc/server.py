@@ -6,6 +6,7 @@ that it receives, and compares them itself.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import importlib
 import io
@@ -107,7 +108,8 @@ def _look_up(name: str, namespace: Mapping[str, Any]) -> object:
     if colon:
         return getattr(importlib.import_module(module), attribute)
     if name not in namespace:
-        raise NameError(f"the notebook defines no `{name}`")
+        reason = getattr(builtins, "_skipped", {}).get(name)  # of a bare kernel
+        raise NameError(f"the notebook defines no `{name}`{f': {reason}' if reason else ''}")
     return namespace[name]
 
 

@@ -17,7 +17,6 @@ from mlhood.errors import GradingError
 GRADING = "mlhood.grading"
 RPC = "mlhood.grading.rpc"  # importable in the student's process
 ROOT = Path(__file__).parents[3]
-BIND = "from mlhood.grading.rpc.loader import bind as _bind; _bind({sources!r}, {names!r}, globals()); del _bind"
 
 Name = tuple[str, str]  # a module, and a name in it
 
@@ -36,22 +35,6 @@ def sources_of(target: str) -> dict[str, str]:
     """
     module, _, name = target.partition(":")
     return _sources([(module, name)]) if is_sent(module) else {}
-
-
-@functools.cache
-def self_contained(cell: str) -> str:
-    """Return the source of a cell in which imports from modules of `grading` are replaced by the imported code.
-
-    Raises:
-        GradingError: As of `sources_of`.
-    """
-    tree = ast.parse(cell)
-    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and is_sent(node.module or "")]
-    names = {alias.asname or alias.name: (str(node.module), alias.name) for node in imports for alias in node.names}
-    if not names:
-        return cell
-    rest = ast.unparse([node for node in tree.body if node not in imports])  # pyright: ignore[reportArgumentType]
-    return f"{BIND.format(sources=_sources(names.values()), names=names)}\n{rest}".rstrip() + "\n"
 
 
 def _sources(names: Iterable[Name]) -> dict[str, str]:

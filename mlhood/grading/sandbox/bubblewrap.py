@@ -8,14 +8,15 @@ import shutil
 import site
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from mlhood.errors import GradingError
+from mlhood.grading.bare.files import SITE, BareFiles
 from mlhood.grading.sandbox import seccomp
 from mlhood.grading.sandbox.visible import GRADING, LIBRARY_FOLDERS, VISIBLE, checkout, hidden_folders, package
 
-HOME = Path("/student")
+HOME, TEMPORARY = Path("/student"), Path("/tmp")  # noqa: S108 (the sandbox's)
 NOBODY_ID = "65534"
 TEST_DISK = 1 << 20
 TIMEOUT_SECONDS = 300  # for what takes milliseconds unless the machine is busy
@@ -115,7 +116,7 @@ def command(
     program: str | None = None,
     filters: tuple[int, ...] = (),
     *,
-    grader: bool = False,
+    view: Sequence[str] | None = None,
 ) -> list[str]:
     """Return the command that runs the program after it, with its arguments, in a sandbox.
 
@@ -125,21 +126,38 @@ def command(
         disk: Size of each in bytes.
         program: Bubblewrap; by default the one on the path.
         filters: Inherited descriptors from which bubblewrap reads the seccomp filters.
-        grader: Whether the program is ours, and needs the package with nothing hidden.
+        view: The arguments that show files and set variables; by default `student_view`.
     """
     bwrap = program or _program() or "bwrap"
     nesting = ["--disable-userns"] if _can_disable_nesting(bwrap) else []
-    temporary = [Path("/tmp"), Path("/dev/shm"), HOME]  # noqa: S108 (the sandbox's)
-    values = environment(HOME, temporary[0])
-    variables = [word for name, value in values.items() for word in ("--setenv", name, value)]
+    temporary = [TEMPORARY, Path("/dev/shm"), HOME]  # noqa: S108 (the sandbox's)
     return [
-        *(bwrap, *ISOLATION, *nesting, *variables),
+        *(bwrap, *ISOLATION, *nesting),
         *(word for descriptor in filters for word in ("--seccomp", str(descriptor))),
         *("--proc", "/proc", "--dev", "/dev", *_in_memory(temporary, disk)),
-        *(*_system(), *_python(grader=grader), *_caches(), *_in_memory(folders, disk)),
+        *(*(student_view() if view is None else view), *_in_memory(folders, disk)),
         # these file systems are in memory without a size limit, so they must not be writable
         *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(folders[0])),
     ]
+
+
+def student_view(*, grader: bool = False) -> list[str]:
+    """Return the arguments that show what a notebook needs.
+
+    Args:
+        grader: Whether the program is ours, and needs the package with nothing hidden.
+    """
+    return [*_variables(environment(HOME, TEMPORARY)), *_system(), *_python(grader=grader), *_caches()]
+
+
+def bare_view(bare: BareFiles) -> list[str]:
+    """Return the arguments that show the files of a bare kernel."""
+    values = {**environment(HOME, TEMPORARY), "PATH": "", "PYTHONPATH": str(SITE)}
+    return [*_variables(values), *_users(), *_read_only([*map(Path, MACHINE)]), *bare.view()]
+
+
+def _variables(values: Mapping[str, str]) -> list[str]:
+    return [word for name, value in values.items() for word in ("--setenv", name, value)]
 
 
 def _program() -> str | None:
@@ -182,10 +200,13 @@ def _system() -> list[str]:
     for path in map(Path, SYSTEM):
         words += ["--symlink", str(path.readlink()), str(path)] if path.is_symlink() else _read_only([path])
     words += _read_only([Path("/etc", name) for name in ETC_FILES])
-    # users and hosts of the sandbox instead of those of this machine
-    for file in sorted(Path(__file__).with_name("etc").iterdir()):
-        words += ["--ro-bind", str(file), f"/etc/{file.name}"]
-    return words + _read_only([*map(Path, (*MACHINE, FONTS)), *_browsers()])
+    return words + _users() + _read_only([*map(Path, (*MACHINE, FONTS)), *_browsers()])
+
+
+def _users() -> list[str]:
+    """Bind users and hosts of the sandbox instead of those of this machine."""
+    files = sorted(Path(__file__).with_name("etc").iterdir())
+    return [word for file in files for word in ("--ro-bind", str(file), f"/etc/{file.name}")]
 
 
 def _browsers() -> list[Path]:

@@ -113,6 +113,11 @@ class SandboxedKernel(Kernel):
         return self._sandbox
 
     @property
+    def pid(self) -> int | None:
+        """The process of bubblewrap, from which all processes of the sandbox descend."""
+        return self.sandbox.pid
+
+    @property
     def scratch(self) -> Path:
         """A folder of the grader; its files are copied into the sandbox with the next request."""
         return self.sandbox.scratch

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 INTERVAL_SECONDS = 0.05
 EXACT_SUM_SECONDS = 1.0
 MIB = 1 << 20
+SOCKET_COUNTS = re.compile(rb"(sockets|TCP6?): (?:used|inuse) (\d+)")  # in sockstat and sockstat6
 
 
 @dataclass(frozen=True)
@@ -20,12 +24,12 @@ class Limits:
     """What a submission may use.
 
     Args:
-        memory: Bytes of all its processes together, and of its files, which are in memory too.
+        memory: Bytes of all its processes together, of its files, which are in memory too, and of its sockets: no
+            process is charged for the data in one, so each counts with all that may be queued in it.
         processes: Processes at the same time; a browser that draws a graph takes about a dozen.
         threads: Threads of all its processes together.
-        descriptors: Open files and sockets of all its processes together, by the size of their tables. Data queued in a
-            socket are memory of the system, up to 200 KiB, which no process is charged for. One process may have a
-            quarter of them.
+        descriptors: Open files and sockets of all its processes together, by the size of their tables. One process may
+            have a quarter of them.
         files: Files and folders at the same time.
         disk: Bytes in its working folder.
         file: Bytes in one file.
@@ -42,6 +46,26 @@ class Limits:
     file: int = 768 << 20
     output: int = 16 << 20
     seconds: float = 3600.0
+
+
+@functools.cache
+def socket_bytes() -> tuple[int, int]:
+    """Return the bytes that may be queued in a socket, and those that one of TCP may take in addition, as it grows.
+
+    A sandbox cannot enlarge them (see `seccomp`). Where the system does not show them, Linux's defaults count.
+    """
+    return (
+        _setting("core/wmem_default", 208 << 10) + _setting("core/rmem_default", 208 << 10),
+        _setting("ipv4/tcp_wmem", 4 << 20) + _setting("ipv4/tcp_rmem", 32 << 20),
+    )
+
+
+def _setting(name: str, default: int) -> int:
+    """Return a setting of the network, the last one of several."""
+    try:
+        return int(Path("/proc/sys/net", name).read_text(encoding="ascii").split()[-1])
+    except OSError:
+        return default
 
 
 class _BackgroundSum(threading.Thread):
@@ -111,9 +135,15 @@ class ResourceMonitor(threading.Thread):
         if sum(state.f_files - state.f_ffree for state in states) > limits.files:
             return f"made more than {limits.files} files and was stopped"
         written = sum((state.f_blocks - state.f_bfree) * state.f_frsize for state in states)
-        if self._memory_exceeded(pids, list(map(_resident, statuses)), written):
+        if self._memory_exceeded(pids, list(map(_resident, statuses)), written + self._queued()):
             return f"used more than {limits.memory // MIB} MiB of memory and was stopped"
         return ""
+
+    def _queued(self) -> int:
+        """Return the bytes that may be queued in all sockets of its network, open ones and others."""
+        each, tcp = socket_bytes()
+        counts = SOCKET_COUNTS.findall(self._read("1/net/sockstat") + self._read("1/net/sockstat6"))
+        return sum(int(count) * (each if name == b"sockets" else tcp) for name, count in counts)
 
     def _pids(self) -> list[str]:
         """Return the processes, at most one more than allowed: a list that grows while it is read may not end."""

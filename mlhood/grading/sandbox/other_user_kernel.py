@@ -18,6 +18,7 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from nbclient import NotebookClient
 
+from mlhood.grading.bare.libraries import Libraries
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile
 from mlhood.grading.sandbox.bubblewrap import environment
@@ -33,9 +34,9 @@ OOM_SCORE = "1000"  # if the container runs out of memory, the kernel is killed 
 class OtherUsers:
     """Creates kernels, each as a user of its own (see `kernel.KernelFactory`)."""
 
-    def kernel(self, folder: Path) -> Kernel:
+    def kernel(self, folder: Path, libraries: Libraries | None = None) -> Kernel:
         """Return a kernel whose files are copied to `folder` when they are fetched."""
-        return OtherUserKernel(folder)
+        return OtherUserKernel(folder, libraries)
 
 
 class _Provisioner(LocalProvisioner):
@@ -49,7 +50,8 @@ class _Provisioner(LocalProvisioner):
         options = await super().pre_launch(**kwargs)
         manager: Any = self.parent
         os.chown(manager.connection_file, self.user, self.user)
-        started_as = {"cmd": [*command(self.user), *options["cmd"]], "env": environment(self.home, self.home)}
+        variables = environment(self.home, self.home) | manager.kernel_spec.env
+        started_as = {"cmd": [*command(self.user), *options["cmd"]], "env": variables}
         return {**options, **started_as}
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
@@ -63,8 +65,8 @@ class _Provisioner(LocalProvisioner):
 class OtherUserKernel(Kernel):
     """A kernel as another user. Needs root; see `other_user.problem`."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, libraries: Libraries | None = None) -> None:
+        super().__init__(folder, libraries)
         self._user = free_user()
         base = Path(self._exchange.name)
         self._work, self._home, self._private = base / "work", base / "home", base / "private"

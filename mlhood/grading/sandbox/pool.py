@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from mlhood.grading.bare.files import files_of
+from mlhood.grading.bare.libraries import Libraries
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.sandbox.bubblewrap import require
 from mlhood.grading.sandbox.kernel import SandboxedKernel
@@ -11,6 +14,8 @@ from mlhood.grading.sandbox.limits import Limits
 from mlhood.grading.sandbox.sandbox import Sandbox
 
 IMPORTS = ("numpy", "pandas", "matplotlib.pyplot", "torch", "onnx", "onnxruntime", "mlhood.grading.rpc.server")
+
+BARE_MEMORY = 3 << 30  # bytes; a notebook has several bare kernels
 
 
 class SandboxPool:
@@ -31,7 +36,7 @@ class SandboxPool:
         self.limits = limits or Limits()
         self.imports = imports
         self.prewarm = prewarm
-        self._next: Sandbox | None = None
+        self._next: dict[Libraries | None, Sandbox] = {}
 
     def __enter__(self) -> SandboxPool:
         if self.prewarm:
@@ -41,27 +46,41 @@ class SandboxPool:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def start_next(self) -> Sandbox:
-        """Start the next one unless it runs, without waiting for it."""
-        if self._next is None or self._next.poll() is not None:
-            self.close()
-            self._next = Sandbox(self.limits, self.imports)
-            self._next.start()
-        return self._next
+    def start_next(self, libraries: Libraries | None = None) -> Sandbox:
+        """Start the next one unless it runs, without waiting for it.
 
-    def acquire(self) -> Sandbox:
-        """Return an unused sandbox. The caller closes it."""
-        sandbox, self._next = self.start_next(), None
-        if self.prewarm:
-            self.start_next()
+        Args:
+            libraries: Of a bare kernel; without them it becomes that of a notebook.
+        """
+        sandbox = self._next.get(libraries)
+        if sandbox is None or sandbox.poll() is not None:
+            if sandbox is not None:
+                sandbox.close()
+            sandbox = self._next[libraries] = self._new(libraries)
+            sandbox.start()
         return sandbox
 
-    def kernel(self, folder: Path) -> Kernel:
-        """Return a kernel in its own sandbox, whose files are copied to `folder` in the end."""
-        return SandboxedKernel(folder, self.acquire)
+    def _new(self, libraries: Libraries | None) -> Sandbox:
+        if libraries is None:
+            return Sandbox(self.limits, self.imports)
+        limits = replace(self.limits, memory=min(self.limits.memory, BARE_MEMORY))
+        return Sandbox(limits, (), files_of(libraries))
+
+    def acquire(self, libraries: Libraries | None = None) -> Sandbox:
+        """Return an unused sandbox. The caller closes it."""
+        sandbox = self.start_next(libraries)
+        del self._next[libraries]
+        if self.prewarm:
+            self.start_next(libraries)
+        return sandbox
+
+    def kernel(self, folder: Path, libraries: Libraries | None = None) -> Kernel:
+        """Return a kernel in its own sandbox (see `KernelFactory`), which begins to start."""
+        sandbox = self.acquire(libraries)
+        return SandboxedKernel(folder, lambda: sandbox)
 
     def close(self) -> None:
-        """Close the prewarmed one."""
-        if self._next is not None:
-            self._next.close()
-            self._next = None
+        """Close the prewarmed ones."""
+        for sandbox in self._next.values():
+            sandbox.close()
+        self._next.clear()

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from mlhood.errors import GradingError
+from mlhood.grading.bare.files import BareFiles, interpreter
 from mlhood.grading.sandbox import seccomp
-from mlhood.grading.sandbox.bubblewrap import HOME, command, require
+from mlhood.grading.sandbox.bubblewrap import HOME, bare_view, command, require
 from mlhood.grading.sandbox.limits import Limits, ResourceMonitor
 from mlhood.grading.sandbox.untrusted_folder import NotRegularFile, UntrustedFolder
 
@@ -27,7 +28,7 @@ START_SECONDS = 300.0
 END_SECONDS = 20.0
 SOCKETS = "kernel"
 PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
-LAUNCHER = (sys.executable, "-P", "-m", "mlhood.grading.sandbox.launcher")
+LAUNCHER = ("-P", "-m", "mlhood.grading.sandbox.launcher")
 
 
 class Sandbox:
@@ -42,14 +43,16 @@ class Sandbox:
     Args:
         limits: What it may use.
         imports: Modules to import in advance, while another submission is graded.
+        bare: Of a bare kernel, its files.
 
     Attributes:
         reason: Why it was killed, in words.
     """
 
-    def __init__(self, limits: Limits, imports: tuple[str, ...] = ()) -> None:
+    def __init__(self, limits: Limits, imports: tuple[str, ...] = (), bare: BareFiles | None = None) -> None:
         self.limits = limits
         self.imports = imports
+        self.bare = bare
         self.reason = ""
         self.connection: dict[str, Any] = {}
         self._outside = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
@@ -66,6 +69,11 @@ class Sandbox:
     def started(self) -> bool:
         """Whether there is a process that `stop` has not cleaned up yet, running or not."""
         return self._process is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The process of bubblewrap, while there is one."""
+        return None if self._process is None else self._process.pid
 
     def poll(self) -> int | None:
         """Return None while it runs, else the exit code of bubblewrap."""
@@ -87,9 +95,12 @@ class Sandbox:
             "kernel_name": "python3",
         }
         self._launcher, launcher_end = socket.socketpair()
+        program = [interpreter(), "-S"] if self.bare else [sys.executable]
+        view = bare_view(self.bare) if self.bare else None
         with launcher_end, seccomp.opened() as filters:
+            words = command([self.folder, self.scratch], self.limits.disk, filters=filters, view=view)
             self._process = subprocess.Popen(
-                [*command([self.folder, self.scratch], self.limits.disk, filters=filters), *LAUNCHER],
+                [*words, *program, *LAUNCHER],
                 stdin=launcher_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,  # read until the launcher is ready, then closed
@@ -103,6 +114,7 @@ class Sandbox:
             "file": self.limits.file,
             "threads": self.limits.threads,
             "descriptors": self.limits.descriptors,
+            "bare": self.bare.setup if self.bare else None,
         }
         with contextlib.suppress(OSError):  # it has ended already, and `connect` reports why
             self._launcher.sendall(json.dumps(setup).encode() + b"\n")

@@ -16,13 +16,11 @@ from mlhood.errors import GradingError, nearest
 from mlhood.grading.checks.marks import HINT, TaskResult, judge, without_hint
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task
-from mlhood.grading.notebooks.restore import course_sources, fingerprint
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.reports import marks_text
 from mlhood.grading.rpc.transport import LocalTransport
 
 PUBLIC_SEED = 0
-RESTART = "what ran stays in effect: once that line is gone, restart the kernel and run all cells from the top"
 _results: dict[str, TaskResult] = {}  # the latest, by task, with all hints
 
 
@@ -127,14 +125,9 @@ def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
         # no remeasuring: students have no reason to forge a table for themselves
         session = Session(LocalTransport(names), Path.cwd(), Path(scratch), remeasure=False)
         cells = names.get("In")  # the sources that IPython has run
-        given = course_sources(PROJECTS[task.id.partition(".")[0]])
         for number, source in enumerate(cells if isinstance(cells, list) else []):
             session.lines.add(str(source), f"cell [{number}]")
-            trusted = fingerprint(str(source)) in given
-            session.add_cell(str(source), given=trusted, trusted=trusted)
         result = judge(task, session, PUBLIC_SEED)
-    if result.held:
-        result = replace(result, notes=(*result.notes, RESTART))
     before = _results.get(task.id)
     _results[task.id] = result
     result = _first_stage(result, before)

@@ -13,15 +13,15 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from mlhood.grading.checks.cell_source import read_cell
-from mlhood.grading.checks.closed_world import ClosedWorld
+from mlhood.grading.bare.libraries import NOT_AVAILABLE
+from mlhood.grading.checks.marks import Marks
 from mlhood.grading.checks.task import Project
-from mlhood.grading.execution.grade_notebook import CELL_SECONDS, Step
-from mlhood.grading.execution.kernel import Kernel
+from mlhood.grading.execution.grade_notebook import RunSettings, Step, grade
+from mlhood.grading.execution.kernel import CellOutcome
 from mlhood.grading.notebooks.edition import require_current_edition
 from mlhood.grading.notebooks.master import ANSWER_STUB, SOLUTION
 from mlhood.grading.notebooks.notebook import Label, label, project_of, read
-from mlhood.grading.notebooks.restore import Change, course_sources, fingerprint, restore
+from mlhood.grading.notebooks.restore import Change, restore
 
 STUB_LINES = ("# YOUR CODE HERE", "raise NotImplementedError")
 RUN_ALL = "restart the kernel, run all cells from the top, and repair this one"
@@ -44,14 +44,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Validation:
-    """What must be repaired before handing in, what is still open, what an instructor will mark, harmless changes."""
+    """What must be repaired before handing in, what is still open, and harmless changes."""
 
     notebook: str
     title: str
     repairs: tuple[Finding, ...]
     notes: tuple[Finding, ...]
     changes: tuple[Finding, ...] = ()
-    held: tuple[Finding, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -69,9 +68,6 @@ class Validation:
         if self.notes:
             lines.append("still open; you may hand in all the same:")
             lines += [f"  - {finding.text()}" for finding in self.notes]
-        if self.held:
-            lines.append("marked by your instructor, unless you write these lines in another way:")
-            lines += [f"  - {finding.text()}" for finding in self.held]
         if self.changes:
             lines.append("changed cells, which cost no points: the marks come from the course's own cells")
             lines += [f"  - {finding.text()}" for finding in self.changes]
@@ -93,10 +89,11 @@ def validate(path: str | Path, *, on_step: Callable[[Step], None] = lambda step:
     project = project_of(notebook, path)
     require_current_edition(notebook, project, path)
     empty = empty_tasks(notebook, project)
-    failures = list(_failures(notebook, project, on_step))
+    failures, marks = _run(copy.deepcopy(notebook), project, on_step)
     repairs = [
         *missing_cells(notebook, project),
         *(Finding(failure.task, _where(failure), RUN_ALL) for failure in failures if not _excused(failure, empty)),
+        *_not_available(marks),
     ]
     notes = [*_open_tasks(project, empty), *_open_questions(notebook, project)]
     notes += [
@@ -108,22 +105,7 @@ def validate(path: str | Path, *, on_step: Callable[[Step], None] = lambda step:
         tuple(repairs),
         tuple(notes),
         tuple(changes(notebook, project)),
-        tuple(held_tasks(notebook, project)),
     )
-
-
-def held_tasks(notebook: NotebookNode, project: Project) -> Iterator[Finding]:
-    """Yield the lines that keep tasks from being marked automatically: those of their cell and of later ones."""
-    given, world, known = course_sources(project), ClosedWorld(), 0
-    for i, cell in enumerate(notebook.cells):
-        if cell.cell_type != "code":
-            continue
-        world.add_cell(read_cell(cell.source), trusted=fingerprint(cell.source) in given)
-        for finding in world.findings[known:]:
-            cell_label = label(cell)
-            task = cell_label.task if cell_label else ""
-            yield Finding(task, f"cell {i + 1}{f' of {task}' if task else ''} and what comes after it: {finding}")
-        known = len(world.findings)
 
 
 def missing_cells(notebook: NotebookNode, project: Project) -> Iterator[Finding]:
@@ -175,21 +157,30 @@ class _Failure:
     alive: bool
 
 
-def _failures(notebook: NotebookNode, project: Project, on_step: Callable[[Step], None]) -> Iterator[_Failure]:
-    """Run all cells in a clean kernel, and yield those that fail."""
-    code = [(i, copy.deepcopy(cell)) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
-    with (
-        tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as folder,
-        Kernel(Path(folder)) as kernel,
-    ):
-        for done, (index, cell) in enumerate(code):
+def _run(notebook: NotebookNode, project: Project, on_step: Callable[[Step], None]) -> tuple[list[_Failure], Marks]:
+    """Run all cells in a clean kernel, and grade them; return those that fail, and the marks."""
+    failures = []
+    positions = {id(cell): i for i, cell in enumerate(notebook.cells)}
+
+    def on_cell(cell: NotebookNode, outcome: CellOutcome) -> None:
+        if outcome.error:
             first = next((line for line in cell.source.splitlines() if line.strip()), "empty cell")[:60]
-            on_step(Step(done, len(code), first))
-            cell_label = label(cell)
-            task = project.task(cell_label.task) if cell_label else None
-            outcome = kernel.run(cell, task.seconds if task else CELL_SECONDS)
-            if outcome.error:
-                yield _Failure(index, cell_label.task if cell_label else "", first, outcome.error, outcome.alive)
+            found = label(cell)
+            failures.append(
+                _Failure(positions[id(cell)], found.task if found else "", first, outcome.error, outcome.alive)
+            )
+
+    settings = RunSettings(run_check_cells=True, on_step=on_step, on_cell=on_cell)
+    with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as folder:
+        return failures, grade(notebook, project, Path(folder), settings)
+
+
+def _not_available(marks: Marks) -> Iterator[Finding]:
+    """Yield what tasks use that does not exist where they are graded."""
+    for task in marks.tasks:
+        texts = (text for check in task.checks for text in (check.what, check.parts.get("got", "")))
+        if text := next((text for text in texts if NOT_AVAILABLE in text), ""):
+            yield Finding(task.id, f"{task.id}: {text}", "solve it with the libraries that its text names")
 
 
 def _excused(failure: _Failure, empty: dict[str, int]) -> bool:

@@ -9,10 +9,9 @@ import sys
 import pytest
 
 from mlhood.errors import GradingError
-from mlhood.grading.projects import PROJECTS
 from mlhood.grading.rpc.codec import decode, encode
 from mlhood.grading.rpc.server import handle_request
-from mlhood.grading.rpc.sources import ROOT, is_sent, self_contained, sources_of
+from mlhood.grading.rpc.sources import ROOT, is_sent, sources_of
 
 PROBES = sorted((ROOT / "mlhood" / "grading").rglob("probes*.py"))
 EMPTY_CALL = "mlhood.grading.checks.probes:empty_call"
@@ -51,25 +50,6 @@ def test_a_probe_comes_without_the_others_of_its_module():
     assert "def patched_globals(" in sources["mlhood.grading.checks.probes"]
     assert "def forward(" not in sources["mlhood.grading.checks.probes"]
     assert "small_loss" not in sources["mlhood.grading.projects.p5.probes"]
-
-
-def test_stand_ins_need_no_module_that_is_sent():
-    cells = [task.stand_in for project in PROJECTS.values() for task in project.tasks if task.stand_in]
-    changed = [self_contained(cell) for cell in cells if self_contained(cell) != cell]
-    assert len(changed) > 3
-    for cell in map(self_contained, cells):
-        assert not imported_from_grading(cell)
-
-
-def test_a_stand_in_binds_names_and_leaves_no_module():
-    cell = self_contained(
-        "from mlhood.grading.projects.p3.reference import ConvolutionShapes as Shapes, output_size\nsize = 2"
-    )
-    names: dict = {}
-    exec(cell, names)
-    assert set(names) == {"__builtins__", "Shapes", "output_size", "size"}
-    assert names["output_size"](5, 3, 1, 0) == 3
-    assert names["Shapes"].__module__ not in sys.modules or sys.modules[names["Shapes"].__module__].__spec__
 
 
 def test_targets_of_the_package_and_the_library_are_not_sent():

@@ -117,7 +117,7 @@ def test_the_folder_around_the_package_is_not_visible_wherever_the_environment_i
     assert str(course / "mlhood") in shown
     assert str(prefix / "bin") in shown or str(prefix) in shown
     if environment == "..":
-        binds = words[words.index("--proc") :]
+        binds = words[len(words) - words[::-1].index("--setenv") :]
         assert binds[binds.index(str(course)) - 1] == "--tmpfs"
         assert binds.index(str(prefix)) < binds.index(str(course)) < binds.index(str(course / "mlhood"))
         assert str(course) in pairs(words, "--remount-ro")

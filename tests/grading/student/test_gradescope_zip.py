@@ -192,8 +192,6 @@ def test_without_isolation_the_instructor_is_informed(container, course, forbidd
     results = run_autograder(container, PATH=forbidden("bwrap", "setpriv"))
     try:
         assert results["extra_data"]["isolation"].startswith(single.NOT_ISOLATED)
-        assert results["score"] == 0
-        assert "cannot be marked automatically" in json.dumps(results)  # as what it does cannot be read, but it did it
         assert processes_with(mark)
     finally:
         for process in processes_with(mark):

@@ -24,9 +24,9 @@ from nbformat.v4 import new_code_cell
 from mlhood.errors import GradingError
 from mlhood.grading.checks.marks import CheckResult, TaskResult, judge
 from mlhood.grading.checks.submission import Session, Submission
-from mlhood.grading.checks.tables import UNDECIDED
 from mlhood.grading.checks.task import Project, Task
 from mlhood.grading.execution.kernel import Kernel, KernelFactory
+from mlhood.grading.execution.kernels import NotebookKernels
 from mlhood.grading.notebooks.master import solution_source
 from mlhood.grading.notebooks.notebook import cell_name
 from mlhood.grading.notebooks.restore import FEEDBACK_ROLES, RestoredCell, judging_points, restore
@@ -173,7 +173,7 @@ class NotebookRun:
         files: tuple[Path, ...] = (),
         kernels: KernelFactory | None = None,
     ) -> None:
-        self.project, self.files, self._kernels = project, files, kernels
+        self.project, self.files, self._factory = project, files, kernels
         self._cells = restore(notebook, project).cells
         self._points = judging_points(self._cells, project)
         self.ran: list[RestoredCell] = []
@@ -183,21 +183,25 @@ class NotebookRun:
         self._folder = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
         for file in self.files:
             (Path(self._folder.name) / file.name).write_bytes(file.read_bytes())
-        self.kernel = self._start()
+        self.kernels = self._start()
         return self
 
-    def _start(self) -> Kernel:
-        folder = Path(self._folder.name)
-        return (self._kernels.kernel(folder) if self._kernels else Kernel(folder)).__enter__()
+    def _start(self) -> NotebookKernels:
+        return NotebookKernels(self.project.tasks, Path(self._folder.name), self._factory).__enter__()
 
     def __exit__(self, *exception: object) -> None:
-        self.kernel.__exit__()
+        self.kernels.__exit__()
         self._folder.cleanup()
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel in which all of the notebook runs."""
+        return self.kernels.notebook
 
     def restart(self) -> None:
         """Replace the kernel, whose objects a mutant may have damaged, and run everything so far again."""
-        self.kernel.__exit__()
-        self.kernel = self._start()
+        self.kernels.__exit__()
+        self.kernels = self._start()
         for cell in self.ran:
             self._run(cell)
 
@@ -213,7 +217,7 @@ class NotebookRun:
             for task in filter(None, map(self.project.task, self._points.get(i, []))):
                 if task.id in remaining:
                     remaining.remove(task.id)
-                    self.kernel.keep_history()
+                    self.keep_history()
                     yield TaskRun(self, task)
 
     def solutions(self, task_id: str) -> dict[str, str]:
@@ -221,6 +225,16 @@ class NotebookRun:
         cells = (cell for cell in self._cells if (cell.task, cell.role) == (task_id, "solution"))
         sources = {cell_name(cell.node): _parted(solution_source(cell.node))[1] for cell in cells}
         return {name: ast.unparse(ast.parse(source)) for name, source in sources.items()}
+
+    def keep_history(self) -> None:
+        """See `Kernel.keep_history`."""
+        for kernel in self.kernels.all:
+            kernel.keep_history()
+
+    def drop_history(self) -> None:
+        """See `Kernel.drop_history`."""
+        for kernel in self.kernels.all:
+            kernel.drop_history()
 
     def remove_files_of(self, task_id: str) -> None:
         """Remove the files that the cells of a task have written: a mutant that writes none does not show another's."""
@@ -231,7 +245,7 @@ class NotebookRun:
     def _run(self, cell: RestoredCell) -> None:
         self._files_before.setdefault(cell.task, set(self.kernel.folder.iterdir()))
         source = solution_source(cell.node)
-        outcome = self.kernel.run(new_code_cell(source), CELL_SECONDS)
+        outcome = self.kernels.run(new_code_cell(source), CELL_SECONDS)
         if outcome.error:
             raise GradingError("a cell of the solved notebook fails", where=cell_name(cell.node), got=outcome.error)
 
@@ -248,7 +262,7 @@ class TaskRun:
         self.run, self.task = run, task
         # from the task's first given cell: it makes the table anew that a mutant may leave empty
         first = next(i for i, cell in enumerate(run.ran) if cell.task == task.id)
-        self._before, self._own = run.ran[:first], run.ran[first:]
+        self._own = run.ran[first:]
         cells = [cell.node for cell in self._own if self._solves(cell)]
         self._magics = {cell_name(cell): _parted(solution_source(cell))[0] for cell in cells}
         self.solution = run.solutions(task.id)
@@ -261,23 +275,20 @@ class TaskRun:
             seconds: Limit for each cell and each call; the task's own by default.
         """
         task = self.task if seconds is None else replace(self.task, seconds=min(seconds, self.task.seconds))
-        kernel = self.run.kernel
-        session = Session(kernel, kernel.folder, kernel.scratch)
-        for cell in self._before:
-            session.add_cell(solution_source(cell.node), given=cell.role != "solution", trusted=cell.role != "solution")
+        kernels = self.run.kernels
+        session = Session(kernels.notebook, kernels.notebook.folder, kernels.notebook.scratch)
         self.run.remove_files_of(task.id)
         try:
             for cell in self._own:
                 solves = self._solves(cell)
                 source = self._source(cell_name(cell.node), sources) if solves else solution_source(cell.node)
                 session.lines.add(source, cell_name(cell.node))
-                outcome = kernel.run(new_code_cell(source), task.seconds if solves else CELL_SECONDS)
-                session.add_cell(source, given=not solves, trusted=not solves, error=outcome.error)
+                outcome = kernels.run(new_code_cell(source), task.seconds if solves else CELL_SECONDS)
                 if outcome.error:
                     session.cell_errors.append(outcome.error)
-            return judge(task, session, SEED)
+            return judge(task, kernels.session(task, session), SEED)
         finally:
-            kernel.drop_history()
+            self.run.drop_history()
 
     def _source(self, name: str, sources: dict[str, str]) -> str:
         """Return a cell's source with its magic, such as `%%writefile`, in front."""
@@ -291,7 +302,7 @@ class TaskRun:
     def restart(self) -> None:
         """Replace the kernel, whose objects a mutant may have damaged."""
         self.run.restart()
-        self.run.kernel.keep_history()
+        self.run.keep_history()
 
     def _solves(self, cell: RestoredCell) -> bool:
         return cell.role == "solution" and cell.task == self.task.id
@@ -322,7 +333,7 @@ def score(run: TaskRun, *, sample: int = 0, report: Callable[[str], object] = la
     result, known = Score(run.task.id), equivalent_mutants(run.run.project)
     for style in styles(run.solution):
         judged = run.judge(style.sources)
-        if lost := _failed(judged) or _held(judged):
+        if lost := _failed(judged):
             result.refused.append(f"refused with {style.name}: {_reasons(lost)}")
             report(result.refused[-1])
         else:
@@ -366,12 +377,7 @@ def _verdict(
 
 
 def _failed(result: TaskResult) -> list[CheckResult]:
-    return [check for check in result.checks if check.status == "failed" and not check.what.startswith(UNDECIDED)]
-
-
-def _held(result: TaskResult) -> str:
-    """Return why a task is held, but for measurements that stay undecided."""
-    return result.held.removeprefix("; ".join(each.what for each in result.checks if each.what.startswith(UNDECIDED)))
+    return [check for check in result.checks if check.status == "failed"]
 
 
 def _message(check: CheckResult) -> str:

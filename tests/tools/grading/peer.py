@@ -263,4 +263,4 @@ def _grade_part(comparison: NbgraderComparison, setting: Setting, course: Course
 
 
 def _grade(jobs: int, course: Course, out: Path, log: Log) -> float:
-    return run_grade([course.submitted, "--out", out, "--jobs", jobs, "--format-hint", "nbgrader"], log).seconds
+    return run_grade([course.submitted, "--out", out, "--jobs", jobs, "--layout", "nbgrader"], log).seconds

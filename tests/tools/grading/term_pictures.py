@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from mlhood.errors import BrowserError, GradingError
 from mlhood.files.paths import make_folder
-from mlhood.grading.notebooks.browser_view import open_browser
 from mlhood.grading.notebooks.questions import synced_questions
+from mlhood.notebook_view.browser_view import open_browser
 from tests.tools.grading.calls import Log
 from tests.tools.grading.whole_term import MLHOOD, Step, Term
 

@@ -51,10 +51,8 @@ class Proof:
     def reasons(self) -> Iterator[str]:
         """Yield why the variant's own solution loses points."""
         for check in self.own.checks:
-            if check.status == "failed":
+            if check.status in ("failed", "undecided"):
                 yield f"{self.task.id} {self.word}: {check.name}: {check.what} {check.parts}"
-        if self.own.held:
-            yield f"{self.task.id} {self.word}: {self.own.held}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for `--json`."""

@@ -157,12 +157,11 @@ class _TermRun:
         self._call("grade the download of Canvas", *canvas, accepts=MARKED)
 
     def mark(self) -> None:
-        """Give points for the written answers, and decide on held tasks."""
+        """Give points for the written answers."""
         self._call("list what is to be marked", "marks", "graded", "--write", "to-mark.csv")
         table = pd.read_csv(self.folder / "to-mark.csv", dtype=str, keep_default_na=False)
-        written = table["held"] == ""
+        written = table["undecided"] == ""
         table.loc[written & (table["answer"] != ""), "points"] = ANSWERED_POINTS
-        table.loc[~written, ["points", "comment"]] = ["0", "this attacks the grader"]
         table.to_csv(self.folder / "to-mark.csv", index=False)
         self._call("enter the points (or by the page: --open)", "marks", "graded", "--read", "to-mark.csv")
 

@@ -1,0 +1,110 @@
+"""One core for a submission and the grader while they are timed, and for the grader alone while it is.
+
+A submission may start threads, programs, and work that slows others down. So all that it runs shares one core with this
+process meanwhile: threads make nothing faster, and other programs slow both down. While this process does work of its
+own to compare with, all that the submission runs is stopped. Both are done from outside; what runs there has no say.
+
+What a submission runs descends from the process `pid` of its transport. Where the transport has none, or the system has
+no such calls, libraries use one thread and no more is done. A sandbox must refuse `sched_setaffinity`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlhood.grading.checks.submission import Session, Submission
+from mlhood.measure.threading import threads as limited_threads
+
+if TYPE_CHECKING:
+    from psutil import Process
+
+SINGLE_THREAD = "mlhood.grading.checks.probes:single_thread"
+PASSES = 10  # over what a submission runs, until one finds nothing new
+
+
+@contextmanager
+def one_core(submission: Submission) -> Iterator[None]:
+    """Keep all threads that the submission runs, and the thread that times them, on one core of this machine.
+
+    Libraries use one thread meanwhile: several would wait for each other on one core.
+    """
+    threads = submission.call(SINGLE_THREAD)
+    try:
+        with limited_threads(1), _pinned(submission.session):
+            yield
+    finally:
+        submission.call(threads, method="restore")
+
+
+@contextmanager
+def _pinned(session: Session) -> Iterator[None]:
+    """Pin this thread, and all that a submission runs, to the core that this thread runs on."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    import psutil
+
+    cores = os.sched_getaffinity(0)
+    core = {psutil.Process().cpu_num()} & cores or {min(cores)}
+    try:
+        os.sched_setaffinity(0, core)
+        _pin(session, core)
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+        _pin(session, cores)
+
+
+def _pin(session: Session, cores: set[int]) -> None:
+    """Let all threads of a submission run on these cores only; those that it starts later do, too."""
+    pinned: set[int] = set()
+    for _ in range(PASSES):
+        new: set[int] = set()
+        for process in _processes(session):
+            with suppress(OSError):  # it has ended meanwhile
+                new |= {int(thread.name) for thread in Path(f"/proc/{process.pid}/task").iterdir()} - pinned
+        for thread in new:
+            with suppress(OSError):  # it has ended, or belongs to another user
+                os.sched_setaffinity(thread, cores)
+        if not new:
+            return
+        pinned |= new
+
+
+@contextmanager
+def stopped(submission: Submission) -> Iterator[None]:
+    """Stop all that the submission runs, which would take time of the core from what this process does."""
+    import psutil
+
+    found: dict[int, Process] = {}
+    try:
+        for _ in range(PASSES):
+            new = {process.pid: process for process in _processes(submission.session) if process.pid not in found}
+            if not new:
+                break
+            found |= new
+            for process in new.values():
+                with suppress(psutil.Error):
+                    process.suspend()
+        yield
+    finally:
+        for process in found.values():
+            with suppress(psutil.Error):
+                process.resume()
+
+
+def _processes(session: Session) -> list[Process]:
+    """Return the processes that a submission runs now."""
+    import psutil
+
+    pid = getattr(session.transport, "pid", None)
+    if pid is None:
+        return []
+    with suppress(psutil.Error):  # it has ended meanwhile
+        first = psutil.Process(pid)
+        return [first, *first.children(recursive=True)]
+    return []
