@@ -90,7 +90,8 @@ def with_values(project: Project, values: Mapping[str, Any]) -> Project:
     def valued(task: Task) -> Task:
         if not task.solution_stands_in:
             return with_parameters(task, values)
-        return replace(with_parameters(replace(task, stand_in=""), values), stand_in=stand_ins.get(task.id, ""))
+        more = with_parameters(task, values)
+        return replace(more, stand_in="\n".join(part for part in (stand_ins.get(task.id, ""), more.stand_in) if part))
 
     tasks = tuple(map(valued, project.declared or project.tasks))
     varied = values != defaults(parameters_of(project))

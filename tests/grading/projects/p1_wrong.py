@@ -134,7 +134,7 @@ WRONG: tuple[Mistake, ...] = (
         (
             "trains a new model instead of the one passed in",
             train("loss.backward(); optimizer.step()", first="model = LeNet()"),
-            (MOVES, LOSS, ACCURACY),
+            (MOVES, LOSS, ACCURACY, BATCHES),
             "parameters unchanged",
         ),
         (

@@ -287,7 +287,7 @@ WRONG: tuple[Mistake, ...] = (
                 "def fastest(layer):\n    return asdict(found((convolution(**layer),), default_machine()).slicing)"
             },
             (GREEDY, HALF, CLOSE),
-            "not allowed here",
+            "is not available where this is graded",
         ),
         (
             "a runner that searches",
@@ -296,7 +296,7 @@ WRONG: tuple[Mistake, ...] = (
                 + best("Simulated and (stage.out_height, stage.out_width)")["P2-14-solution"]
             },
             (GREEDY, HALF, CLOSE),
-            "not allowed here",
+            "is not available where this is graded",
         ),
     ),
 )

@@ -175,7 +175,7 @@ def linear_relu(x, w, b, y):
                 "def relu(source):\n    return IMPORT_RULES['Relu'](source)"
             },
             RELU,
-            "not allowed here",
+            "is not available where this is graded",
         ),
         ("LeNet's strides", pool_rule(strides="(2, 2)"), POOLING, "wrong shape"),
         (
@@ -203,7 +203,7 @@ def linear_relu(x, w, b, y):
                 "def relu(source):\n    return known['Relu'](source)"
             },
             RELU,
-            "not allowed here",
+            "is not available where this is graded",
         ),
     ),
     *mistakes(
@@ -291,7 +291,7 @@ def linear_relu(x, w, b, y):
             "the operator's own inference",
             infer_conv("return Conv(strides, pads, dilations, group).infer(x, w)"),
             (SHAPE, KEPT, REFUSED),
-            "not allowed here",
+            "is not available where this is graded",
         ),
         (
             "pooling rejects nothing",
@@ -411,7 +411,7 @@ def linear_relu(x, w, b, y):
                 + "from mlhood.compiler.passes.rewriting import has_one_use\n"
             },
             (FOLDED, FOLD_GUARD, FUSED, FUSE_GUARD, CHANGED),
-            "not allowed here",
+            "is not available where this is graded",
         ),
         (
             "strides and groups are lost",
@@ -471,7 +471,7 @@ def linear_relu(x, w, b, y):
                 + fuse(returned="changed if made else None")["P2-4-solution-3"]
             },
             (FUSED, FUSE_GUARD, CHANGED),
-            "not allowed here",
+            "is not available where this is graded",
         ),
     ),
     *mistakes(
@@ -583,7 +583,7 @@ def linear_relu(x, w, b, y):
                 "def shrink(graph):\n    tidy(graph)\n    fuse_residual(graph)"
             },
             (HALF, MOST, ALL),
-            "not allowed here",
+            "is not available where this is graded",
         ),
     ),
 )

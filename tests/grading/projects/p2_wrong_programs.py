@@ -94,9 +94,9 @@ WRONG: tuple[Mistake, ...] = (
         ),
         (
             "the compiler's own lowering",
-            by_hand(*STEPS, before="model = lower(optimized)"),
+            by_hand(*STEPS, before="model = lower(None)"),
             PROGRAM,
-            "not allowed here",
+            "is not available where this is graded",
         ),
         ("a tuple of instructions", by_hand(*STEPS, returned="({})"), PROGRAM, "does not return a list"),
     ),
@@ -276,8 +276,14 @@ WRONG: tuple[Mistake, ...] = (
                 "calls = {name: partial(sides[swapped.get(name, name)], x) for name in sides}",
                 "latency.fill(row, compare(calls, threads=1, atol=0.1))",
             ),
-            FASTER,
+            (ROWS, FASTER),
             "fused is not faster",
+        ),
+        (
+            "all columns time the same stage",
+            latencies("latency.fill(row, compare({name: partial(sides['fused'], x) for name in sides}, threads=1))"),
+            (ROWS, FASTER),
+            "do not differ as your functions do",
         ),
         (
             "digits in percent",

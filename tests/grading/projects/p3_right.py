@@ -18,7 +18,7 @@ def output_size(size, kernel, stride, padding):
 def conv_direct(x, w, bias, stride, padding):
     x = np.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)])
     views = np.lib.stride_tricks.sliding_window_view(x, w.shape[-2:], axis=(-2, -1))[..., ::stride, ::stride, :, :]
-    y = np.einsum(views, [0, 1, 2, 3, 4, 5], w, [6, 1, 4, 5], [0, 6, 2, 3])
+    y = sum((views[:, None, c] * w[:, c, None, None]).sum((-2, -1)) for c in range(w.shape[1]))
     return (y + bias.reshape(1, -1, 1, 1)).astype("float32")
 """,
     "P3-3-solution": """
@@ -51,7 +51,7 @@ def gemm_blocked(a, b, block):
     for i in range(0, len(a), block):
         for j in range(0, b.shape[1], block):
             for k in range(0, len(b), block):
-                c[i:i + block, j:j + block] += a[i:i + block, k:k + block] @ b[k:k + block, j:j + block]
+                c[i:i + block, j:j + block] += (a[i:i + block, k:k + block, None] * b[k:k + block, j:j + block]).sum(1)
     return c
 """,
     "P3-7-solution-3": """
@@ -61,7 +61,7 @@ def pack(b, width):
 """,
     "P3-7-solution-4": """
 def gemm_packed(a, b, width=8):
-    return np.concatenate([a @ panel for panel in pack(b, width)], axis=1)[:, :b.shape[1]]
+    return np.concatenate([(a[:, :, None] * panel).sum(1) for panel in pack(b, width)], axis=1)[:, :b.shape[1]]
 """,
     "P3-9-solution": """
 attainable = lambda intensity, peak, bandwidth: np.where(intensity * bandwidth < peak, intensity * bandwidth, peak)
@@ -274,7 +274,7 @@ def gemm_packed(a, b):
     c = np.zeros((a.shape[0], b.shape[1]), np.float32)
     panels = pack(b, 32)
     for j in range(b.shape[1]):
-        c[:, j] = a @ panels[j // 32, :, j % 32]
+        c[:, j] = (a * panels[j // 32, :, j % 32]).sum(1)
     return c
 """,
 }
@@ -317,10 +317,9 @@ def convolved(x, w, bias, stride, padding, kind):
     image[:, :, padding:h + padding, padding:wide + padding] = x
     oh, ow = (image.shape[2] - w.shape[2]) // stride + 1, (image.shape[3] - w.shape[3]) // stride + 1
     y = np.tile(bias.astype(kind)[None, :, None, None], (n, 1, oh, ow))
-    for i in range(w.shape[2]):
-        for j in range(w.shape[3]):
-            part = image[:, :, i:i + stride * (oh - 1) + 1:stride, j:j + stride * (ow - 1) + 1:stride]
-            y += np.einsum("nchw,fc->nfhw", part, w[:, :, i, j])
+    for c, i, j in np.ndindex(w.shape[1:]):
+        part = image[:, None, c, i:i + stride * (oh - 1) + 1:stride, j:j + stride * (ow - 1) + 1:stride]
+        y += part * w[:, c, i, j, None, None]
     return y
 
 conv_direct = partial(convolved, kind=np.float32)
@@ -353,7 +352,7 @@ def gemm_blocked(a, b, block):
         for depth in edges(b.shape[0]):
             block_of_b = b[depth, columns].copy()
             for rows in edges(a.shape[0]):
-                c[rows, columns] += np.einsum("ik,kj->ij", a[rows, depth], block_of_b)
+                c[rows, columns] += sum(map(np.outer, a[rows, depth].T, block_of_b))
     return c
 """,
     "P3-7-solution-4": """
@@ -363,7 +362,7 @@ def gemm_packed(a, b):
     c = np.empty((len(a), b.shape[1]), np.float32)
     for first, panel in enumerate(panels_of(b)):
         part = slice(16 * first, 16 * first + 16)
-        c[:, part] = np.einsum("ik,kj->ij", a, panel)[:, :c[:, part].shape[1]]
+        c[:, part] = np.add.reduce([np.outer(a[:, k], panel[k]) for k in range(len(panel))])[:, :c[:, part].shape[1]]
     return c
 """,
 }

@@ -94,7 +94,12 @@ def resnet(params, x):
 NETWORKS = mistakes(
     "P5.1",
     ("single numbers left out", to_tree(skipped="value.ndim == 0"), NAMES, "no `scale.factor`"),
-    ("the course's network, from another module", NETWORK_OF_ANOTHER_MODULE, LOGITS, "network`, which is not allowed"),
+    (
+        "the course's network, from another module",
+        NETWORK_OF_ANOTHER_MODULE,
+        LOGITS,
+        "network.forward` is not available",
+    ),
 )
 
 BLOCKS_OF_ROWS = convolving(
@@ -126,7 +131,7 @@ OPERATORS = mistakes(
         "not a new array",
     ),
     ("a small slope", norming(relu="np.maximum(x, np.float32(1e-5) * x)"), RELU, "do not become 0"),
-    ("a library's softmax", SCIPY, (SOFTMAX, STABLE), "scipy"),
+    ("a library's softmax", SCIPY, (SOFTMAX, STABLE), "`scipy.special.softmax` is not available where"),
     ("clipped at 5,000", changed(ending(), "x - x.max", CLIPPED.format("x", 5000)), STABLE, "can be subtracted"),
 )
 
@@ -313,7 +318,7 @@ TAPE = mistakes(
         "as in P5.2",
     ),
     ("from the last entry", backward(last="tape.entries[-1].output"), BACK, "there is no gradient of value 2"),
-    ("a rule of the figures' module", RULE_OF_A_FIGURE, (PULLED, SHARED), "rules`, which is not allowed"),
+    ("a rule of the figures' module", RULE_OF_A_FIGURE, (PULLED, SHARED), "RULES` is not available where"),
 )
 
 LEARNING = (
@@ -406,7 +411,7 @@ CLUSTER = mistakes(
         BYTES,
         "no integer",
     ),
-    ("the bytes of the bench", RING_OF_THE_BENCH, RING, "collectives`, which is not allowed"),
+    ("the bytes of the bench", RING_OF_THE_BENCH, RING, "bench.ring_bytes` is not available where"),
 )
 
 WRONG = (*NETWORKS, *OPERATORS, *TABLE, *BROKEN, *TRACER, *TAPE, *LEARNING, *PRIMITIVE, *CLUSTER)

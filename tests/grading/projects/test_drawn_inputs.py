@@ -18,7 +18,6 @@ OWN_GRAPH = "computed here from the notebook's own graph, whose weights the stud
 NOT_DRAWN = {
     "P1.7 lenet_is_printed": "the notebook's own lenet.onnx, with which the judge compares the drawing",
     "P2.8 rows_are_measured": OWN_GRAPH,
-    "P2.11 rows_are_comparisons": TABLE,
     "P3.5 rows_are_comparisons": TABLE,
     "P3.5 operations_are_told": TABLE,
     "P3.5 blas_is_faster_and_agrees": TABLE,
@@ -29,8 +28,6 @@ NOT_DRAWN = {
     "P4.5 orders_agree_and_analysed_is_faster": TABLE,
     "P4.6 network_rows_are_comparisons": TABLE,
     "P4.6 network_is_faster_as_analysed": TABLE,
-    "P5.3 rows_are_comparisons": TABLE,
-    "P5.3 columns_agree": TABLE,
     "P5.3 tracing_and_compiling_take_time": "functions that take a known time to trace",
     "P5.3 nothing_is_run": "functions that report whether they are run",
 }

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from mlhood.grading.checks.drawing import check_drawing
 from mlhood.grading.checks.marks import judge
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.projects.p1 import P1, reference, surgery
+from mlhood.grading.projects.p1.drawing import check_drawing
 from mlhood.grading.rpc.transport import LocalTransport
 from tests.grading.projects.gallery import Mistake
 from tests.grading.projects.p1_claims import BOX, CLAIMS, LINE, WORDS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -58,10 +59,34 @@ def test_a_sparse_tensor_holds_values_and_indices():
     assert count(model([ADD], sparse=[helper.make_sparse_tensor(values, indices, [9])])) == 3 + 6
 
 
-def test_short_attributes_describe_an_operator_and_long_ones_are_data():
-    short = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2])
-    assert count(model([short])) == 0
-    assert count(model([helper.make_node("Pad", ["x"], ["y"], pads=list(range(20)))])) == 40
+def test_what_describes_operators_is_free_up_to_a_limit():
+    pool = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2])
+    assert count(model([pool] * 64)) == 0  # 4 bytes each, and 4 of integers
+    assert count(model([pool] * 66)) == 4
+    assert count(model([helper.make_node("Pad", ["x"], ["y"], pads=[1, 300] * 200)])) == (4 + 600 - 512) // 4
+    assert count(model([helper.make_node("Einsum", ["x"], ["y"], equation="a" * 800)])) == (4 + 800 - 512) // 4
+
+
+def test_real_attributes_are_numbers_unless_they_have_their_default():
+    leaky = [helper.make_node("LeakyRelu", ["x"], ["y"], alpha=0.001 * i) for i in range(1, 101)]
+    assert count(model(leaky)) == 99  # the default is 0.01
+    assert count(model([helper.make_node("Upsample", ["x"], ["y"], scales=[2.0, 3.0])])) == 2
+
+
+def test_the_shape_of_an_empty_tensor_holds_numbers():
+    empty = helper.make_tensor("c", TensorProto.FLOAT, [0, 70, 80], [])
+    assert count(model([ADD], [empty])) == 70 * 80
+
+
+def test_texts_that_can_be_read_are_numbers():
+    texts = helper.make_tensor("c", TensorProto.STRING, [3], [b"", b"-0.25", b"1"])
+    assert count(model([ADD], [texts])) == 1 + 2 + 1
+
+
+def test_names_and_documentation_hold_no_numbers():
+    node = helper.make_node("Relu", ["x"], ["y"], name="n" * 1000, doc_string="d" * 1000)
+    helper.set_model_props(proto := onnx.load_model_from_string(model([node])), {"key": "m" * 1000})
+    assert count(proto.SerializeToString()) == 0
 
 
 def test_a_subgraph_and_a_function_hold_numbers():

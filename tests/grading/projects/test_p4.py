@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from mlhood.dataflow.nest import Nest, gemm
 from mlhood.dataflow.slicing import analysis, fit
 from mlhood.dataflow.slicing.caches import Caches
-from mlhood.dataflow.slicing.problem import ORDERS, Problem
+from mlhood.dataflow.slicing.problem import ORDERS, Problem, counts
 from mlhood.grading.checks.marks import judge
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.projects.collect import parameters_of, with_values
@@ -63,7 +64,7 @@ def test_steps_are_sorted_by_slice_groups_and_tiles(inputs, weights, slices, k2,
 def test_the_sliced_product_is_the_product(order):
     rng = np.random.default_rng(1)
     columns, weights = (rng.standard_normal(shape).astype(np.float32) for shape in ((7, 4, 13), (9, 7, 4)))
-    got = reference.sliced_product(columns, weights, order, 3, 2, 2, 4, 5)
+    got = reference.sum_of_steps(columns, weights, reference.steps(order, 4, 2, 3, 2, 2), 3, 4, 5)
     want = weights.reshape(9, -1) @ columns.reshape(-1, 13)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
@@ -144,9 +145,8 @@ def test_drawn_layers_allow_tiles_that_are_too_small_and_too_large(seed, tmp_pat
     problem = table._draw_problem(submission(tmp_path, seed=seed))
     for order in ORDERS:
         analysed = analysis.largest(problem, order, table.SMALL).tiles
-        rows = reference.triples(dict.fromkeys(ORDERS, analysed), problem, table.SMALL)
         assert analysed[0] > 2
-        needed = fit.needs(problem, order, *rows["too large"][order])
+        needed = fit.needs(problem, order, problem.channels, *counts(problem, order))
         assert any(need > room for need, room in zip(needed, table.SMALL.rooms, strict=True))
 
 
@@ -279,12 +279,14 @@ def points_of(task, checks: slice, names: dict, tmp_path) -> list[bool]:
 
 @pytest.mark.parametrize("index", range(3))
 def test_the_rows_of_a_variant_are_judged_by_its_parameters(index, tmp_path):
-    task = with_values(P4, variant_of(index)).task("P4.5")
+    task, default = with_values(P4, variant_of(index)).task("P4.5"), P4.task("P4.5")
     assert task is not None
-    names: dict = {}
+    assert default is not None
+    names: dict = {"counts": counts, "table": SimpleNamespace(rows=(), columns=())}
     exec(task.stand_in, names)
     assert points_of(task, slice(4), names, tmp_path) == [True] * 4
-    assert points_of(task, slice(4), {"triples": reference.triples}, tmp_path) == [False] * 4
+    exec(default.stand_in, names)
+    assert points_of(task, slice(4), names, tmp_path) == [False] * 4
 
 
 @pytest.mark.parametrize("index", range(3))

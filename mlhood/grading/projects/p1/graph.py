@@ -10,6 +10,7 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.learning import weights_of
+from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
 from mlhood.grading.projects.p1.network import PROBES, lenet_with, random_images, random_name
 from mlhood.grading.rpc.file_channel import write_fresh
 from mlhood.grading.variants.parameter import Parameter
@@ -114,7 +115,7 @@ def lenet_onnx_holds_the_trained_model(submission: Submission) -> None:
     images = data.test_images + 0.05 * submission.normal(*data.test_images.shape)
     facts = onnx_facts(submission.file("lenet.onnx"), images, what="`lenet.onnx`")
     _check_default_names(submission.parameters.export_argument, facts)
-    want = reference.lenet(weights_of(submission, "model", images[:16]), images)
+    want = reference.lenet(weights_of(submission.in_notebook(), "model", images[:16]), images)
     got = expect.array(facts.results[0], want.shape, "what `lenet.onnx` computes")
     hint = "was it exported before training, or from a different model? Export `model` again after training"
     expect.true(
@@ -127,6 +128,7 @@ def lenet_onnx_holds_the_trained_model(submission: Submission) -> None:
     right = float((got.argmax(1) == data.test_labels).mean())
     what = "`lenet.onnx` does not contain a trained model"
     expect.true(right > 0.85, what, expected="at least 85% of the digits", got=f"{right:.1%}", hint=hint)
+    _check_that_it_reads_images(*_exported(submission))  # the notebook may have the file from elsewhere
 
 
 def _check_default_names(argument: str, facts: OnnxFacts) -> None:
@@ -283,26 +285,20 @@ def _with_one_changed_prediction(
     return weights | {"fc3.bias": bias}, images
 
 
-EXPORT_STAND_IN = """
-import numpy as _np
-from mlhood.exchange import export as _export
-def to_onnx(model, path):
-    _export(model, _np.zeros((2, 1, 32, 32), _np.float32), path)
-to_onnx(model, "lenet.onnx")
-"""
-
 TASKS = (
     Task(
         "P1.4",
         "Export to ONNX with a dynamic batch",
         checks=(
-            lenet_onnx_holds_the_trained_model,  # first, before a call can write over the file
+            lenet_onnx_holds_the_trained_model,
             file_has_the_asked_names,
             file_computes_the_model,
             batch_is_dynamic,
         ),
-        stand_in=EXPORT_STAND_IN,
+        stand_in='to_onnx(model, "lenet.onnx")',
+        solution_stands_in=True,
         varies=(EXPORT_ARGUMENT,),
+        libraries=TORCH_AND_ONNX,
         minutes=20,
         builds_on=("P1.3",),
     ),
@@ -311,6 +307,7 @@ TASKS = (
         "Show that torch and ONNX Runtime agree",
         checks=(differences_are_measured, changed_predictions_are_noticed),
         varies=(ABSOLUTE, PREDICTIONS),
+        libraries=TORCH_AND_ONNX,
         minutes=20,
         builds_on=("P1.4",),
     ),

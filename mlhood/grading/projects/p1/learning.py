@@ -11,6 +11,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
+from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
 from mlhood.grading.projects.p1.network import PROBES, lenet_with, logits, parameters, random_images
 from mlhood.grading.rpc.codec import Tensor
 from mlhood.grading.variants.parameter import Parameter
@@ -95,7 +96,7 @@ def batches_are_small_and_shuffled(submission: Submission) -> None:
     largest = expect.integer(training.largest, "the size of a batch")
     hint = "the optimizer takes a step for each batch, of 16 to 64 images, say"
     what, given = "`train` does not split the images into small batches", f"{training.images} images"
-    expect.true(4 * largest <= training.images, what, got=f"a batch of {largest}", given=given, hint=hint)
+    expect.true(0 < 4 * largest <= training.images, what, got=f"a batch of {largest}", given=given, hint=hint)
     epochs = training.epochs if isinstance(training.epochs, list) else []
     hint = "draw a new order at the beginning of every epoch, with torch.randperm, say"
     same = len(epochs) == 2 and epochs[0][: len(epochs[1])] == epochs[1]
@@ -179,18 +180,21 @@ def _check_length(argument: str, told: float, losses: list[float]) -> None:
 
 @points(5)
 def model_reads_unseen_digits(submission: Submission) -> None:
-    """The trained `model` classifies at least 97% of the held-out digits correctly."""
+    """A `LeNet` trained by `train` classifies at least 97% of the held-out digits correctly."""
     data = digits()
     note = submission.first_cell_error()
     hint = "has it been trained? If so, try more epochs or another learning rate"
     noise = 0.05 * submission.normal(*data.test_images.shape)
-    weights = weights_of(submission, "model", data.test_images[:16] + noise[:16])
+    functions = submission.value("LeNet"), submission.value("train")
+    told = {"epochs": [max(2, 30_000 // len(data.train_images))], "until": [0.02]}
+    given = Tensor(data.train_images), Tensor(data.train_labels), *told.get(submission.parameters.train_argument, [])
+    weights = reference.by_shape(submission.call(PROBES + "trained_again", *functions, *given))
     for images, needed, given in (
         (data.test_images, GOOD_ACCURACY, "the held-out digits"),
         (data.test_images + noise, GOOD_ACCURACY - 0.05, "the held-out digits with a little noise"),
     ):
         right = reference.lenet(weights, images).argmax(1) == data.test_labels
-        what = "`model` classifies too few of the held-out digits correctly"
+        what = "a `LeNet` trained by `train` classifies too few of the held-out digits correctly"
         expected = f"at least {needed:.0%}"
         expect.true(
             right.mean() >= needed,
@@ -255,10 +259,9 @@ def _indices(got: object, given: str) -> np.ndarray:
 
 
 TRAINING_STAND_IN = """
-from mlhood.grading.projects.p1.stand_ins import mistakes
-from mlhood.models import LeNet as _LeNet, digits as _digits, train
-model, _data = _LeNet(), _digits()
-losses = train(model, _data.train_images, _data.train_labels, epochs=max(2, 12_000 // len(_data.train_images)))
+from mlhood.models import digits as _digits, train as _train
+model, _data = LeNet(), _digits()
+losses = _train(model, _data.train_images, _data.train_labels, epochs=max(2, 12_000 // len(_data.train_images)))
 """
 
 TASKS = (
@@ -273,7 +276,9 @@ TASKS = (
             loss_is_told_and_falls,
         ),
         stand_in=TRAINING_STAND_IN,
+        solution_stands_in=True,
         varies=(TRAIN_ARGUMENT, MISTAKES_ORDER),
+        libraries=TORCH_AND_ONNX,
         minutes=30,
         builds_on=("P1.2",),
     ),

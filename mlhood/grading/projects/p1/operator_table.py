@@ -9,6 +9,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
+from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
 from mlhood.grading.rpc.file_channel import write_fresh
 from mlhood.grading.variants.parameter import Parameter
 
@@ -127,7 +128,8 @@ def _from_own_table(submission: Submission, column: str) -> str:
     Raises:
         CheckFailed: There is no table to read, or it has the same rows for every network.
     """
-    path, other = submission.file("lenet.onnx").resolve(), submission.scratch / "other-widths.onnx"
+    path, other = submission.scratch / "lenet.onnx", submission.scratch / "other-widths.onnx"
+    write_fresh(path, submission.file("lenet.onnx").read_bytes())
     totals = _totals(submission, path, column)
     write_fresh(other, reference.mlp_onnx(submission.rng, int(submission.rng.integers(20, 60)))[0])
     expect.true(
@@ -151,6 +153,7 @@ TASKS = (
             questions_are_answered,
         ),
         varies=(OUTPUT, STORED, WORK),
+        libraries=TORCH_AND_ONNX,
         minutes=35,
         builds_on=("P1.4",),
     ),

@@ -109,7 +109,7 @@ def reader_is_as_small_as_the_courses(submission: Submission) -> None:
 
 TASKS = (
     Task(
-        "P1.10",
+        "P1.10",  # in the notebook's kernel: only the file that it writes is graded
         "A reader as small as you can",
         checks=(
             reader_is_a_tenth_of_lenet,

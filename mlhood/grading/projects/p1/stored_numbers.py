@@ -1,15 +1,18 @@
 """Facts about a student's ONNX file beyond those of the oracle; the functions run in a limited process.
 
-How many numbers it holds is counted from its bytes, wherever they are: initializers, constants, long attributes,
-subgraphs and functions.
+How many numbers it holds is counted wherever they are: every tensor, every attribute and every node of a model is
+found by walking all of its fields. Names, texts of documentation and metadata do not count, as nothing that a model
+computes depends on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterator
 from typing import Any
 
-SHORT = 8  # an attribute of up to so many numbers describes an operator (kernel, strides, padding), not data
+FREE_BYTES = 512  # of what describes operators (kernel, strides, padding), not data
+BYTES_OF_A_NODE = 4  # its operator and its inputs: a weight can be written as a chain of additions, too
 RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 BYTES_OF_A_NUMBER = 4
 
@@ -26,6 +29,8 @@ def versions(data: bytes) -> list[int]:
 def count(data: bytes) -> int:
     """Return how many numbers an ONNX model holds; one of more than four bytes, such as an int64, counts as two.
 
+    Nodes, and the integers and texts in their attributes, count by their bytes, of which some are free.
+
     Raises:
         ValueError: It may hold more than can be counted: external data, or operators that are not ONNX's own or that
             draw random numbers.
@@ -33,33 +38,34 @@ def count(data: bytes) -> int:
     import onnx
 
     model = onnx.load_model_from_string(data)
-    nodes = list(_nodes([*model.graph.node, *(node for function in model.functions for node in function.node)]))
+    messages = list(_messages(model))
+    nodes = [message for message in messages if isinstance(message, onnx.NodeProto)]
     domains = {"", "ai.onnx", *(function.domain for function in model.functions)}
     for node in nodes:
         if node.domain not in domains or node.op_type in RANDOM:
             raise ValueError(f"the operator {node.op_type} is not allowed: only ONNX's own, and none that is random")
-    graphs = [model.graph, *(graph for node in nodes for graph in _graphs(node))]
-    defaults = [attribute for function in model.functions for attribute in function.attribute_proto]
+    constants = [each for node in nodes if node.op_type == "Constant" for each in node.attribute]
+    constants += [each for function in model.functions for each in function.attribute_proto]
+    operators = [node for node in nodes if node.op_type != "Constant"]
+    others = [each for node in operators for each in node.attribute if not _is_default(node.op_type, each)]
+    described = BYTES_OF_A_NODE * len(nodes) + sum(map(_described, others))
     return (
-        sum(_tensor(tensor) for graph in graphs for tensor in graph.initializer)
-        + sum(_sparse(tensor) for graph in graphs for tensor in graph.sparse_initializer)
-        + sum(_attribute(each, data=node.op_type == "Constant") for node in nodes for each in node.attribute)
-        + sum(_attribute(each, data=True) for each in defaults)
+        sum(_tensor(message) for message in messages if isinstance(message, onnx.TensorProto))
+        + sum(len(each.floats) + each.HasField("f") for each in [*constants, *others])
+        + sum(2 * (len(each.ints) + each.HasField("i")) + sum(map(_text, _texts(each))) for each in constants)
+        + -(-max(0, described - FREE_BYTES) // BYTES_OF_A_NUMBER)
     )
 
 
-def _nodes(nodes: Iterable[Any]) -> Iterator[Any]:
-    for node in nodes:
-        yield node
-        for graph in _graphs(node):
-            yield from _nodes(graph.node)
+def _messages(message: Any) -> Iterator[Any]:
+    """Yield a protobuf message and all that it contains."""
+    from google.protobuf.message import Message
 
-
-def _graphs(node: Any) -> Iterator[Any]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type:
+            for each in [value] if isinstance(value, Message) else value:
+                yield from _messages(each)
 
 
 def _tensor(tensor: Any) -> int:
@@ -69,32 +75,30 @@ def _tensor(tensor: Any) -> int:
     if tensor.data_location == TensorProto.EXTERNAL:
         raise ValueError("the numbers are in another file")
     if tensor.data_type == TensorProto.STRING:
-        return sum(map(_text, tensor.string_data))
-    elements = 1
-    for dim in tensor.dims:
-        elements *= dim
+        return sum(max(1, _text(text)) for text in tensor.string_data)
     size = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)).itemsize
-    return elements * -(-size // BYTES_OF_A_NUMBER)
+    # the shape of an empty tensor can be read, too
+    return math.prod(dim or 1 for dim in tensor.dims) * -(-size // BYTES_OF_A_NUMBER)
 
 
-def _sparse(tensor: Any) -> int:
-    return _tensor(tensor.values) + _tensor(tensor.indices)
+def _is_default(operator: str, attribute: Any) -> bool:
+    """Whether an attribute has the value that ONNX gives it if it is left out."""
+    from onnx import defs, helper
+
+    known = defs.get_schema(operator).attributes if defs.has(operator) else {}
+    if attribute.name not in known or not known[attribute.name].default_value.type:
+        return False
+    return helper.get_attribute_value(attribute) == helper.get_attribute_value(known[attribute.name].default_value)
 
 
-def _attribute(attribute: Any, *, data: bool) -> int:
-    tensors = [*attribute.tensors, *([attribute.t] if attribute.HasField("t") else [])]
-    sparse = [*attribute.sparse_tensors, *([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else [])]
-    numbers = len(attribute.floats) + 2 * len(attribute.ints)
-    single = data and (attribute.HasField("f") or attribute.HasField("i"))
-    texts = sum(map(_text, [*attribute.strings, attribute.s]))
-    listed = numbers if data or len(attribute.floats) + len(attribute.ints) > SHORT else 0
-    return (
-        sum(map(_tensor, tensors))
-        + sum(map(_sparse, sparse))
-        + listed
-        + int(single)
-        + (texts if data or texts > SHORT else 0)
-    )
+def _described(attribute: Any) -> int:
+    """Return how many bytes the integers and texts of an attribute take."""
+    integers = [*attribute.ints, *([attribute.i] if attribute.HasField("i") else [])]
+    return sum(max(1, -(-number.bit_length() // 8)) for number in integers) + sum(map(len, _texts(attribute)))
+
+
+def _texts(attribute: Any) -> list[bytes]:
+    return [*attribute.strings, attribute.s]
 
 
 def _text(text: bytes) -> int:

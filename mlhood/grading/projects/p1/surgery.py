@@ -9,11 +9,12 @@ import numpy as np
 
 from mlhood.exchange import find_browser
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.drawing import check_drawing
 from mlhood.grading.checks.oracle import OnnxFacts, PdfFacts, onnx_facts, pdf_facts
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
+from mlhood.grading.projects.p1.drawing import check_drawing
+from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
 from mlhood.grading.projects.p1.network import random_images, random_name
 from mlhood.grading.rpc.codec import Onnx
 from mlhood.grading.rpc.file_channel import write_fresh
@@ -257,7 +258,7 @@ def any_network_can_be_cut(submission: Submission) -> None:
 
 TASKS = (
     Task(
-        "P1.7",
+        "P1.7",  # in the notebook's kernel: Netron needs a browser
         "Print the graph from Netron",
         checks=(lenet_is_printed, any_graph_is_printed),
         varies=(PRINTED,),
@@ -269,6 +270,7 @@ TASKS = (
         "Build a graph by hand",
         checks=(graph_has_two_operators, graph_computes_the_layer, graph_is_run),
         varies=(FORMULA, ACTIVATION),
+        libraries=TORCH_AND_ONNX,
         minutes=25,
     ),
     Task(
@@ -276,6 +278,7 @@ TASKS = (
         "Cut the graph and read features",
         checks=(features_come_out_of_lenet, any_network_can_be_cut),
         varies=(CUT,),
+        libraries=TORCH_AND_ONNX,
         minutes=20,
         builds_on=("P1.4",),
     ),

@@ -13,6 +13,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.oracle import GraphFacts, graph_facts
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.projects.p2.libraries import COMPILER
 from mlhood.grading.projects.p2.loops import PROBES, function
 from mlhood.grading.projects.p2.shapes import check_raised
 from mlhood.grading.rpc.codec import Hir
@@ -168,32 +169,13 @@ def conv_is_imported(submission: Submission) -> None:
     _check_refusals(submission, "Conv", "conv", {"w": w, "b": b}, {"strides": strides})
 
 
-IMPORTING_STAND_IN = """
-from mlhood.compiler.operators import IMPORT_RULES as _RULES
-from mlhood.compiler.operators.convolution import Conv
-from mlhood.compiler.operators.elementwise import Relu
-from mlhood.compiler.operators.pooling import MaxPool
-relu, max_pool, conv = _RULES["Relu"], _RULES["MaxPool"], _RULES["Conv"]
-lenet = import_model("lenet.onnx")
-"""
-
-# the package's own rules
-RULES = (
-    "mlhood.compiler.operators.IMPORT_RULES",
-    "mlhood.compiler.onnx.importer.IMPORT_RULES",
-    "mlhood.compiler.operators.windows.read_window",
-    "mlhood.compiler.operators.convolution.Conv.from_onnx",
-    "mlhood.compiler.operators.elementwise.Relu.from_onnx",
-    "mlhood.compiler.operators.pooling.MaxPool.from_onnx",
-)
-
 TASKS = (
     Task(
         "P2.2",
         "Import rules",
         checks=(relu_is_imported, max_pool_is_imported, conv_is_imported),
-        stand_in=IMPORTING_STAND_IN,
-        forbidden=RULES,
+        solution_stands_in=True,
+        libraries=COMPILER,
         minutes=15,
         builds_on=("P1.5",),
         varies=(REFUSED,),

@@ -11,6 +11,7 @@ from mlhood.compiler.quantize.schema import choose_parameters
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.projects.p2.libraries import TYPES
 from mlhood.grading.variants.parameter import Parameter
 
 # the last argument of `choose_parameters`, besides the schema
@@ -143,13 +144,6 @@ def symmetric_unsigned_is_right(submission: Submission) -> None:
 def power_of_two_is_right(submission: Submission) -> None:
     """Power of two: multiplying by the scale is a shift."""
     _check(submission, "power_of_two")
-
-
-PARAMETERS_STAND_IN = """
-from mlhood.compiler.quantize.schema import choose_parameters as _choose
-def choose_parameters(low, high, schema):
-    return _choose(low, high, schema=schema)
-"""
 
 
 def accumulators(
@@ -353,31 +347,16 @@ TASKS = (
         "P2.6",
         "Four quantisation schemas",
         checks=(asymmetric_is_right, symmetric_is_right, symmetric_unsigned_is_right, power_of_two_is_right),
-        stand_in=PARAMETERS_STAND_IN,
+        solution_stands_in=True,
         varies=(CHOICE_ARGUMENT,),
-        forbidden=("mlhood.compiler.quantize",),
+        libraries=TYPES,
         minutes=10,
     ),
     Task(
         "P2.7",
         "An integer convolution",
         checks=(sums_are_right, padding_stands_for_zero, sums_do_not_overflow, rescale_rounds, rescale_saturates),
-        forbidden=(
-            "torch.nn",
-            "torch.nn.functional.conv2d",
-            "torch.conv2d",
-            "torch.conv3d",
-            "torch.convolution",
-            "torch.conv1d",
-            "scipy.signal",
-            "scipy.ndimage",
-            "jax.lax",
-            "onnxruntime",
-            "onnx.reference",
-            "mlhood.kernels",
-            "mlhood.compiler.backends",
-            "mlhood.compiler.operators",
-        ),
+        libraries=TYPES,
         minutes=20,
         builds_on=("P2.6",),
         varies=(CONV_ARGUMENT, HALVES, LOWEST),

@@ -17,6 +17,7 @@ from mlhood.compiler.operators.elementwise import Relu
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.projects.p2.libraries import COMPILER
 from mlhood.grading.projects.p2.loops import PROBES, function
 from mlhood.grading.projects.p2.networks import (
     equal_buffers,
@@ -319,12 +320,7 @@ TASKS = (
             gaps_are_filled,
             hardly_a_byte_is_wasted,
         ),
-        forbidden=(
-            "mlhood.compiler.memory",
-            "mlhood.compiler.lir.lowering",
-            "mlhood.compiler.lir.program.with_deallocs",
-            "mlhood.compiler.lir.passes",
-        ),
+        libraries=COMPILER,
         minutes=35,
         builds_on=("P2.9",),
         varies=(RANGE_FORM, ALLOCATE_ARGUMENT),

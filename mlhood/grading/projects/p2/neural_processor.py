@@ -22,6 +22,7 @@ from mlhood.errors import CompilerError
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.projects.p2.libraries import COMPILER, TYPES
 from mlhood.grading.variants.parameter import Parameter
 
 # what the input slice of `slice_bytes` holds besides what windows read; what each filter has besides its weights; and
@@ -523,11 +524,6 @@ def close_to_the_search(submission: Submission) -> None:
     _check_cycles(submission, 0.9, "the fields that you have not varied yet: do transfers and products overlap?")
 
 
-_OFF_LIMITS = ("mlhood.compiler.backends.nmp.codegen.search", "mlhood.compiler.backends.nmp.codegen.estimate")
-_OFF_LIMITS += ("mlhood.compiler.backends.nmp.codegen.generate", "mlhood.compiler.bench_nmp")
-_OFF_LIMITS += ("mlhood.compiler.backends.nmp.runner", "mlhood.compiler.compile", "mlhood.compile")  # they search, too
-_ANSWERS = ("mlhood.compiler.backends.nmp.codegen", "mlhood.compiler.backends.nmp.cycles", "mlhood.compiler.bench_nmp")
-
 TASKS = (
     Task(
         "P2.12",
@@ -540,7 +536,7 @@ TASKS = (
             slices_are_not_tiny,
             slices_move_few_bytes,
         ),
-        forbidden=_ANSWERS,
+        libraries=TYPES,
         minutes=25,
         builds_on=("P2.3",),
         varies=(INPUT_SLICE, FILTER_CONSTANTS, PARTIAL_BYTES),
@@ -549,7 +545,7 @@ TASKS = (
         "P2.13",
         "Three orders: bytes and cycles",
         checks=(output_stationary_bytes, weight_stationary_bytes, input_stationary_bytes, cycles_are_predicted),
-        forbidden=_ANSWERS,
+        libraries=TYPES,
         minutes=20,
         builds_on=("P2.12",),
         varies=(MOVED_ELEMENT, MOVED, MORE_CYCLES),
@@ -558,7 +554,7 @@ TASKS = (
         "P2.14",
         "Fewest cycles",
         checks=(not_slower_than_greedy, half_of_the_way, close_to_the_search),
-        forbidden=_OFF_LIMITS,
+        libraries=COMPILER,
         minutes=20,
         builds_on=("P2.12", "P2.13"),
         leaderboard="share of the cycles that the compiler's search saves, in %",

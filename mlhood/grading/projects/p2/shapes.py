@@ -12,6 +12,7 @@ from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.projects.p2.libraries import TYPES
 from mlhood.grading.projects.p2.loops import PROBES, function
 from mlhood.grading.variants.parameter import Parameter
 
@@ -23,6 +24,7 @@ PADS_ORDER = Parameter(
 WIDENED = Parameter("widened", (("float32", "float32"), ("float16", "float32"), ("int8", "int32"), ("int16", "int64")))
 # errors of code that was not meant to raise them
 ACCIDENTS = ("NameError", "UnboundLocalError", "AttributeError", "KeyError", "IndexError", "ZeroDivisionError")
+ACCIDENTS += ("ModuleNotFoundError", "ImportError")
 
 Case = tuple[TensorType, TensorType, dict[str, Any]]
 Pair = tuple[int, ...]
@@ -130,6 +132,8 @@ def batch_and_element_are_kept(submission: Submission) -> None:
         if not isinstance(got, TensorType) or not got.shape:
             hint = "return TensorType(element, shape)"
             expect.fail("`infer_conv` does not return a TensorType with axes", got=got, given=given, hint=hint)
+        what, hint = "`infer_conv` returns the type of its argument", "the result has other axes than x and w"
+        expect.true(got.shape not in (x_type.shape, w_type.shape), what, got=_spelled(got), given=given, hint=hint)
         hint = "the first dimension may be a name: use x.shape[0] unchanged"
         expect.equal(got.shape[0], batch, "`infer_conv` loses the batch dimension", given=given, hint=hint)
         want, hint = (
@@ -160,6 +164,9 @@ def misfits_are_refused(submission: Submission) -> None:
         (_tensor(*x.shape[:2], 2, 30), _tensor(*w.shape[:2], 9, 3), attributes, "a kernel higher than the image"),
         (_tensor(*x.shape[:2], 30, 2), _tensor(*w.shape[:2], 3, 9), attributes, "a kernel wider than the image"),
     )
+    given = f"x {_spelled(x)}, w {_spelled(w)}, {attributes}"
+    with expect.case(given, "these match: return their type"):
+        submission.call(PROBES + "container_of_shape", infer, (x, w), attributes)
     for x_type, w_type, arguments, reason in cases:
         result = submission.call(PROBES + "attempt", infer, (x_type, w_type), arguments)
         check_raised(result, "infer_conv", reason, "test the condition, and raise ValueError(...) if it does not hold")
@@ -220,27 +227,14 @@ def _check_pool(submission: Submission, x: TensorType, kernel: Pair, strides: Pa
     _check_type(got, MaxPool(kernel, strides, pads, (1, 1)).infer(x), "infer_pool", given, hint)
 
 
-TYPES_STAND_IN = """
-{%- set pads = {
-    "top, left, bottom, right": "tuple(pads)",
-    "top, bottom, left, right": "tuple(pads[i] for i in (0, 2, 1, 3))",
-    "left, right, top, bottom": "tuple(pads[i] for i in (2, 0, 3, 1))",
-    "left, top, right, bottom": "tuple(pads[i] for i in (1, 0, 3, 2))",
-}[pads_order] %}
-def infer_conv(x, w, strides, pads, dilations, group):
-    return Conv(tuple(strides), {{ pads }}, tuple(dilations), group).infer(x, w)
-def infer_pool(x, kernel, strides, pads):
-    return MaxPool(tuple(kernel), tuple(strides), {{ pads }}, (1, 1)).infer(x)
-"""
-
 TASKS = (
     Task(
         "P2.3",
         "Type inference",
         checks=(convolution_has_its_shape, batch_and_element_are_kept, misfits_are_refused, pooling_has_its_type),
         varies=(PADS_ORDER, WIDENED),
-        stand_in=TYPES_STAND_IN,
-        forbidden=("mlhood.compiler.operators",),
+        solution_stands_in=True,
+        libraries=TYPES,
         minutes=15,
         builds_on=("P2.2",),
     ),

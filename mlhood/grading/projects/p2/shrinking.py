@@ -12,7 +12,8 @@ from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p2.rewrites import GROUPED, PASSES, Builder, rewritten
+from mlhood.grading.projects.p2.libraries import COMPILER
+from mlhood.grading.projects.p2.rewrites import GROUPED, Builder, rewritten
 from mlhood.grading.variants.parameter import Parameter
 
 # the last argument of `shrink`
@@ -222,7 +223,7 @@ TASKS = (
         "P2.5",
         "Fewest nodes",
         checks=(half_of_it_goes, most_of_it_goes, all_of_it_goes),
-        forbidden=PASSES,
+        libraries=COMPILER,
         minutes=30,
         builds_on=("P2.4",),
         varies=(SHRINK_ARGUMENT,),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mlhood.grading.bare.libraries import ARRAYS, LOOPS
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
@@ -229,9 +230,22 @@ def any_sizes_will_do(submission: Submission) -> None:
     _check_together(submission, "conv_direct", *others)
 
 
-def _check_float32(submission: Submission, name: str, got: object) -> None:
+def _check_float32(name: str, got: object) -> None:
     hint = "np.zeros and np.empty make float64 arrays unless you pass a dtype: twice the bytes, half the speed"
     expect.is_array(got, np.float32, f"what `{name}` returns", hint=hint)
+
+
+PIXEL, WEIGHT = np.full((1, 1, 1, 1), 3, np.float32), np.full((1, 1, 1, 1), 2, np.float32)
+
+
+def _check_pixel(name: str, got: object, axes: int, want: float) -> None:
+    """Check a result for an image of one pixel: the type of results counts only if something is computed."""
+    right = isinstance(got, np.ndarray) and got.ndim == axes and got.size > 0 and got.max() == want
+    what, expected = (
+        f"`{name}` is wrong even for an image of one pixel",
+        f"an array of {axes} axes, with {want:g} in it",
+    )
+    expect.true(right, what, expected=expected, got=got)
 
 
 @points(1)
@@ -241,9 +255,11 @@ def results_are_float32(submission: Submission) -> None:
     last = _argument(submission, "conv_direct")
     with numba_errors.case(f"x {x.shape}, w {w.shape}, stride 1, padding 0{_given(submission, 'conv_direct', last)}"):
         got, other, again = (submission.call("conv_direct", image, w, bias, 1, 0, *last) for image in (x, -x, x))
-    _check_float32(submission, "conv_direct", got)
+    _check_float32("conv_direct", got)
     same = isinstance(again, np.ndarray) and np.array_equal(got, again) and not np.array_equal(got, other)
     expect.true(same, "what `conv_direct` returns depends on the calls before")
+    pixel = submission.call("conv_direct", PIXEL, WEIGHT, np.zeros(1, np.float32), 1, 0)
+    _check_pixel("conv_direct", pixel, 4, 6)
 
 
 def _conv_blas(submission: Submission, x: np.ndarray, w: np.ndarray, last: tuple[Any, ...]) -> object:
@@ -338,7 +354,7 @@ def product_stays_float32(submission: Submission) -> None:
     """`conv_blas` multiplies and returns float32, the type of its inputs."""
     x, w = submission.normal(2, 4, 8, 7), submission.normal(6, 4, 3, 3)
     got = _report(submission, x, w)["result"]  # with the reference's columns, as those may have another type
-    _check_float32(submission, "conv_blas", got)
+    _check_float32("conv_blas", got)
     # 36 products added in float32 are rounded 36 times: not all of 672 sums are the nearest float32
     exact = convolution(x, w, np.zeros(len(w)), 1, 1).astype(np.float32)
     rounded = not np.array_equal(got, exact)  # type: ignore[arg-type]
@@ -347,30 +363,7 @@ def product_stays_float32(submission: Submission) -> None:
     expect.true(
         rounded, what, expected="a product of float32", got="float64", given=f"x {x.shape}, w {w.shape}", hint=hint
     )
-
-
-# libraries that already do what the tasks ask for
-CONVOLUTIONS = (
-    "mlhood.kernels",
-    "mlhood.jaxlab",
-    "torch.nn",
-    "torch.nn.functional.conv2d",
-    "torch.conv2d",
-    "scipy.signal",
-    "jax.lax",
-)
-
-DIRECT_STAND_IN = """
-from mlhood.kernels import CONV2D as _CONV2D
-def conv_direct(x, w, bias, stride, padding):
-    return _CONV2D["naive"](x, w, bias, stride, padding, threads=1)
-"""
-
-BLAS_STAND_IN = """
-from mlhood.kernels import CONV2D as _CONV2D
-def conv_blas(x, w, bias, stride, padding):
-    return _CONV2D["im2col_blas"](x, w, bias, stride, padding)
-"""
+    _check_pixel("conv_blas", _report(submission, PIXEL, WEIGHT)["result"], 4, 6)
 
 
 def _columns(submission: Submission, case: Case) -> tuple[object, np.ndarray, str]:
@@ -433,7 +426,9 @@ def columns_stay_float32(submission: Submission) -> None:
     for same_or_other in (case, case, _draw_case(submission, 2, (1, 1), 1, 0)):  # twice the same: into new memory
         got, _, given = _columns(submission, same_or_other)
         with expect.case(given):
-            _check_float32(submission, "im2col", got)
+            _check_float32("im2col", got)
+    got, want, _ = _columns(submission, ((1, 1, 1), (1, 1), 1, 0))
+    _check_pixel("im2col", got, 2, want.max())
 
 
 @points(4)
@@ -488,15 +483,6 @@ def padding_holds_zeros(submission: Submission) -> None:
             expect.true(not differ, what, got=f"{differ} of {want.size} values elsewhere", given=given, hint=hint)
 
 
-COLUMNS_STAND_IN = """
-{% if row_order == "C, KH, KW" and column_steps == "same" %}\
-from mlhood.grading.projects.p3.reference import columns as im2col
-{% else %}\
-from mlhood.grading.projects.p3.reference import columns as _columns
-def im2col(x, kernel, stride, padding):
-    return _columns(x, kernel, stride, padding, "{{ row_order }}", "{{ column_steps }}")
-{% endif %}"""
-
 TASKS = (
     Task(
         "P3.2",
@@ -509,9 +495,9 @@ TASKS = (
             any_sizes_will_do,
             results_are_float32,
         ),
-        stand_in=DIRECT_STAND_IN,
+        solution_stands_in=True,
         varies=(DIRECT_ARGUMENT,),
-        forbidden=CONVOLUTIONS,
+        libraries=LOOPS,
         minutes=25,
         builds_on=("P3.1",),
     ),
@@ -525,9 +511,9 @@ TASKS = (
             product_gets_its_bias,
             product_stays_float32,
         ),
-        stand_in=BLAS_STAND_IN,
+        solution_stands_in=True,
         varies=(BLAS_ARGUMENT,),
-        forbidden=CONVOLUTIONS,
+        libraries=ARRAYS,
         minutes=15,
         builds_on=("P3.3",),
     ),
@@ -541,9 +527,9 @@ TASKS = (
             columns_are_in_order,
             padding_holds_zeros,
         ),
-        stand_in=COLUMNS_STAND_IN,
+        solution_stands_in=True,
         varies=(ROW_ORDER, COLUMN_STEPS),
-        forbidden=CONVOLUTIONS,
+        libraries=ARRAYS,
         minutes=25,
         builds_on=("P3.2",),
     ),

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from mlhood.grading.bare.libraries import ARRAYS
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
@@ -233,35 +234,12 @@ def growth_is_against_the_input(submission: Submission) -> None:
 
 
 def _own_column_bytes(submission: Submission, layer: ConvolutionShapes) -> float:
-    """The student's own `im2col_bytes`, so that an error in it does not count twice; NaN if it fails."""
+    """The student's own `im2col_bytes`, so that an error in it does not count twice; NaN if it counts nothing."""
     try:
         own = expect.number(submission.call("im2col_bytes", layer.x, layer.w, layer.y), "`im2col_bytes`")
     except expect.CheckFailed:
         return math.nan
-    return own if own > 0 else math.nan
-
-
-COSTS_STAND_IN = """
-import math as _math
-import numba as _numba
-def conv_cost(x, w, y):
-    macs = _math.prod(y) * _math.prod(w[1:])
-    moved = 4 * (_math.prod(x) + _math.prod(w) + _math.prod(y))
-{% if traffic == "write_allocate" %}    moved += 4 * _math.prod(y)
-{% elif traffic == "per_image" %}    moved += 4 * (x[0] - 1) * _math.prod(w)
-{% elif traffic == "bias" %}    moved += 4 * w[0]
-{% endif %}    counted = macs{{ {"flop": " * 2", "macs_per_image": " // x[0]"}.get(counted, "") }}
-    return {"{{ counted }}": counted, "bytes": moved, "intensity": 2 * macs / moved}
-@_numba.njit
-{% if size_argument == "dilation" %}def output_size(size, kernel, stride, padding, dilation):
-    return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
-{% elif size_argument == "end" %}def output_size(size, kernel, stride, start, end):
-    return (size + start + end - kernel) // stride + 1
-{% elif size_argument == "partial" %}def output_size(size, kernel, stride, padding, partial):
-    return (size + 2 * padding - kernel + (stride - 1 if partial else 0)) // stride + 1
-{% else %}def output_size(size, kernel, stride, padding):
-    return (size + 2 * padding - kernel) // stride + 1
-{% endif %}"""
+    return own if 0 < own < math.inf else math.nan
 
 
 def _draw_machine(submission: Submission) -> tuple[float, float]:
@@ -333,6 +311,8 @@ def roofs_of_many_at_once(submission: Submission) -> None:
             got = submission.call("attainable", intensity, peak, in_units)
             rtol = 4e-3 if kind is np.float16 else 1e-5
             expect.close(got, np.reshape(own, shape), "what `attainable` returns", rtol=rtol, dtype=kind)
+    one, other = (_attainable(submission, 0.5, *machine) for machine in ((4.0, 2.0), (20.0, 6.0)))
+    expect.true(one != other, "`attainable` depends on no roof", expected="another result on another machine", got=one)
 
 
 @points(2)
@@ -441,6 +421,9 @@ def without_a_rest_there_is_no_limit(submission: Submission) -> None:
     with expect.case(f"total={total}, parts={parts}", hint):
         got = expect.number(submission.call("best_possible", total, parts), "what `best_possible` returns")
         expect.equal(got, want, f"`best_possible` is not {'infinite' if want else '0'}")
+    with expect.case(f"total={2 * total}, parts={parts}", "here half of the time is left"):
+        other = expect.number(submission.call("best_possible", 2 * total, parts), "what `best_possible` returns")
+        expect.true(other != want, f"`best_possible` is always {'infinite' if want else '0'}")
 
 
 TASKS = (
@@ -454,8 +437,9 @@ TASKS = (
             bytes_are_counted,
             intensity_is_flop_per_byte,
         ),
-        stand_in=COSTS_STAND_IN,
+        solution_stands_in=True,
         varies=(COUNTED, TRAFFIC, SIZE_ARGUMENT),
+        libraries=ARRAYS,
         minutes=15,
     ),
     Task(
@@ -463,6 +447,7 @@ TASKS = (
         "Under the roof",
         checks=(the_lower_roof_counts, roofs_of_many_at_once, roofs_meet_at_the_ridge),
         varies=(BANDWIDTH_UNIT, ROOF),
+        libraries=ARRAYS,
         minutes=10,
         builds_on=("P3.1", "P3.5"),
     ),
@@ -471,6 +456,7 @@ TASKS = (
         "What im2col costs",
         checks=(columns_are_counted, growth_is_against_the_input),
         varies=(COLUMN_TYPE, COMPARED),
+        libraries=ARRAYS,
         minutes=10,
         builds_on=("P3.3",),
     ),
@@ -484,6 +470,7 @@ TASKS = (
             without_a_rest_there_is_no_limit,
         ),
         varies=(PREDICTED, LIMIT),
+        libraries=ARRAYS,
         minutes=20,
         builds_on=("P3.5",),
     ),

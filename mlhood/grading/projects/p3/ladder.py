@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mlhood.grading.bare.libraries import LOOPS
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
@@ -368,23 +369,6 @@ def _right_with_reference_pack(submission: Submission) -> bool:
     return True
 
 
-PACK_STAND_IN = """
-import numba as _numba
-import numpy as _np
-@_numba.njit
-def pack(b, width):
-    panels = _np.zeros((-(-b.shape[1] // width), b.shape[0], width), _np.float32)
-{% if panel_padding == "before" %}    gap = panels.shape[0] * width - b.shape[1]
-{% endif %}    for k in range(b.shape[0]):
-{% if panel_padding == "before" %}        for j in range(b.shape[1]):
-            panels[(gap + j) // width, k, (gap + j) % width] = b[k, j]
-{% elif panel_padding == "copies" %}        for j in range(panels.shape[0] * width):
-            panels[j // width, k, j % width] = b[k, min(j, b.shape[1] - 1)]
-{% else %}        for j in range(b.shape[1]):
-            panels[j // width, k, j % width] = b[k, j]
-{% endif %}    return panels
-"""
-
 TASKS = (
     Task(
         "P3.7",
@@ -398,8 +382,8 @@ TASKS = (
             packed_is_right,
             packed_reads_panels,
         ),
-        forbidden=("mlhood.kernels",),
-        stand_in=PACK_STAND_IN,
+        libraries=LOOPS,
+        solution_stands_in=True,
         varies=(GEMM_ARGUMENT, PANEL_PADDING),
         minutes=50,
         builds_on=("P3.4",),

@@ -1,4 +1,4 @@
-"""A hint about Numba's compilation errors: the same error in every check says nothing about the convolution."""
+"""Hints about compilation errors and missing products: such an error says nothing about the formula."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ HINT = (
     "max, and calls of other @compiled functions; sizes and indices must be integers (//, not /). Remove @compiled to "
     "run the function as plain Python and see whether it is right."
 )
+# of NumPy's operator, and of Numba's, which needs SciPy
+NO_PRODUCT = ("TypeError: unsupported operand type(s) for @", "ImportError: scipy")
+NO_PRODUCT_HINT = "there is no product of matrices where this is graded, neither NumPy's nor Numba's: write its loops"
 
 
 @contextmanager
 def case(given: object = None, hint: str | None = None) -> Iterator[None]:
-    """Like `expect.case`, but a compilation error gets the hint about Numba.
+    """Like `expect.case`, but a compilation error and a missing product get hints of their own.
 
     Args:
         given: The input.
@@ -27,6 +30,9 @@ def case(given: object = None, hint: str | None = None) -> Iterator[None]:
         with expect.case(given, hint):
             yield
     except expect.CheckFailed as failure:
-        if failure.parts.get("got", "").startswith(tuple(f"{error}:" for error in ERRORS)):
+        got = failure.parts.get("got", "")
+        if got.startswith(tuple(f"{error}:" for error in ERRORS)):
             failure.parts["hint"] = expect.format_value(HINT)
+        elif got.startswith(NO_PRODUCT):
+            failure.parts["hint"] = expect.format_value(NO_PRODUCT_HINT)
         raise

@@ -6,6 +6,7 @@ import dis
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from inspect import isfunction
 from types import CellType, CodeType
 from typing import Any
 
@@ -148,7 +149,8 @@ def replaced(function: Callable, **replacements: Any) -> Iterator[Callable]:
     functions, methods and objects that can be called.
     """
     names = globals_of(function)
-    new = {name: value.py_func for name, value in names.items() if hasattr(value, "py_func")} | replacements
+    compiled = {name: value for name, value in names.items() if isfunction(getattr(value, "py_func", None))}
+    new = {name: value.py_func for name, value in compiled.items()} | replacements
     by_id = {id(names[name]): value for name, value in new.items() if name in names}
     for name, value in names.items():
         if isinstance(value, partial) and id(value.func) in by_id:
@@ -251,11 +253,6 @@ def products(function: Callable, kept: Any, shifts: list[int], row: int, rows: i
     """
     pairs = list(zip(kept.arrays[::2], kept.arrays[1::2], strict=True))
     return [np.array(function(np.roll(a, shift), b)[row : row + rows]) for shift in shifts for a, b in pairs]
-
-
-def no_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return zeros in the place of a product: with it, `products` takes as long as everything else in it."""
-    return np.zeros((a.shape[0], b.shape[1]), np.float32)
 
 
 class Panels(np.ndarray):

@@ -17,6 +17,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4 import reference
+from mlhood.grading.projects.p4.libraries import SLICINGS
 from mlhood.grading.projects.p4.orders import PROBES
 from mlhood.grading.variants.parameter import Parameter
 
@@ -178,7 +179,7 @@ TASKS = (
             courses_search_is_reached,
         ),
         seconds=60,
-        forbidden=("mlhood.dataflow.slicing.analysis.search", "mlhood.dataflow.slicing.commands"),
+        libraries=SLICINGS,
         minutes=60,
         builds_on=("P4.3", "P4.4"),
         leaderboard="traffic relative to the analysis",

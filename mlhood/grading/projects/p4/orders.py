@@ -11,6 +11,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4 import reference
+from mlhood.grading.projects.p4.libraries import NESTS
 from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p4.probes:"
@@ -288,7 +289,7 @@ def weight_tiles_stay(submission: Submission) -> None:
 def _check_product(
     submission: Submission, sizes: tuple[int, ...], tiles: tuple[int, ...], hint: str, through_steps: bool = False
 ) -> None:
-    """Check the product in both orders; the student's own `steps` is replaced by the reference's if it is at fault.
+    """Check the product in both orders; the student's own `steps` is replaced by the right one if it is at fault.
 
     Args:
         submission: The submission.
@@ -316,33 +317,43 @@ def _check_product(
                 got = submission.call("sliced_product", *arguments)
                 expect.close(got, want, "what `sliced_product` returns", dtype=np.float32)
         except expect.CheckFailed as failure:
-            if not _right_with_reference_steps(submission, arguments, want):
+            if not expect.holds(_check_with_right_steps, submission, arguments, want, given):
                 raise failure
         if through_steps:
-            counts = [-(-windows // window), -(-filters // filter_tile), -(-channels // k1)]
-            _check_calls_of_steps(submission, arguments, [order, *counts, k2, k3], given)
+            _check_with_right_steps(submission, arguments, want, given)
 
 
-def _check_calls_of_steps(submission: Submission, arguments: tuple, want: list, given: str) -> None:
-    """Fail unless `sliced_product` calls `steps` with what it wants, for all slices at once.
+def _check_with_right_steps(submission: Submission, arguments: tuple, want: np.ndarray, given: str) -> None:
+    """Fail unless `sliced_product` is right once `steps` is, and calls it with what it wants, for all slices at once.
 
     It may do so for one slice at a time, if slices are the outermost loop.
     """
-    function, options = submission.value("sliced_product"), _nest_options(submission)
-    claimed = submission.call(PROBES + "recorded_calls", function, "steps", options, *arguments)
-    calls = [
-        [*call]
-        for call in (claimed if isinstance(claimed, list | tuple) else [])
-        if isinstance(call, list | tuple) and all(isinstance(x, str | float) for x in call)
-    ]
+    columns, weights, order, k1, k2, k3, window, filter_tile = arguments
+    layout, options = submission.parameters.product_layout, _nest_options(submission)
+    channels, windows = (columns.shape[layout[0].index(name)] for name in "CP")
+    filters = weights.shape[layout[1].index("F")]
+    right = [order, -(-windows // window), -(-filters // filter_tile), -(-channels // k1), k2, k3]
     hint = "let `steps` say which tiles come next: pass it the order, the three numbers, and the sizes of the groups"
     with expect.case(given, hint):
+        result, calls = _with_steps(submission, arguments, reference.steps(*right, **options), right[3])
         expect.true(bool(calls), "`sliced_product` does not use `steps`")
-        single = [[*want[:3], 1, *want[4:]]] if options["slice_loop"] == "outermost" else []
-        odd = [call for call in calls if call not in (want, *single)]
+        single = [[*right[:3], 1, *right[4:]]] if options["slice_loop"] == "outermost" else []
+        odd = [call for call in calls if call not in (right, *single)]
         shown = ", ".join(f"{x:g}" if isinstance(x, float) else x for x in odd[0]) if odd else ""
         what = "`sliced_product` calls `steps` with the wrong arguments"
-        expect.true(not odd, what, expected=f"steps({', '.join(map(str, want))})", got=f"steps({shown})")
+        expect.true(not odd, what, expected=f"steps({', '.join(map(str, right))})", got=f"steps({shown})")
+        expect.close(result, want, "what `sliced_product` returns", dtype=np.float32)
+
+
+def _with_steps(submission: Submission, arguments: tuple, steps: list, slices: int) -> tuple[object, list[list[Any]]]:
+    """Return the result of `sliced_product` if `steps` returns these, and the arguments that it passed to `steps`."""
+    function, options = submission.value("sliced_product"), _nest_options(submission)
+    report = submission.call(PROBES + "with_steps", function, [*map(list, steps)], slices, options, *arguments)
+    report = expect.mapping(report, ("result", "calls", "broken"), "the product")
+    check_rules(report["broken"], "`sliced_product`")
+    claimed = report["calls"] if isinstance(report["calls"], list) else []
+    calls = [call for call in claimed if isinstance(call, list) and [*map(type, call)] == [str, *[float] * 5]]
+    return report["result"], calls
 
 
 def _check_that_steps_decide(submission: Submission, sizes: tuple[int, ...], tiles: tuple[int, ...]) -> None:
@@ -381,11 +392,9 @@ def _check_named_steps(submission: Submission, arguments: tuple, named: np.ndarr
     places = [reference.STEP.split(", ").index(name) for name in options["step"].split(", ")]
     laid_out = reference.laid_out(columns, "CTP", layout[0]), reference.laid_out(weights, "FCT", layout[1])
     with expect.case(given, f"compute {computed} that `steps` names, and nothing else"):
-        steps = named[:, places].tolist(), slices, options
-        report = submission.call(PROBES + "with_steps", submission.value("sliced_product"), *steps, *laid_out, *tiles)
-        report = expect.mapping(report, ("result", "single"), "the product")
+        result, calls = _with_steps(submission, (*laid_out, *tiles), named[:, places].tolist(), slices)
         sequence = named.tolist()
-        if report["single"] is True and options["slice_loop"] == "outermost":
+        if any(call[3] != slices for call in calls) and options["slice_loop"] == "outermost":
             sequence = [[c, *tile] for c in range(slices) for first, *tile in sequence if first == 0]
         what = f"what `sliced_product` computes from {computed}"
         _, k1, _, _, *sizes = tiles
@@ -395,21 +404,8 @@ def _check_named_steps(submission: Submission, arguments: tuple, named: np.ndarr
             )
             for dtype in (np.float32, np.float64)
         ]
-        if not expect.holds(expect.close, report["result"], sums[1], what, dtype=np.float32):
-            expect.close(report["result"], sums[0], what, dtype=np.float32)
-
-
-def _right_with_reference_steps(submission: Submission, arguments: tuple, want: np.ndarray) -> bool:
-    """Whether the product is right once `steps` is the reference's, so that only the student's `steps` is wrong."""
-    try:
-        function, options = submission.value("sliced_product"), _nest_options(submission)
-        answer = submission.call(PROBES + "with_reference", function, "steps", options, *arguments)
-        report = expect.mapping(answer, ("value", "broken"), "the product")
-        check_rules(report["broken"], "`sliced_product`")
-        expect.close(report["value"], want, "the product", dtype=np.float32)
-    except expect.CheckFailed:
-        return False
-    return True
+        if not expect.holds(expect.close, result, sums[1], what, dtype=np.float32):
+            expect.close(result, sums[0], what, dtype=np.float32)
 
 
 @points(4)
@@ -434,23 +430,13 @@ def slices_add_up(submission: Submission) -> None:
             _check_that_steps_decide(submission, sizes, tiles)
 
 
-STEPS_STAND_IN = """
-{%- if slice_loop == "outermost" %}
-from mlhood.grading.projects.p4.reference import sliced_product, steps
-{%- else %}
-from functools import partial as _partial
-from mlhood.grading.projects.p4.reference import sliced_product as _sliced_product, steps as _steps
-steps = _partial(_steps, step="{{ step }}", slice_loop="{{ slice_loop }}")
-sliced_product = _partial(_sliced_product, layout={{ product_layout }}, slice_loop="{{ slice_loop }}")
-{%- endif %}
-"""
-
 TASKS = (
     Task(
         "P4.1",
         "Loops as an iteration space",
         checks=(visits_go_tile_by_tile, tiles_at_the_edge_are_smaller, every_loop_is_split, blocks_are_taken_together),
         seconds=30,
+        libraries=NESTS,
         minutes=25,
         builds_on=("P3.1",),
         varies=(VISIT_ORDER, POINT, NEST_TILE),
@@ -459,9 +445,8 @@ TASKS = (
         "P4.2",
         "Two orders",
         checks=(every_step_is_there_once, input_tiles_stay, weight_tiles_stay, product_is_right, slices_add_up),
-        stand_in=STEPS_STAND_IN,
         seconds=30,
-        forbidden=("mlhood.dataflow.sliced",),
+        libraries=NESTS,
         minutes=45,
         builds_on=("P4.1",),
         varies=(STEP, SLICE_LOOP, PRODUCT_LAYOUT),

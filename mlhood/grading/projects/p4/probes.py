@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -14,12 +14,11 @@ from mlhood.dataflow.nest import Nest, gemm
 from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, possible
 from mlhood.grading.checks.probes import globals_of, patched_globals
-from mlhood.grading.projects.p4.reference import needs_by, steps
+from mlhood.grading.projects.p4.reference import needs_by
 from mlhood.grading.rpc.guard import call_guarded, guarded
 from mlhood.kernels.geometry import geometry
 
 VALUE_ERROR = "ValueError"
-REFERENCES = {"steps": steps, "needs": needs_by}
 
 
 def listed(function: Callable, width: int, *args: Any) -> dict[str, Any]:
@@ -52,89 +51,44 @@ def scheduled(function: Callable, m: int, n: int, k: int) -> dict[str, Any] | No
     return {"extents": list(nest.extents.values()), "visits": nest.visits()}
 
 
-def with_reference(function: Callable, name: str, options: dict[str, Any], *args: Any) -> dict[str, Any]:
-    """Call a function with the notebook's `name` replaced by the reference's; return its `value`, and if `broken`.
-
-    Args:
-        function: It.
-        name: One of `REFERENCES`.
-        options: Those of the reference that are this variant's.
-        args: The function's.
-    """
-    with _patched(function, name, options):
-        value, broken = guarded(function, args)
-    return {"value": value, "broken": broken}
-
-
-def _patched(function: Callable, name: str, options: dict[str, Any]) -> AbstractContextManager[None]:
-    """Replace the notebook's `name` by the reference's."""
-    reference = partial(REFERENCES[name], **options)
-    return patched_globals(function, **{name: _called_as(_original(function, name, options), reference)})
-
-
-def _original(function: Callable, name: str, options: dict[str, Any]) -> Callable:
-    """Return what a function knows by this name, or else the reference's."""
-    return globals_of(function).get(name, partial(REFERENCES[name], **options))
-
-
-def _called_as(original: Callable, replacement: Callable) -> Callable:
-    """Return the replacement, to be called with the names that the original's parameters have."""
-    return lambda *args, **kwargs: replacement(*_positional(original, args, kwargs))
-
-
-def _positional(function: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
-    """Return all arguments of a call by position, with defaults."""
-    bound = signature(function).bind(*args, **kwargs)
-    bound.apply_defaults()
-    return bound.args
-
-
 def with_steps(
     function: Callable, named: list[list[int]], slices: int, options: dict[str, str], *args: Any
 ) -> dict[str, Any]:
     """Call `sliced_product` with `steps` replaced by a function that returns these; for one slice, those of slice 0.
 
     Returns:
-        Its `result`, and `single`, whether it has asked for one slice at a time.
+        Its `result`; `calls`, the arguments that `steps` was called with; and `broken` of the guard.
     """
-    place, asked = options["step"].split(", ").index("slice"), []
+    place, calls = options["step"].split(", ").index("slice"), []
 
     def steps(order: str, inputs: int, weights: int, count: int, k2: int, k3: int) -> list[tuple[int, ...]]:
-        asked.append(count)
+        calls.append([str(order), *map(float, (inputs, weights, count, k2, k3))])
         return [tuple(step) for step in named if count == slices or step[place] == 0]
 
-    with patched_globals(function, steps=_called_as(_original(function, "steps", options), steps)):
-        result = function(*args)
-    return {"result": result, "single": any(count != slices for count in asked)}
+    with patched_globals(function, steps=_called_as(globals_of(function).get("steps", steps), steps)):
+        result, broken = guarded(function, args)
+    return {"result": result, "calls": calls[:100], "broken": broken}
 
 
-def recorded_calls(function: Callable, name: str, options: dict[str, Any], *args: Any) -> list[list[Any]]:
-    """Record the arguments with which a function calls `name`, the notebook's own or else the reference's.
+def _called_as(original: Callable, replacement: Callable) -> Callable:
+    """Return the replacement, to be called with the names that the original's parameters have."""
 
-    The reference has this variant's `options`. Exceptions of the function are ignored: its result is the subject of
-    another check.
-    """
-    calls, running, original = [], [], _original(function, name, options)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        bound = signature(original).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return replacement(*bound.args)
 
-    def recording(*args: Any, **kwargs: Any) -> Any:
-        values = _positional(original, args, kwargs)
-        if not running:  # the function may call itself
-            calls.append([value if isinstance(value, str) else float(value) for value in values])
-        running.append(name)
-        try:
-            return original(*args, **kwargs)
-        finally:
-            running.pop()
-
-    with patched_globals(function, **{name: recording}), suppress(Exception):
-        function(*args)
-    return calls[:100]
+    return call
 
 
-def result_or_value_error(function: Callable, name: str | None, options: dict[str, Any], *args: Any) -> Any:
-    """Call a function, with the reference's `name` if one is given; return VALUE_ERROR if it raises ValueError."""
+def result_or_value_error(function: Callable, options: dict[str, Any] | None, *args: Any) -> Any:
+    """Call `largest`, with the reference's `needs` if its options are given; return VALUE_ERROR if it raises that."""
+    replaced: AbstractContextManager[None] = nullcontext()
+    if options is not None:
+        needs = partial(needs_by, **options)
+        replaced = patched_globals(function, needs=_called_as(globals_of(function).get("needs", needs), needs))
     try:
-        with _patched(function, name, options) if name else nullcontext():
+        with replaced:
             return call_guarded(function, *args)
     except ValueError:
         return VALUE_ERROR

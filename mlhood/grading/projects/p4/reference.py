@@ -23,7 +23,7 @@ SIMULATED = 12  # slicings of each order that `choose` simulates
 LEVELS = ("L1", "L2", "L3")
 STEP = "slice, input tile, weight tile"
 SLICE_LOOPS = {"outermost": 0, "second": 1, "third": 2, "innermost": 4}  # of the loops outside it, how many there are
-LAYOUT = ("CTP", "FCT", "FP")
+LAYOUT = ("CTP", "FCT", "FP")  # the dimensions of columns, weights and y of `sliced_product`
 
 
 def steps(
@@ -63,39 +63,6 @@ def steps(
     return [tuple(point[place] for place in places) for point in points]
 
 
-def sliced_product(
-    columns: np.ndarray,
-    weights: np.ndarray,
-    order: str,
-    k1: int,
-    k2: int,
-    k3: int,
-    window: int,
-    filters: int,
-    *,
-    layout: tuple[str, str, str] = LAYOUT,
-    slice_loop: str = "outermost",
-) -> np.ndarray:
-    """Return y, float32, accumulated step by step.
-
-    Args:
-        columns: float32, by channels C, kernel positions T and windows P.
-        weights: float32, by filters F, channels and kernel positions.
-        order: As for `steps`.
-        k1: Channels of a slice.
-        k2: As for `steps`.
-        k3: As for `steps`.
-        window: Windows of an input tile.
-        filters: Filters of a weight tile.
-        layout: The dimensions of columns, weights and y, by these letters.
-        slice_loop: As for `steps`.
-    """
-    columns, weights = laid_out(columns, layout[0], "CTP"), laid_out(weights, layout[1], "FCT")
-    input_tiles, weight_tiles = -(-columns.shape[2] // window), -(-len(weights) // filters)
-    named = steps(order, input_tiles, weight_tiles, -(-len(columns) // k1), k2, k3, slice_loop=slice_loop)
-    return laid_out(sum_of_steps(columns, weights, named, k1, window, filters), "FP", layout[2])
-
-
 def sum_of_steps(
     columns: np.ndarray,
     weights: np.ndarray,
@@ -107,7 +74,14 @@ def sum_of_steps(
 ) -> np.ndarray:
     """Return y [F, P], to which the products of these steps (slice, input tile, weight tile) are added in their order.
 
-    The arguments are those of `sliced_product`, columns [C, T, P] and weights [F, C, T]; `dtype` is that of the sums.
+    Args:
+        columns: float32 [C, T, P], by channels, kernel positions and windows.
+        weights: float32 [F, C, T], by filters, channels and kernel positions.
+        named: The steps.
+        k1: Channels of a slice.
+        window: Windows of an input tile.
+        filters: Filters of a weight tile.
+        dtype: Of the sums.
     """
     y = np.zeros((len(weights), columns.shape[2]), dtype)
     for c, i, f in named:
@@ -189,66 +163,6 @@ def largest(
             if not tiles[level]:
                 raise ValueError(f"not even the smallest tiles fit into {LEVELS[level]}")
     return tiles[0], tiles[1], tiles[2]
-
-
-def triples(analysed: Mapping[Order, Triple], problem: Problem, caches: Caches) -> dict[str, dict[Order, Triple]]:
-    """Return the tiles of each row of the table, by order.
-
-    Args:
-        analysed: The result of the analysis, by order.
-        problem: The sliced convolution.
-        caches: Unused: "too large" takes all tiles, whatever the caches.
-    """
-    rows: dict[str, dict[Order, Triple]] = {"analysed": dict(analysed), "too small": {}, "too large": {}, "my own": {}}
-    for order in ORDERS:
-        k1, k2, k3 = analysed[order]
-        passing, staying = counts(problem, order)
-        rows["too small"][order] = 1, k2, k3
-        rows["too large"][order] = problem.channels, passing, staying
-        rows["my own"][order] = max(1, k1 // 2), max(1, k2 // 2), max(1, k3 // 2)
-    return rows
-
-
-def triples_by(
-    analysed: Mapping[Order, Triple],
-    problem: Problem,
-    caches: Caches,
-    *,
-    by: str,
-    small: tuple[str, ...],
-    large: str,
-    divisor: int,
-) -> dict[Any, Any]:
-    """Return what `triples` returns in a variant of the course.
-
-    Args:
-        analysed: The result of the analysis, by order.
-        problem: The sliced convolution.
-        caches: Unused.
-        by: The keys, see `table.TRIPLES_BY`.
-        small: Those of k1, k2 and k3 that are 1 in the row "too small".
-        large: The one of which the row "too large" has all there are, `any` for all three.
-        divisor: Of k1 in the row "my own", where 1 stands for any.
-    """
-    pairs: dict[tuple[str, Order], Triple] = {}
-    for order in ORDERS:
-        k1, k2, k3 = tiles = analysed[order]
-        streamed, stationary = counts(problem, order)
-        pairs["analysed", order] = tiles
-        pairs["too small", order] = 1, 1 if "k2" in small else k2, 1 if "k3" in small else k3
-        pairs["too large", order] = (
-            problem.channels if large in ("k1", "any") else k1,
-            streamed if large in ("k2", "any") else k2,
-            stationary if large in ("k3", "any") else k3,
-        )
-        pairs["my own", order] = divisor if divisor > 1 else k1, k2, k3 - 1 or 2
-    if by == "row and order":
-        return pairs
-    nested: dict[str, dict[str, Triple]] = {}
-    for (row, order), tiles in pairs.items():
-        outer, inner = (row, order) if by == "row" else (order, row)
-        nested.setdefault(outer, {})[inner] = tiles
-    return nested
 
 
 def choose(

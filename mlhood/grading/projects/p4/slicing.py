@@ -11,6 +11,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4 import reference
+from mlhood.grading.projects.p4.libraries import NESTS
 from mlhood.grading.projects.p4.orders import PROBES
 from mlhood.grading.projects.p4.probes import VALUE_ERROR
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
@@ -123,10 +124,11 @@ def orders_change_places(submission: Submission) -> None:
 def _largest(submission: Submission, *arguments: object) -> list[Any]:
     """Return the student's `largest` and the one with the reference's `needs`; at least one of them answers."""
     answers, failures = [], []
-    function, options = submission.value("largest"), {**_next(submission), "keys": submission.parameters.needs_keys}
-    for name in (None, "needs"):
+    options = {**_next(submission), "keys": submission.parameters.needs_keys}
+    for given in (None, options):
         try:
-            answers.append(submission.call(PROBES + "result_or_value_error", function, name, options, *arguments))
+            function = submission.value("largest")
+            answers.append(submission.call(PROBES + "result_or_value_error", function, given, *arguments))
         except expect.CheckFailed as failure:
             failures.append(failure)
     if not answers:
@@ -242,18 +244,13 @@ def what_never_fits_is_an_error(submission: Submission) -> None:
             answers = _largest(submission, "IS", 8, 4, 6, sizes, tuple(rooms))
             what = "`largest` returns tiles that do not fit"
             expect.true(any(map(_is_value_error, answers)), what, expected="ValueError", got=answers[0])
+    try:
+        answers = _largest(submission, "IS", 8, 4, 6, sizes, (math.inf,) * 3)
+    except expect.CheckFailed:  # another fault costs the points of the other checks
+        return
+    what, given = "`largest` rejects a case that fits", "levels without a limit"
+    expect.true(not all(map(_is_value_error, answers)), what, expected="tiles", got="ValueError", given=given)
 
-
-ANALYSIS_STAND_IN = """
-{%- if search == "halves" %}
-from mlhood.grading.projects.p4.reference import largest, needs
-{%- else %}
-from functools import partial as _partial
-from mlhood.grading.projects.p4.reference import largest as _largest, needs_by as _needs_by
-largest = _partial(_largest, next_tile="{{ next_tile }}", search="{{ search }}")
-needs = _partial(_needs_by, keys={{ needs_keys }}, next_tile="{{ next_tile }}")
-{%- endif %}
-"""
 
 TASKS = (
     Task(
@@ -269,11 +266,10 @@ TASKS = (
             the_papers_example_comes_out,
             what_never_fits_is_an_error,
         ),
-        stand_in=ANALYSIS_STAND_IN,
         varies=(NEXT_TILE, NEEDS_KEYS, SEARCH),
         seconds=20,
         minutes=40,
         builds_on=("P4.2",),
-        forbidden=("mlhood.dataflow.slicing.fit", "mlhood.dataflow.slicing.analysis"),
+        libraries=NESTS,
     ),
 )

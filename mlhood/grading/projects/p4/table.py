@@ -19,7 +19,6 @@ from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.tables import (
     check_agreed,
     check_claim,
-    check_compared_functions,
     check_comparisons,
     check_operations,
     check_remeasured_claims,
@@ -28,6 +27,7 @@ from mlhood.grading.checks.tables import (
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing_claim import TimingClaim
 from mlhood.grading.projects.p4 import races
+from mlhood.grading.projects.p4.libraries import SLICINGS
 from mlhood.grading.projects.p4.orders import PROBES
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
 from mlhood.grading.projects.p4.slicing import integer_triple
@@ -54,6 +54,8 @@ ALL_OF = {"k1": "channels", "k2": "streamed tiles", "k3": "stationary tiles"}
 ROUNDS = 2  # of the layers that `sliced_kernel` convolves
 FLOPS = RESNET18["C2"].geometry.flops  # the same for C1, C3 and C4
 FILL = "one `compare` for each row, of what belongs to this row, and `fill` with its name"
+OWN_CALLABLES = "fill row by row, each with its own callables: made[row][order]"
+OWN_NETWORKS = "each row needs networks of its own: compile them inside the loop, with the row's tiles"
 SMALL = Caches((16 << 10, 64 << 10, 256 << 10))  # smaller than the output of any layer that is drawn
 TINY = Caches((8 << 10, 16 << 10, 32 << 10))  # a few channels and tiles fit
 NARROW = Caches((8 << 10, 8 << 10, 8 << 10))  # a single stationary tile fits, in one of the orders at least
@@ -239,6 +241,7 @@ def _network_table(submission: Submission) -> Table:
 def rows_are_comparisons(submission: Submission) -> None:
     """Every row is filled by one comparison of both columns."""
     check_comparisons(_table(submission), FILL)
+    _check_remeasured(submission, _table(submission))
 
 
 @points(1)
@@ -256,11 +259,14 @@ def orders_agree_and_analysed_is_faster(submission: Submission) -> None:
     # The rows are measured one after another, so a table with the analysed tiles behind may be noise: the race decides.
     table = _table(submission)
     check_agreed(filled_rows(table, FILL))
-    hint = "fill row by row, each with its own callables: made[row][order]"
     if not submission.session.remeasure:
-        check_claim(table.verdicts()[1], "the analysed tiles are not faster", hint)
+        check_claim(table.verdicts()[1], "the analysed tiles are not faster", OWN_CALLABLES)
+    _check_remeasured(submission, table)
+
+
+def _check_remeasured(submission: Submission, table: Table) -> None:
     what = "the analysed tiles are not as much faster as the table claims"
-    check_remeasured_claims(submission, _races(submission, table), what, hint)
+    check_remeasured_claims(submission, lambda: _races(submission, table), what, OWN_CALLABLES)
 
 
 def _races(submission: Submission, table: Table) -> list[TimingClaim]:
@@ -422,7 +428,7 @@ def weights_are_packed_once(submission: Submission) -> None:
 def network_rows_are_comparisons(submission: Submission) -> None:
     """Every row of the network's table is filled by one comparison of both columns."""
     check_comparisons(_network_table(submission), FILL)
-    check_compared_functions(submission, "network_times", ("sliced_kernel",))
+    _check_remeasured_network(submission, _network_table(submission))
 
 
 @points(2)
@@ -430,24 +436,20 @@ def network_is_faster_as_analysed(submission: Submission) -> None:
     """Both orders compute the same network in every row, and it is faster as analysed than in too small slices."""
     table = _network_table(submission)
     check_agreed(filled_rows(table, FILL))
-    hint = "each row needs networks of its own: compile them inside the loop, with the row's tiles"
     if not submission.session.remeasure:
-        check_claim(table.verdicts()[1], "the network is not faster as analysed", hint)
+        check_claim(table.verdicts()[1], "the network is not faster as analysed", OWN_NETWORKS)
+    _check_remeasured_network(submission, table)
+
+
+def _check_remeasured_network(submission: Submission, table: Table) -> None:
     what = "the network is not as much faster as the table claims"
-    _, small, analysed = _measured_rows(submission)
-    check_remeasured_claims(submission, races.networks(small, analysed, _claimed(table)), what, hint)
 
+    def claims() -> list[TimingClaim]:
+        _, small, analysed = _measured_rows(submission)
+        return races.networks(small, analysed, _claimed(table))
 
-TRIPLES_STAND_IN = """
-{%- if triples_by == "row" and small_tiles|length == 1 and large_tiles == "any" and own_divisor == 1 %}
-from mlhood.grading.projects.p4.reference import triples
-{%- else %}
-from functools import partial as _partial
-from mlhood.grading.projects.p4.reference import triples_by as _triples_by
-triples = _partial(_triples_by, by="{{ triples_by }}", small={{ small_tiles }}, large="{{ large_tiles }}",
-                   divisor={{ own_divisor }})
-{%- endif %}
-"""
+    check_remeasured_claims(submission, claims, what, OWN_NETWORKS)
+
 
 TASKS = (
     Task(
@@ -462,7 +464,8 @@ TASKS = (
             operations_are_told,
             orders_agree_and_analysed_is_faster,
         ),
-        stand_in=TRIPLES_STAND_IN,
+        solution_stands_in=True,
+        libraries=SLICINGS,
         varies=(TRIPLES_BY, SMALL_TILES, LARGE_TILES, OWN_DIVISOR),
         timed=True,
         minutes=30,
@@ -478,6 +481,7 @@ TASKS = (
             network_rows_are_comparisons,
             network_is_faster_as_analysed,
         ),
+        libraries=SLICINGS,
         timed=True,
         minutes=40,
         varies=(SLICED_BY,),

@@ -7,6 +7,7 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.projects.p5.libraries import JAX
 from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes:"
@@ -144,6 +145,8 @@ def the_same_gives_the_same(submission: Submission) -> None:
         shown, first = " | ".join(map(expect.format_value, results)), results[0]
         same = all(isinstance(x, list) and len(x) == len(first) and np.allclose(x, first) for x in results)
         expect.true(same, "`running_mean` gives different results for the same arguments", got=shown, hint=hint)
+        computed = len(first) == 1 + len(state) and first != [value, *state]
+        expect.true(computed, "`running_mean` returns no mean with a state", expected="(mean, state)", got=shown)
         other = submission.call(PROBES + "repeated", submission.value("running_mean"), value + 1, state)
         differs = isinstance(other, list | tuple) and bool(other) and other[0] != first
         expect.true(differs, "`running_mean` gives the same for other arguments", expected="another mean", got=shown)
@@ -280,5 +283,6 @@ TASKS = (
         ),
         varies=(SUMMED, ROOT, MEAN_STATE, DROPOUT_BY),
         minutes=40,
+        libraries=JAX,
     ),
 )

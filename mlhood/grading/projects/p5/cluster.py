@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5 import reference
+from mlhood.grading.projects.p5.libraries import JAX, PLANS
 from mlhood.grading.projects.p5.training import check_tree
 from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
 from mlhood.grading.variants.parameter import Parameter
@@ -43,6 +45,10 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 AXES = {0: "first", 1: "second", -1: "last"}
 Sizes = tuple[int, list[int]]  # the batch, and the widths
+Plan = dict[str, list[str | None]]  # the arguments of each array's specification
+SHORTEST, TIMES, RUN_SECONDS = 90.0, 20.0, 500.0
+"""The time limit of a run is a multiple of what the grader's own run of the same kind takes just before it, so that no
+other load makes it too short; it is at least SHORTEST, and at most RUN_SECONDS."""
 CANDIDATES = 30  # for sizes for which two plans send nearly as little
 MIN_LEAD = 1.02  # what a plan sends is told apart from the least from here on
 MEASURE = "mlhood.jaxlab.cluster.plans:measure_all"
@@ -329,21 +335,28 @@ def two_processes_give_the_gradient_of_one(submission: Submission) -> None:
     )
     with expect.case(f"mlhood cluster -n 2 -- python {SCRIPT} {seed} OUT", hint):
         out = str(submission.scratch / f"step-{seed}.npz")
-        answer = submission.call(PROBES + "run_on_cluster", SCRIPT, seed, out)
+        start = time.monotonic()
+        try:
+            want = run_isolated(ORACLE, seed, seconds=RUN_SECONDS)
+        except IsolatedCallError as failure:
+            raise expect.CheckSkipped(f"this machine cannot compute the gradient: {failure}") from None
+        limit = _limit(time.monotonic() - start)
+        answer = submission.call(PROBES + "run_on_cluster", SCRIPT, seed, out, limit)
         report = expect.mapping(answer, RUN, "the run of the script")
         error = _final_error(f"{report['output']}")
         expect.true(report["code"] == 0, "the script fails on two processes", got=error)
         what, expected = "the two processes are not one cluster", "a process count of 2 in each of them"
         expect.true(report["processes"] == [2, 2], what, expected=expected, got=str(report["processes"]))
         expect.true(isinstance(report["arrays"], dict), "the script has not written OUT")
-        try:
-            want = run_isolated(ORACLE, seed)
-        except IsolatedCallError as failure:
-            raise expect.CheckSkipped(f"this machine cannot compute the gradient: {failure}") from None
         check_tree(report["arrays"], want, "OUT")
         what, expected = "a process computes the loss of the whole batch", "that of its own part of the batch"
         placed = "place the global array along the mesh, and give it to the gradient as it is"
         expect.true(report["gathered"] is False, what, expected=expected, hint=placed)
+
+
+def _limit(seconds: float) -> float:
+    """Return the time limit of what takes the grader's own run so many seconds at the same time, beside any load."""
+    return min(max(SHORTEST, TIMES * seconds), RUN_SECONDS)
 
 
 def _draw_sizes(submission: Submission) -> list[Sizes]:
@@ -384,19 +397,29 @@ def _plans(submission: Submission) -> list[Planned]:
         {name: list(spec) for name, spec in reference.best_plan(*size, input_gradient=input_gradient).items()}
         for size in sizes
     ]
-    cases: list[tuple[dict[str, list[str | None]], int, list[int]]] = []
-    for plan, size in zip((*student, *course), (*sizes, *sizes), strict=True):
-        if (plan, *size) not in cases:  # most of the student's are the course's
-            cases.append((plan, *size))
+    start = time.monotonic()
     try:
-        costs = run_isolated(MEASURE, cases, input_gradient, seconds=200.0, memory=PLAN_MEMORY)
+        best = _costs(course, sizes, input_gradient, RUN_SECONDS)
     except IsolatedCallError as failure:
         raise expect.CheckSkipped(f"this machine cannot compile the plans: {failure}") from None
-    plans = []
-    for mine, best, (batch, widths) in zip(student, course, sizes, strict=True):
-        (sent, flops), (least, _) = (costs[cases.index((plan, batch, widths))] for plan in (mine, best))
-        plans.append(Planned(batch, tuple(widths), sent, least, flops, input_gradient))
-    return plans
+    limit = _limit(time.monotonic() - start)
+    others = [i for i, plan in enumerate(student) if plan != course[i]]  # most of the student's are the course's
+    costs = dict(enumerate(best))
+    try:
+        measured = _costs([student[i] for i in others], [sizes[i] for i in others], input_gradient, limit)
+    except IsolatedCallError as failure:
+        raise expect.CheckUndecided(f"the plans of `best_plan` could not be compiled: {failure}") from None
+    costs |= zip(others, measured, strict=True)
+    return [
+        Planned(batch, tuple(widths), costs[i][0], best[i][0], costs[i][1], input_gradient)
+        for i, (batch, widths) in enumerate(sizes)
+    ]
+
+
+def _costs(plans: list[Plan], sizes: list[Sizes], input_gradient: bool, seconds: float) -> list[list[float]]:
+    """Return what plans for these sizes cost, as XLA compiles them in a process with a time limit."""
+    cases = [(plan, *size) for plan, size in zip(plans, sizes, strict=True)]
+    return run_isolated(MEASURE, cases, input_gradient, seconds=seconds, memory=PLAN_MEMORY) if cases else []
 
 
 @dataclass(frozen=True)
@@ -441,7 +464,7 @@ class Planned:
         return self.flops <= SPARE_WORK * self.share + ELEMENTWISE * self.batch * sum(self.widths[1:])
 
 
-def _plan(submission: Submission, batch: int, widths: list[int]) -> dict[str, list[str | None]]:
+def _plan(submission: Submission, batch: int, widths: list[int]) -> Plan:
     """Return the student's plan in plain data; fail unless it has a specification for each array."""
     with expect.case(f"batch {batch}, widths {tuple(widths)}"):
         answer = submission.call(PROBES + "plain_plan", submission.value("best_plan"), batch, widths)
@@ -525,11 +548,8 @@ TASKS = (
             two_processes_give_the_gradient_of_one,
             steps_take_compute_and_ring,
         ),
-        forbidden=(
-            "mlhood.jaxlab.cluster.parallel",
-            "mlhood.jaxlab.cluster.collectives",
-            "mlhood.jaxlab.cluster.scaling",
-        ),
+        seconds=RUN_SECONDS + 30,
+        libraries=JAX,
         varies=(SPLIT_AXIS, GRADIENT_AS, ACTIVATION, GRADIENT_TYPE, RING_COUNTS, STEP_OPTION),
         minutes=60,
         builds_on=("P5.8",),
@@ -543,7 +563,7 @@ TASKS = (
             plans_come_near_the_course,
             plans_reach_the_course,
         ),
-        forbidden=("mlhood.grading",),
+        libraries=PLANS,
         varies=(INPUT_GRADIENT,),
         minutes=60,
         builds_on=("P5.10",),

@@ -11,6 +11,7 @@ from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.convolutions import flat_weights
 from mlhood.grading.projects.p5 import reference
+from mlhood.grading.projects.p5.libraries import NUMPY
 from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
@@ -24,12 +25,9 @@ _RESULT = {"N": "N", "C": "F", "H": "OH", "W": "OW"}  # of a convolution
 
 
 def _call(submission: Submission, name: str, *args: object, **kwargs: object) -> tuple[Any, float]:
-    """Return the result and the number of Python lines run; fail if anything but NumPy computes."""
-    answer = submission.call(PROBES + "numpy_only", submission.value(name), list(args), kwargs)
-    report = expect.mapping(answer, ("result", "lines", "foreign", "broken"), f"the run of `{name}`")
-    foreign, what = report["foreign"], f"`{name}` does not compute in NumPy"
-    hint = "this is the column No-JAX: use NumPy's functions only"
-    expect.true(foreign == [], what, expected="NumPy only", got=str(foreign), hint=hint)
+    """Return the result and the number of Python lines run."""
+    answer = submission.call(PROBES + "counted_lines", submission.value(name), list(args), kwargs)
+    report = expect.mapping(answer, ("result", "lines", "broken"), f"the run of `{name}`")
     check_rules(report["broken"], f"`{name}`")
     return report["result"], expect.number(report["lines"], "the number of lines")
 
@@ -284,20 +282,6 @@ def softmax_stands_large_numbers(submission: Submission) -> None:
         _check(submission, "softmax", reference.softmax(x), given, hint, x)
 
 
-OPERATORS_STAND_IN = """
-{%- if (images, filters, dense) == ("NCHW", "FCHW", "x @ w.T") %}
-from mlhood.jaxlab.operators.no_jax import (
-    add, batch_norm, conv2d, dense, global_average_pool, max_pool, relu, softmax,
-)
-{%- else %}
-from mlhood.jaxlab.operators import layouts, no_jax
-adapted = layouts.adapted(no_jax, layouts.STANDARD, layouts.Layout("{{ images }}", "{{ filters }}", "{{ dense }}"))
-add, batch_norm, conv2d, dense = adapted.add, adapted.batch_norm, adapted.conv2d, adapted.dense
-global_average_pool, max_pool = adapted.global_average_pool, adapted.max_pool
-relu, softmax = adapted.relu, adapted.softmax
-{%- endif %}
-"""
-
 TASKS = (
     Task(
         "P5.2",
@@ -321,10 +305,10 @@ TASKS = (
             softmax_is_along_the_last_axis,
             softmax_stands_large_numbers,
         ),
-        stand_in=OPERATORS_STAND_IN,
+        solution_stands_in=True,
         varies=(IMAGES, FILTERS, DENSE),
         minutes=45,
         builds_on=("P3.4",),
-        forbidden=("jax", "torch", "scipy", "numba", "mlhood.jaxlab", "mlhood.kernels"),
+        libraries=NUMPY,
     ),
 )

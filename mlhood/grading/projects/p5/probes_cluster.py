@@ -21,7 +21,11 @@ from mlhood.grading.projects.p5.probes import on_device, square_loss
 
 COLLECTIVE = re.compile(r" (all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute)(?:-start)?\(")
 PROCESS_COUNT = re.compile(r"a cluster of (\d+) processes")
-COMMAND = "from mlhood.cli import main; main()"
+COMMAND = """
+import sys
+from mlhood.jaxlab.cluster.launch import launch
+launch(sys.argv[2:], 2, timeout=float(sys.argv[1]))
+"""
 GATHERED = "the whole batch on one device"
 # Runs the script under its own name, where a process has only its own part of the batch; prints its process count, and
 # where the loss is computed on all rows in one device: a part of the batch, or an example under `vmap`, has fewer rows.
@@ -52,7 +56,6 @@ sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 print(f"a cluster of {{jax.process_count()}} processes", flush=True)
 """
-SECONDS = 90
 
 
 def _mesh(axis: str, devices: int) -> Mesh:
@@ -153,16 +156,15 @@ def counted(function: Callable, params: Any) -> Any:
     return function(on_device(params))
 
 
-def run_on_cluster(script: str, seed: int, out: str) -> dict[str, Any]:
-    """Run a script of the notebook's folder as two processes.
+def run_on_cluster(script: str, seed: int, out: str, seconds: float) -> dict[str, Any]:
+    """Run a script of the notebook's folder as two processes, so many seconds at most.
 
     Returns:
         The exit `code`, the end of the `output`, the process count that each of the `processes` reported, whether the
         batch was `gathered` for the loss, and the `arrays` of the file that they have written; None if there is none.
     """
-    cluster = [sys.executable, "-c", COMMAND, "cluster", "-n", "2", "--timeout", str(SECONDS), "--"]
-    command = [*cluster, "python", "-c", RUNNER, script, str(seed), out]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS + 20, stdin=subprocess.DEVNULL)
+    command = [sys.executable, "-c", COMMAND, f"{seconds:.0f}", "python", "-c", RUNNER, script, str(seed), out]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 20, stdin=subprocess.DEVNULL)
     arrays = None
     if Path(out).is_file():
         with np.load(out, allow_pickle=False) as file:

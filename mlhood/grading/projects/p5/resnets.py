@@ -11,6 +11,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5 import reference
+from mlhood.grading.projects.p5.libraries import JAX
 from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes:"
@@ -136,8 +137,9 @@ def resnet_gives_logits(submission: Submission) -> None:
         "which has stride 2 in layer2 to layer4; the mean over each channel; fc"
     )
     with expect.case(f"x {x.shape}, a ResNet-18 of {', '.join(map(str, reference.WIDTHS))} channels", hint):
+        tree = reference.tree_map(partial(_stored, submission), reference.tree(state))
         filters = submission.parameters.tree_filters
-        attempts = submission.call(PROBES + "run_resnet", submission.value("resnet"), state, x, filters)
+        attempts = submission.call(PROBES + "run_resnet", submission.value("resnet"), state, tree, x, filters)
         probabilities = reference.softmax(logits)
         results = {"probabilities": probabilities, "log probabilities": np.log(probabilities)}
         _check_attempts(attempts, results.get(submission.parameters.resnet_returns, logits))
@@ -162,19 +164,6 @@ def _check_attempts(attempts: object, want: np.ndarray) -> None:
     raise failures[min(1, len(failures) - 1)]  # with the reference's tree and block: `resnet` itself is wrong
 
 
-RESNET_STAND_IN = """
-{%- if (tree_filters, resnet_returns) == ("FCHW", "logits") %}
-from mlhood.grading.projects.p5.probes import reference_block as block, reference_resnet as resnet
-from mlhood.grading.projects.p5.probes import reference_tree as to_tree
-{%- else %}
-from functools import partial
-from mlhood.grading.projects.p5.probes import reference_block, reference_resnet, reference_tree
-block = partial(reference_block, filters="{{ tree_filters }}")
-resnet = partial(reference_resnet, filters="{{ tree_filters }}", returns="{{ resnet_returns }}")
-to_tree = partial(reference_tree, filters="{{ tree_filters }}")
-{%- endif %}
-"""
-
 TASKS = (
     Task(
         "P5.1",
@@ -186,10 +175,10 @@ TASKS = (
             blocks_project_their_input,
             resnet_gives_logits,
         ),
-        stand_in=RESNET_STAND_IN,
+        solution_stands_in=True,
         minutes=30,
         builds_on=("P1.1",),
         varies=(TREE_FILTERS, RESNET_RETURNS),
-        forbidden=("mlhood.jaxlab.operators.network", "mlhood.jaxlab.operators.resnet"),
+        libraries=JAX,
     ),
 )

@@ -11,6 +11,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5 import reference
+from mlhood.grading.projects.p5.libraries import JAX
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits
 
@@ -347,7 +348,7 @@ TASKS = (
         minutes=25,
         builds_on=("P5.4",),
         varies=(EXAMPLE_AXIS, CLIP_NORM),
-        forbidden=("mlhood.jaxlab.training.per_example",),
+        libraries=JAX,
     ),
     Task(
         "P5.8",
@@ -364,6 +365,6 @@ TASKS = (
         minutes=30,
         builds_on=("P1.3", "P5.4"),
         varies=(STEP_RETURNS,),
-        forbidden=("mlhood.jaxlab.training.train_loop",),
+        libraries=JAX,
     ),
 )

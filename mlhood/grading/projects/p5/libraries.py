@@ -1,0 +1,35 @@
+"""The libraries of P5's tasks: what the course gives for them is there, and what would solve them is not."""
+
+from __future__ import annotations
+
+from mlhood.grading.bare.libraries import Libraries
+
+NUMPY = Libraries(packages=("numpy",))
+TRACER = "mlhood.jaxlab.tracing.tracer"
+AUTODIFF = "mlhood.jaxlab.autodiff"
+TAPE = Libraries(
+    packages=("numpy",),
+    modules=(TRACER, f"{AUTODIFF}.tape", f"{AUTODIFF}.windows"),
+    without=(
+        *(f"{TRACER}.{name}" for name in ("record", "evaluate", "live")),
+        *(f"{AUTODIFF}.tape.{name}" for name in ("backward", "grad", "value_and_grad")),
+        *(f"{AUTODIFF}.{name}" for name in ("rules", "forward")),
+        "mlhood.jaxlab.operators.network",
+    ),
+)
+CLUSTER = "mlhood.jaxlab.cluster"
+JAX = Libraries(
+    packages=("jax", "optax"),
+    modules=(
+        "mlhood.jaxlab.operators.with_jax",
+        "mlhood.jaxlab.training.cnn",
+        f"{CLUSTER}.program",
+        f"{CLUSTER}.launch",
+    ),
+    without=(
+        f"{CLUSTER}.mesh.shard",
+        *(f"{CLUSTER}.parallel.{name}" for name in ("SPECS", "by_jit", "by_shard_map", "shard_inputs", "shard_batch")),
+        f"{CLUSTER}.parallel.predicted_bytes",
+    ),
+)
+PLANS = Libraries(packages=("jax",), modules=(f"{CLUSTER}.plans",))  # with it comes what would solve parts of P5.10
