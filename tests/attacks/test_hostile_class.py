@@ -98,19 +98,15 @@ def graded(bubblewrap, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
-        options = GradeOptions(grader="tests.attacks.hostile_grader:make")
+        options = GradeOptions(grader="tests.attacks.hostile_grader:make", layout="classroom")
         return grade_class([folder / "in"], folder / "out", options, SilentObserver())
 
 
 def test_everyone_has_a_result_and_who_can_be_graded_keeps_what_was_earned(graded):
     assert {record.student: [task.earned for task in record.tasks] for record in graded.records} == {
-        **dict.fromkeys(("ada", "=cmd|calc", "metadata", "many"), FULL),
-        "bomb": [0, 0, 0],  # held, since nobody can read what it starts
+        **dict.fromkeys(("ada", "=cmd|calc", "metadata", "many", "bomb"), FULL),
         "code": [0, 0, 0],  # what comes after the flood is not run either
     }
-    (bomb,) = (record for record in graded.records if record.student == "bomb")
-    assert [task.provisional for task in bomb.tasks] == FULL
-    assert all("os.system" in task.held for task in bomb.tasks)
     assert {record.status for record in graded.records} == {"done"}
     assert {record.possible for record in graded.records} == {80}
 

@@ -37,9 +37,24 @@ KILLED = {
         "m.madvise(mmap.MADV_NOHUGEPAGE)\nfor n in range(0, 1 << 39, 2 << 20): m[n]\nimport time; time.sleep(600)",
         "used more than 600 MiB",
     ),
-    "sockets": (
-        "import socket, time\nfor _ in range(4):\n    if os.fork() == 0:\n"
-        "        held = [socket.socketpair() for _ in range(700)]\n        time.sleep(600)\ntime.sleep(600)",
+    "buffers of sockets": (
+        "import socket, time\nheld = [socket.socketpair() for _ in range(700)]\ntime.sleep(600)",
+        "used more than 600 MiB",
+    ),
+    "buffers of connections": (
+        "import socket, time\nserver = socket.create_server(('127.0.0.1', 0))\n"
+        "held = [socket.create_connection(server.getsockname()) for _ in range(200)]\ntime.sleep(600)",
+        "used more than 600 MiB",
+    ),
+    "buffers of sockets that are closed": (
+        "import socket, time\na, b = socket.socketpair()\nfor _ in range(8):\n"
+        "    closed = [end for _ in range(100) for end in socket.socketpair()]\n"
+        "    socket.send_fds(a, [b'x'], [end.fileno() for end in closed])\ndel closed\ntime.sleep(600)",
+        "used more than 600 MiB",
+    ),
+    "pipes": (
+        "import time\nfor _ in range(4):\n    if os.fork() == 0:\n"
+        "        held = [os.pipe() for _ in range(700)]\n        time.sleep(600)\ntime.sleep(600)",
         "opened more than 6000 files and sockets at once",
     ),
     "processes": ("while True: os.fork()", "started more than 40 processes"),
@@ -62,6 +77,35 @@ KILLED = {
     "a signal to itself": ("os.kill(os.getpid(), 9)", "ended the Python process"),
     "a restart": ("get_ipython().kernel.do_shutdown(True)\nos._exit(0)", "ended the Python process"),
 }
+
+
+LIBC = "import ctypes, errno\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+# what takes memory of the kernel that no limit applies to, or a share that all processes of the user have in common
+REFUSED = {
+    "semaphores of System V": "libc.semget(0, 32000, 0o600)",
+    "queues of messages": "libc.syscall(180 if ARM else 240, b'/q', 0o102, 0o600, None)",
+    "asynchronous input": "libc.syscall(0 if ARM else 206, 128, ctypes.byref(ctypes.c_ulong(0)))",
+    "pages in a pipe": "libc.vmsplice(os.pipe()[1], None, 0, 0)",
+    "timers": "libc.syscall(107 if ARM else 222, 1, None, ctypes.byref(ctypes.c_void_p()))",
+    "watches of files": "libc.inotify_init1(0)",
+    "sockets to the host": "libc.socket(40, 1, 0)",
+    "a call newer than the list": "libc.syscall(467, 0, None, 0)",
+}
+
+
+@pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
+def test_memory_that_no_process_is_charged_for_is_refused(shared, call):
+    shared.run(LIBC + "ARM = os.uname().machine == 'aarch64'")
+    assert shared.eval(f"{call}, errno.errorcode[ctypes.get_errno()]") == "-1 ENOSYS"
+
+
+def test_locks_of_parts_of_a_file_and_larger_buffers_take_no_memory(shared):
+    shared.run(
+        "import fcntl\nfile = open('locked', 'w')\nfor n in range(99): fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * n)"
+    )
+    assert shared.eval("open('/proc/locks').read().count('POSIX')") == "0"
+    shared.run("a, b = socket.socketpair()\nbefore = a.getsockopt(1, 7)\na.setsockopt(1, 7, 1 << 30)")
+    assert shared.eval("a.getsockopt(1, 7) == before") == "True"
 
 
 # The kernel counts the threads of an ordinary user, not of root: it can refuse one before the monitor kills.

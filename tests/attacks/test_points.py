@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
+import psutil
 import pytest
 from nbformat.v4 import new_code_cell
 
 from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.one_core import one_core, stopped
 from mlhood.grading.execution.grade_notebook import RunSettings, grade, grade_file
 from mlhood.grading.notebooks.notebook import write
 from tests.grading import synthetic_course
+from tests.waiting import wait_until
 
 DOUBLE, FILE, _ = synthetic_course.SYNTHETIC.tasks
 WRONG = "def double(x): return x\n"
@@ -118,6 +123,26 @@ def test_a_right_solution_earns_all_in_the_sandbox(course, pool, tmp_path):
     marks = grade_file(path, RunSettings(4711, kernels=pool), keep_files=tmp_path / "kept")
     assert [task.earned for task in marks.tasks] == [40, 20, 20]
     assert (tmp_path / "kept" / "answer.txt").read_text() == "42"
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no call for it")
+def test_threads_and_programs_gain_nothing_while_they_are_timed(attacked):
+    """They share one core, and they cannot slow down what they are compared with."""
+    attacked.run(
+        "import subprocess, sys, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+        "busy = [subprocess.Popen([sys.executable, '-c', 'while True: pass']) for _ in range(2)]"
+    )
+    processes = psutil.Process(attacked.kernel.pid).children(recursive=True)
+    threads = [thread.id for process in processes for thread in process.threads()]
+    assert len(processes) >= 3
+    with one_core(attacked.submission):
+        core = os.sched_getaffinity(0)
+        assert len(core) == 1
+        assert all(os.sched_getaffinity(thread) == core for thread in threads)
+        with stopped(attacked.submission):
+            assert wait_until(lambda: {process.status() for process in processes} == {psutil.STATUS_STOPPED})
+    assert all(os.sched_getaffinity(thread) == os.sched_getaffinity(0) for thread in threads)
 
 
 KILLED = {
