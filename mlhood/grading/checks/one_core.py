@@ -5,7 +5,7 @@ process meanwhile: threads make nothing faster, and other programs slow both dow
 own to compare with, all that the submission runs is stopped. Both are done from outside; what runs there has no say.
 
 What a submission runs descends from the process `pid` of its transport. Where the transport has none, or the system has
-no such calls, libraries use one thread and no more is done. A sandbox must refuse `sched_setaffinity`.
+no such calls, libraries use one thread and no more is done. In a sandbox `sched_setaffinity` has no effect (`seccomp`).
 """
 
 from __future__ import annotations
