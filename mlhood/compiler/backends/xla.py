@@ -16,6 +16,7 @@ from mlhood.compiler.backends.interpreter import Observer
 from mlhood.compiler.hir.graph import Graph, all_nodes
 from mlhood.compiler.hir.inputs import bind_inputs
 from mlhood.compiler.hir.operator import as_tuple, locate_error
+from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.operators.control_flow import run
@@ -143,4 +144,15 @@ def _if(operator: Any, types: Any, condition: Any, *captured: Any) -> Any:
     return lax.cond(condition.reshape(()), first, second)
 
 
-RULES = xla_operators.RULES | {"If": _if}
+def _onnx(operator: Any, types: Any, *arrays: Any) -> Any:
+    """Call ONNX's reference implementation from the compiled function."""
+    given = [None if array is None else TensorType(array.dtype.name, array.shape) for array in arrays]
+    shapes = [(type.shape, type.dtype) for type in operator.infer(*given)]
+    if any(isinstance(axis, str) for shape, _ in shapes for axis in shape):
+        todo = "run the model on the target interpreter"
+        raise CompilerError("the lengths of the results must be known before the run", got=operator.op_type, todo=todo)
+    results = tuple(jax.ShapeDtypeStruct(*each) for each in shapes)
+    return jax.pure_callback(lambda *inputs: operator.evaluate(*jax.tree.map(np.asarray, inputs)), results, *arrays)
+
+
+RULES = xla_operators.RULES | {"If": _if, "OnnxOperator": _onnx}

@@ -1,8 +1,8 @@
 """The operators in JAX: for each, a function of its attributes, its inputs' types and their arrays.
 
-They compute what the operators' `evaluate` does, except that an index out of range is an error there only. Shapes are
-known when a function is traced, so that those operators which only move elements, or only read shapes, share their
-`evaluate`.
+For most, it is the operator's `evaluate`, whose functions of arrays JAX has too. The rules here are for those that read
+or write at indices, whose `evaluate` depends on elements, or that JAX computes faster in another way. They compute the
+same, except that an index out of range is an error there only.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from mlhood.compiler.backends import xla_elements, xla_indexing, xla_sequences
 from mlhood.compiler.hir.types import TensorType
+from mlhood.compiler.operators import OPERATORS, blocked
 from mlhood.compiler.operators.activation import Activation, operator_of
 from mlhood.compiler.operators.quantized import per_axis_array
-from mlhood.compiler.operators.rescale import parameters_of
 from mlhood.compiler.operators.windows import Window
+from mlhood.errors import CompilerError
 
 Array = Any  # of JAX, or traced
 Types = tuple[TensorType | None, ...]
 Rule = Callable[..., Any]  # (operator, types, *arrays) -> array, or a tuple of several
 
 _EXACT = lax.Precision.HIGHEST  # on the CPU, float32 products are in float32 anyway
+_METHODS = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
 
 
 def activate(y: Array, activation: Activation) -> Array:
@@ -35,9 +36,6 @@ def activate(y: Array, activation: Activation) -> Array:
         return y
     operator = operator_of(activation)
     return RULES[operator.name](operator, (), y)
-
-
-# -- products
 
 
 def _convolve(x: Array, w: Array, operator: Any) -> Array:
@@ -77,22 +75,9 @@ def _conv_transpose(operator: Any, types: Types, x: Array, w: Array, bias: Array
     return y if bias is None else y + _along_channels(bias, y.ndim)
 
 
-def _matmul(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision=_EXACT)
-
-
-def _gemm(operator: Any, types: Types, a: Array, b: Array, c: Array = None) -> Array:
-    y = _matmul(a.T if operator.transpose_a else a, b.T if operator.transpose_b else b)
-    y = y if operator.alpha == 1 else y * np.asarray(operator.alpha, a.dtype)
-    return y if c is None else y + (c if operator.beta == 1 else c * np.asarray(operator.beta, a.dtype))
-
-
 def _fully_connected(operator: Any, types: Types, x: Array, w: Array, bias: Array = None) -> Array:
-    y = _matmul(x, w.T)
+    y = x @ w.T
     return activate(y if bias is None else y + bias, operator.activation)
-
-
-# -- pooling
 
 
 def _windows(x: Array, window: Window, start: Any, combine: Callable[[Array, Array], Array]) -> Array:
@@ -121,67 +106,7 @@ def _average_pool(operator: Any, types: Types, x: Array) -> Array:
 
 
 def _lowest(x: Array) -> Any:
-    return _extremes(x.dtype)[0]
-
-
-def _extremes(dtype: Any) -> tuple[Any, Any]:
-    if dtype.kind == "b":
-        return False, True
-    limits = (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    return np.asarray(limits[0], dtype), np.asarray(limits[1], dtype)
-
-
-# -- normalisation
-
-
-def _batch_normalization(
-    operator: Any, types: Types, x: Array, scale: Array, bias: Array, mean: Array, variance: Array
-) -> Array:
-    factor = scale / jnp.sqrt(variance + operator.epsilon)
-    centred = x - _along_channels(mean, x.ndim)
-    return centred * _along_channels(factor, x.ndim) + _along_channels(bias, x.ndim)
-
-
-def _instance_normalization(operator: Any, types: Types, x: Array, scale: Array, bias: Array) -> Array:
-    axes = tuple(range(2, x.ndim))
-    centred = x - jnp.mean(x, axes, keepdims=True)
-    spread = jnp.sqrt(jnp.mean(centred**2, axes, keepdims=True) + operator.epsilon)
-    return centred / spread * _along_channels(scale, x.ndim) + _along_channels(bias, x.ndim)
-
-
-def _layer_normalization(operator: Any, types: Types, x: Array, scale: Array, bias: Array = None) -> Any:
-    axes = tuple(range(operator.axis % x.ndim, x.ndim))
-    centre = jnp.mean(x.astype(np.float32), axes, keepdims=True)
-    inverse = 1 / jnp.sqrt(jnp.mean((x - centre) ** 2, axes, keepdims=True) + operator.epsilon)
-    y = (x - centre) * inverse * scale + (0 if bias is None else bias)
-    return (y, centre, inverse) if operator.statistics else y
-
-
-def _local_response_normalization(operator: Any, types: Types, x: Array) -> Array:
-    before, after = (min(size, x.shape[1]) for size in ((operator.size - 1) // 2, operator.size // 2))
-    squares = jnp.pad(x**2, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
-    total = sum(squares[:, i : i + x.shape[1]] for i in range(before + after + 1))
-    return x / (operator.bias + operator.alpha / operator.size * total) ** operator.beta
-
-
-# -- element by element
-
-
-def _gelu(operator: Any, types: Types, x: Array) -> Array:
-    return jax.nn.gelu(x, approximate=operator.approximate == "tanh")
-
-
-def _elu(operator: Any, types: Types, x: Array) -> Array:
-    return operator.gamma * jnp.where(x > 0, x, operator.alpha * jnp.expm1(jnp.minimum(x, 0)))
-
-
-def _clip(operator: Any, types: Types, x: Array) -> Array:
-    y = x if operator.low is None else jnp.maximum(x, np.asarray(operator.low, x.dtype))
-    return y if operator.high is None else jnp.minimum(y, np.asarray(operator.high, x.dtype))
-
-
-def _divide(a: Array, b: Array) -> Array:
-    return a / b if a.dtype.kind == "f" else lax.div(*jnp.broadcast_arrays(a, b))  # of integers, towards zero
+    return -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
 
 
 def _power(operator: Any, types: Types, a: Array, b: Array) -> Array:
@@ -189,29 +114,6 @@ def _power(operator: Any, types: Types, a: Array, b: Array) -> Array:
     real = jnp.power(base, b.astype(base.dtype))
     integers = a.dtype.kind in "iu" and b.dtype.kind in "iu"
     return jnp.where(b < 0, real.astype(a.dtype), jnp.power(a, b.astype(a.dtype))) if integers else real
-
-
-# -- reductions
-
-
-def _mean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    return jnp.sum(x, axis=axis, keepdims=keepdims) / np.prod([x.shape[i] for i in axis], dtype=int).item()
-
-
-def _log_sum_exp(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    return jax.nn.logsumexp(x if x.dtype.kind == "f" else x.astype(np.float64), axis=axis, keepdims=keepdims)
-
-
-def _arg(function: Callable[..., Array]) -> Rule:
-    def rule(operator: Any, types: Types, x: Array) -> Array:
-        if not operator.last:
-            return function(x, operator.axis, keepdims=operator.keep)
-        return x.shape[operator.axis] - 1 - function(jnp.flip(x, operator.axis), operator.axis, keepdims=operator.keep)
-
-    return rule
-
-
-# -- movement
 
 
 def _gather(operator: Any, types: Types, x: Array, indices: Array) -> Array:
@@ -226,154 +128,74 @@ def _gather_nd(operator: Any, types: Types, x: Array, indices: Array) -> Array:
     return x[(*leading, *jnp.moveaxis(indices, -1, 0))]
 
 
-def _pad(operator: Any, types: Types, x: Array) -> Array:
-    half = len(operator.pads) // 2
-    ends = list(zip(operator.pads[:half], operator.pads[half:], strict=True))
-    kept = [slice(max(-b, 0), size - max(-a, 0)) for size, (b, a) in zip(x.shape, ends, strict=True)]
-    widths = [(max(before, 0), max(after, 0)) for before, after in ends]
-    fill = {"constant_values": np.asarray(operator.value, x.dtype)} if operator.mode == "constant" else {}
-    return jnp.pad(x[tuple(kept)], widths, mode=operator.mode, **fill)
+def _along(indices: Array, size: int, axis: int) -> tuple[Array, ...]:
+    grid: list[Any] = list(np.ogrid[tuple(slice(n) for n in indices.shape)])
+    grid[axis] = jnp.where(indices < 0, indices + size, indices)
+    return tuple(grid)
 
 
-# -- integers
+def _gather_elements(operator: Any, types: Any, x: Array, indices: Array) -> Array:
+    return x[_along(indices, x.shape[operator.axis], operator.axis)]
 
 
-def _quantize(operator: Any, types: Types, x: Array) -> Array:
-    quantization, limits = operator.quantization, np.iinfo(operator.element)
-    scale = per_axis_array(quantization.scale, quantization.axis, x.ndim, np.float32)
-    offset = per_axis_array(quantization.offset, quantization.axis, x.ndim, np.float64)
-    y = jnp.rint(x / scale).astype(np.float64) + offset
-    return jnp.fmin(jnp.fmax(y, limits.min), limits.max)
+def _scatter_elements(operator: Any, types: Any, x: Array, indices: Array, updates: Array) -> Array:
+    places = x.at[_along(indices, x.shape[operator.axis], operator.axis)]
+    return getattr(places, _METHODS[operator.reduction])(updates)
 
 
-def _dequantize(operator: Any, types: Any, x: Array) -> Array:
-    quantization = parameters_of(types[0])
-    scale = per_axis_array(quantization.scale, quantization.axis, x.ndim, np.float32)
-    offset = per_axis_array(quantization.offset, quantization.axis, x.ndim, np.int64)
-    return (x.astype(np.int64) - offset).astype(np.float32) * scale
+def _scatter_nd(operator: Any, types: Any, x: Array, indices: Array, updates: Array) -> Array:
+    sizes = np.array(x.shape[: indices.shape[-1]])
+    index = tuple(jnp.moveaxis(jnp.where(indices < 0, indices + sizes, indices), -1, 0))
+    return getattr(x.at[index], _METHODS[operator.reduction])(updates)
+
+
+def _recurrent(operator: Any, types: Any, *arrays: Array) -> tuple[Array, ...]:
+    return operator.compute(jnp, lax.scan, *arrays)
+
+
+def _range(operator: Any, types: Any, start: Array, limit: Array, delta: Array, x: Array = None) -> Array:
+    """Count by the axis of x; shapes must be known when a function is traced."""
+    known = operator.length if x is None else x.shape[operator.axis] + operator.offset
+    if isinstance(known, str):
+        what = "the length of a range must be known before the run"
+        raise CompilerError(what, got=known, todo="run the model on the target interpreter")
+    return start.reshape(()) + jnp.arange(known).astype(start.dtype) * delta.reshape(())
 
 
 def _conv_integer(operator: Any, types: Types, x: Array, w: Array) -> Array:
     of_w = per_axis_array(operator.w_offset, None if len(operator.w_offset) == 1 else 0, w.ndim, np.float64)
-    return _wrapped(_convolve(x.astype(np.float64) - operator.x_offset, w - of_w, operator))
+    return _convolve(x.astype(np.float64) - operator.x_offset, w - of_w, operator).astype(np.int64)
 
 
-def _matmul_integer(operator: Any, types: Types, a: Array, b: Array) -> Array:
-    of_a, of_b = operator.a_offset, operator.b_offset
-    a = a - per_axis_array(of_a, None if len(of_a) == 1 else a.ndim - 2, a.ndim, np.float64)
-    b = b - per_axis_array(of_b, None if len(of_b) == 1 else b.ndim - 1, b.ndim, np.float64)
-    return _wrapped(_matmul(a, b))
+def _shared(operator: Any, types: Types, *arrays: Array) -> Any:
+    """Apply the reference semantics, which uses functions that NumPy and JAX share."""
+    return operator.evaluate_typed(types, *arrays)
 
 
-def _wrapped(total: Array) -> Array:
-    return total.astype(np.int64).astype(np.int32)
-
-
-def _lookup(operator: Any, types: Any, x: Array) -> Array:
-    return jnp.take(operator.table(types[0]), x.astype(np.int32) - np.iinfo(x.dtype).min, mode="clip")
-
-
-# -- the table
-
-
-def _shared(operator: Any, types: Types, *arrays: Array) -> Array:
-    """Apply the reference semantics: it uses methods and shapes of arrays only, which JAX's have, too."""
-    return operator.evaluate(*arrays)
-
-
-def _plain(function: Callable[..., Array]) -> Rule:
-    """Return the rule of an operator without attributes."""
-    return lambda operator, types, *arrays: function(*arrays)
-
-
-def _reduction(function: Callable[..., Array]) -> Rule:
-    return lambda operator, types, x: function(x, axis=operator.axes, keepdims=operator.keep)
-
+# Whose reference semantics only NumPy computes, and those that are made when a graph is lowered for the target cpu.
+_ONLY_NUMPY = {"Dynamic", "GridSample", "Loop", "Resize", "Rescale", "RoiAlign", "ElementwiseChain"}
+_ONLY_NUMPY |= {name for name in OPERATORS if name.startswith("Quantized")}
+_ONLY_NUMPY |= {operator.__name__ for operator in blocked.OPERATORS}
 
 RULES: dict[str, Rule] = {
+    **dict.fromkeys(OPERATORS.keys() - _ONLY_NUMPY, _shared),
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
-    "MatMul": _plain(_matmul),
-    "Gemm": _gemm,
     "FullyConnected": _fully_connected,
     "MaxPool": _max_pool,
     "AveragePool": _average_pool,
-    "GlobalAveragePool": _plain(lambda x: _mean(x, tuple(range(2, x.ndim)), True)),
-    "GlobalMaxPool": _plain(lambda x: jnp.max(x, tuple(range(2, x.ndim)), keepdims=True)),
-    "BatchNormalization": _batch_normalization,
-    "InstanceNormalization": _instance_normalization,
-    "LayerNormalization": _layer_normalization,
-    "LocalResponseNormalization": _local_response_normalization,
-    "Softmax": lambda operator, types, x: jax.nn.softmax(x, operator.axes),
-    "LogSoftmax": lambda operator, types, x: jax.nn.log_softmax(x, operator.axes),
     "AddActivation": lambda operator, types, a, b: activate(a + b, operator.activation),
-    "LeakyRelu": lambda operator, types, x: jnp.where(x < 0, x * operator.alpha, x),
-    "Elu": _elu,
-    "HardSigmoid": lambda operator, types, x: jnp.clip(x * operator.alpha + operator.beta, 0, 1),
-    "Gelu": _gelu,
-    "Clip": _clip,
-    "Relu": _plain(lambda x: jnp.maximum(x, 0)),
-    "HardSwish": _plain(lambda x: x * jnp.clip(x / 6 + 0.5, 0, 1)),
-    "Sigmoid": _plain(jax.nn.sigmoid),
-    "Silu": _plain(jax.nn.silu),
-    "Softplus": _plain(lambda x: jnp.logaddexp(x, 0)),
-    "Softsign": _plain(lambda x: x / (1 + jnp.abs(x))),
-    "Erf": _plain(jax.scipy.special.erf),
-    "Neg": _plain(jnp.negative),
-    "Not": _plain(jnp.logical_not),
-    "Reciprocal": _plain(lambda x: 1 / x),
-    "Round": _plain(jnp.rint),
-    "Div": _plain(_divide),
-    "PRelu": _plain(lambda a, b: jnp.where(a < 0, a * b, a)),
+    "Gelu": lambda operator, types, x: jax.nn.gelu(x, approximate=operator.approximate == "tanh"),
+    "Sigmoid": lambda operator, types, x: jax.nn.sigmoid(x),
+    "Silu": lambda operator, types, x: jax.nn.silu(x),
+    "Erf": lambda operator, types, x: jax.scipy.special.erf(x),
     "Pow": _power,
-    "Where": _plain(jnp.where),
-    "Cast": lambda operator, types, x: x.astype(operator.element),
-    "ReduceMean": _reduction(_mean),
-    "ReduceSum": _reduction(jnp.sum),
-    "ReduceProd": _reduction(jnp.prod),
-    "ReduceMax": _reduction(lambda x, **axes: jnp.max(x, initial=_extremes(x.dtype)[0], **axes)),
-    "ReduceMin": _reduction(lambda x, **axes: jnp.min(x, initial=_extremes(x.dtype)[1], **axes)),
-    "ReduceL1": _reduction(lambda x, **axes: jnp.sum(jnp.abs(x), **axes)),
-    "ReduceL2": _reduction(lambda x, **axes: jnp.sqrt(jnp.sum(x * x, **axes))),
-    "ReduceSumSquare": _reduction(lambda x, **axes: jnp.sum(x * x, **axes)),
-    "ReduceLogSum": _reduction(lambda x, **axes: jnp.log(jnp.sum(x, **axes))),
-    "ReduceLogSumExp": _reduction(_log_sum_exp),
-    "ArgMax": _arg(jnp.argmax),
-    "ArgMin": _arg(jnp.argmin),
-    "Squeeze": lambda operator, types, x: jnp.squeeze(x, operator.axes),
-    "Unsqueeze": lambda operator, types, x: jnp.expand_dims(x, operator.axes),
-    "Concat": lambda operator, types, *arrays: jnp.concatenate(arrays, operator.axis),
     "Gather": _gather,
     "GatherND": _gather_nd,
-    "Expand": lambda operator, types, x: jnp.broadcast_to(x, np.broadcast_shapes(x.shape, operator.shape)),
-    "Tile": lambda operator, types, x: jnp.tile(x, operator.repeats),
-    "Pad": _pad,
-    "Quantize": _quantize,
-    "Dequantize": _dequantize,
+    "GatherElements": _gather_elements,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    **dict.fromkeys(("RNN", "GRU", "LSTM"), _recurrent),
+    "Range": _range,
     "ConvInteger": _conv_integer,
-    "MatMulInteger": _matmul_integer,
-    "Lookup": _lookup,
 }
-_SHARED = ("Identity", "Reinterpret", "Reshape", "Flatten", "Transpose", "Slice", "Splat", "Shape", "Size")
-RULES |= dict.fromkeys(_SHARED, _shared)
-RULES |= xla_sequences.RULES
-RULES |= {
-    name: _plain(getattr(jnp, name.lower()))
-    for name in ("Abs", "Ceil", "Cos", "Exp", "Floor", "Log", "Sign", "Sin", "Sqrt", "Tanh", "Equal", "Greater", "Less")
-}
-RULES |= {
-    name: _plain(function)
-    for name, function in (
-        ("Add", jnp.add),
-        ("Sub", jnp.subtract),
-        ("Mul", jnp.multiply),
-        ("Max", jnp.maximum),
-        ("Min", jnp.minimum),
-        ("And", jnp.logical_and),
-        ("Or", jnp.logical_or),
-        ("Xor", jnp.logical_xor),
-        ("GreaterOrEqual", jnp.greater_equal),
-        ("LessOrEqual", jnp.less_equal),
-    )
-}
-RULES |= xla_elements.RULES | xla_indexing.RULES

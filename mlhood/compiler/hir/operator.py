@@ -89,7 +89,10 @@ class Operator:
         raise NotImplementedError
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Reference semantics: return the output, or a tuple of several, from the inputs (None for one left out)."""
+        """Reference semantics: return the output, or a tuple of several, from the inputs (None for one left out).
+
+        The target xla traces it for most operators: functions of arrays are taken from their `namespace` then.
+        """
         raise NotImplementedError
 
     def evaluate_typed(self, types: tuple[TensorType | None, ...], *args: Any, **kwargs: Any) -> Any:
@@ -155,6 +158,11 @@ class Operator:
         """
         attributes = {field.name: source.attribute(field.name, field.default) for field in fields(cls)}
         return source.add(cls(**attributes), *source.inputs)
+
+
+def namespace(x: Any) -> Any:
+    """Return the module of functions for an array, by the array API: NumPy, or jax.numpy when the target xla traces."""
+    return x.__array_namespace__()
 
 
 def single(number: float) -> float:

@@ -11,6 +11,9 @@ dataclass whose fields are the attributes; it answers the questions of `mlhood.c
     value_range, macs   bounds of its results; how many multiply-accumulates it takes
     family              how it is drawn
 
+An operator that no network of the course has needs no class, if ONNX's reference implementation is right and fast
+enough: its name in `onnx_operator.OnnxOperator.onnx` and a test are all.
+
 A base of `mlhood.compiler.operators.base` answers most of them; `unsupported(reason)` declares that there is no rule. A
 module that is new is named in `_FAMILIES` below. `tests/compiler/operators/test_completeness.py` finds what is missing.
 """
@@ -34,31 +37,25 @@ from mlhood.compiler.operators import (
     control_flow,
     convolution,
     creation,
-    cumulative,
-    data_dependent,
     decompositions,
     depth_space,
-    determinant,
     dynamic,
     einsum,
     elementwise,
-    fourier,
     grid_sample,
-    group_normalization,
     indexing,
     integer,
     integer_arithmetic,
     integer_pooling,
-    linear_attention,
     lookup,
-    lp_normalization,
     matrix,
     microsoft,
     movement,
     normalization,
+    onnx_operator,
+    onnx_rules,
     padding,
     pooling,
-    predicates,
     progression,
     quantized,
     recurrent,
@@ -69,14 +66,9 @@ from mlhood.compiler.operators import (
     roi_align,
     selection,
     shape,
-    shrinkage,
-    spectral_windows,
-    tensor_scatter,
-    transformer_rules,
     transposed_convolution,
-    triangle,
     trigonometry,
-    unpooling,
+    window_decompositions,
 )
 from mlhood.compiler.operators.onnx_node import OnnxNode
 
@@ -91,7 +83,6 @@ _FAMILIES = (
     attention,
     recurrent,
     normalization,
-    group_normalization,
     elementwise,
     activation,
     cast,
@@ -105,33 +96,23 @@ _FAMILIES = (
     resize,
     creation,
     progression,
-    triangle,
     quantized,
     integer,
     integer_arithmetic,
     integer_pooling,
-    linear_attention,
     rescale,
     lookup,
     blocked,
     chain,
     trigonometry,
-    predicates,
-    shrinkage,
-    tensor_scatter,
     bitwise,
     indexing,
     depth_space,
-    cumulative,
     grid_sample,
-    data_dependent,
-    lp_normalization,
-    determinant,
     dynamic,
-    fourier,
-    unpooling,
     roi_align,
     control_flow,
+    onnx_operator,
 )
 
 OPERATORS: dict[str, type[Operator]] = {
@@ -142,10 +123,10 @@ OPERATORS: dict[str, type[Operator]] = {
 IMPORT_RULES: dict[str, ImportRule] = {
     **{name: operator.from_onnx for operator in OPERATORS.values() for name in operator.onnx},
     **decompositions.RULES,
+    **window_decompositions.RULES,
+    **onnx_rules.RULES,
     **quantized.RULES,
-    **transformer_rules.RULES,
     **attention_rule.RULES,
     **causal_convolution.RULES,
-    **spectral_windows.RULES,
     **microsoft.RULES,
 }

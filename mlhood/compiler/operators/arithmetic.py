@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Range, common_element, require, require_unquantized
+from mlhood.compiler.hir.operator import Range, common_element, namespace, require, require_unquantized
 from mlhood.compiler.hir.types import TensorType, broadcast, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, STAYS_FLOAT, Elementwise, export_directly
@@ -18,14 +18,14 @@ from mlhood.compiler.operators.shape import Unsqueeze
 
 
 class Binary(Elementwise):
-    """Base: y = function(a, b), with the element type of a and b, or `result`."""
+    """Base: y = function(xp, a, b), xp being their `namespace`, with the element type of a and b, or `result`."""
 
     arity = (2, 2)
     family = "arithmetic"
     quantization_rule = STAYS_FLOAT
     value_range = NO_BOUNDS
     to_onnx = export_directly
-    function: ClassVar[Callable[[np.ndarray, np.ndarray], Any]]
+    function: ClassVar[Callable[[Any, np.ndarray, np.ndarray], Any]]
     result: ClassVar[str | None] = None
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
@@ -34,7 +34,8 @@ class Binary(Elementwise):
         return TensorType(self.result or element, broadcast(a.shape, b.shape))
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.asarray(type(self).function(a, b))
+        xp = namespace(a)
+        return xp.asarray(type(self).function(xp, a, b))
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -54,10 +55,10 @@ def align(source: OnnxNode, a: Value, b: Value, axis: int | None) -> Value:
     return source.add(Unsqueeze(tuple(range(-missing, 0))), b) if missing > 0 else b
 
 
-def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _divide(xp: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "f":
-        return np.divide(a, b)
-    quotient = np.floor_divide(a, b)  # rounds down, whereas ONNX rounds towards zero
+        return xp.divide(a, b)
+    quotient = xp.floor_divide(a, b)  # rounds down, whereas ONNX rounds towards zero
     return (quotient + ((quotient < 0) & (quotient * b != a))).astype(a.dtype)
 
 
@@ -79,22 +80,26 @@ _SWAPS: dict[str, Any] = {"commutative": True}
 _LOGIC: dict[str, Any] = {"quantization_rule": NOT_REAL}
 _COMPARISON: dict[str, Any] = {**_LOGIC, "result": "bool"}
 
-Add = _define(
-    "Add", np.add, "y = a + b.", onnx=("Add", "Sum"), quantization_rule="sum", value_range=_sum_range, **_SWAPS
-)
-Sub = _define("Sub", np.subtract, "y = a - b.")
-Mul = _define("Mul", np.multiply, "y = a b.", quantization_rule="product", **_SWAPS)
+_SUM: dict[str, Any] = {"onnx": ("Add", "Sum"), "quantization_rule": "sum", "value_range": _sum_range}
+
+Add = _define("Add", lambda xp, a, b: xp.add(a, b), "y = a + b.", **_SUM, **_SWAPS)
+Sub = _define("Sub", lambda xp, a, b: xp.subtract(a, b), "y = a - b.")
+Mul = _define("Mul", lambda xp, a, b: xp.multiply(a, b), "y = a b.", quantization_rule="product", **_SWAPS)
 Div = _define("Div", _divide, "y = a / b; of integers, towards zero.")
-Max = _define("Max", np.maximum, "y = the larger of a and b.", value_range=_bounds_by(max), **_SWAPS)
-Min = _define("Min", np.minimum, "y = the smaller of a and b.", value_range=_bounds_by(min), **_SWAPS)
-And = _define("And", np.logical_and, "y = a and b.", **_LOGIC, **_SWAPS)
-Or = _define("Or", np.logical_or, "y = a or b.", **_LOGIC, **_SWAPS)
-Xor = _define("Xor", np.logical_xor, "y = a or b, but not both.", **_LOGIC, **_SWAPS)
-Equal = _define("Equal", np.equal, "y = a == b.", **_COMPARISON, **_SWAPS)
-Greater = _define("Greater", np.greater, "y = a > b.", **_COMPARISON)
-GreaterOrEqual = _define("GreaterOrEqual", np.greater_equal, "y = a >= b.", **_COMPARISON)
-Less = _define("Less", np.less, "y = a < b.", **_COMPARISON)
-LessOrEqual = _define("LessOrEqual", np.less_equal, "y = a <= b.", **_COMPARISON)
+Max = _define(
+    "Max", lambda xp, a, b: xp.maximum(a, b), "y = the larger of a and b.", value_range=_bounds_by(max), **_SWAPS
+)
+Min = _define(
+    "Min", lambda xp, a, b: xp.minimum(a, b), "y = the smaller of a and b.", value_range=_bounds_by(min), **_SWAPS
+)
+And = _define("And", lambda xp, a, b: xp.logical_and(a, b), "y = a and b.", **_LOGIC, **_SWAPS)
+Or = _define("Or", lambda xp, a, b: xp.logical_or(a, b), "y = a or b.", **_LOGIC, **_SWAPS)
+Xor = _define("Xor", lambda xp, a, b: xp.logical_xor(a, b), "y = a or b, but not both.", **_LOGIC, **_SWAPS)
+Equal = _define("Equal", lambda xp, a, b: xp.equal(a, b), "y = a == b.", **_COMPARISON, **_SWAPS)
+Greater = _define("Greater", lambda xp, a, b: xp.greater(a, b), "y = a > b.", **_COMPARISON)
+GreaterOrEqual = _define("GreaterOrEqual", lambda xp, a, b: xp.greater_equal(a, b), "y = a >= b.", **_COMPARISON)
+Less = _define("Less", lambda xp, a, b: xp.less(a, b), "y = a < b.", **_COMPARISON)
+LessOrEqual = _define("LessOrEqual", lambda xp, a, b: xp.less_equal(a, b), "y = a <= b.", **_COMPARISON)
 
 
 class PRelu(Binary):
@@ -111,7 +116,7 @@ class PRelu(Binary):
         return a
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.where(a < 0, a * b, a)
+        return namespace(a).where(a < 0, a * b, a)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -156,7 +161,7 @@ class Where(Elementwise):
         return TensorType(common_element(a, b), broadcast(condition.shape, a.shape, b.shape))
 
     def evaluate(self, condition: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.where(condition, a, b)
+        return namespace(a).where(condition, a, b)
 
 
 _COMPARISONS = (Equal, Greater, GreaterOrEqual, Less, LessOrEqual)

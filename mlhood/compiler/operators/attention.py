@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import TensorProto, helper
 
-from mlhood.compiler.hir.operator import Operator, common_element, require, require_unquantized, unsupported
+from mlhood.compiler.hir.operator import Operator, common_element, namespace, require, require_unquantized, unsupported
 from mlhood.compiler.hir.types import TensorType, broadcast
 from mlhood.compiler.operators.base import NO_BOUNDS, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.cast import number_of
@@ -55,17 +55,18 @@ class Attention(Operator):
         return TensorType(element, matmul_shape(scores, v.shape))
 
     def evaluate(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+        xp = namespace(q)
         scores = (q * q.dtype.type(self.scale)) @ k.swapaxes(-1, -2)
         if self.causal:
-            future = np.triu(np.full(scores.shape[-2:], -np.inf, q.dtype), 1)
+            future = xp.triu(xp.full(scores.shape[-2:], -np.inf, q.dtype), 1)
             mask = future if mask is None else mask + future
         scores = scores if mask is None else scores + mask
         top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-        powers = np.exp(scores - np.where(top == -np.inf, 0, top).astype(q.dtype))
+        powers = xp.exp(scores - xp.where(top == -np.inf, 0, top).astype(q.dtype))
         total = powers.sum(axis=-1, keepdims=True)
-        weights = powers / np.where(total == 0, 1, total)
+        weights = powers / xp.where(total == 0, 1, total)
         if mask is not None:
-            weights = np.where(_masked_rows(mask), q.dtype.type(0), weights)
+            weights = xp.where(_masked_rows(mask), q.dtype.type(0), weights)
         return weights @ v
 
     def workspace(self, *types: TensorType | None) -> int:
@@ -98,7 +99,7 @@ class Attention(Operator):
 
 
 def _masked_rows(mask: np.ndarray) -> np.ndarray:
-    return np.isneginf(mask.max(axis=-1, keepdims=True, initial=-np.inf))
+    return namespace(mask).isneginf(mask.max(axis=-1, keepdims=True, initial=-np.inf))
 
 
 def _future_to_onnx(writer: OnnxWriter, q: str, k: str, q_type: TensorType) -> str:

@@ -16,10 +16,17 @@ import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.lengths import Dim, names_in
-from mlhood.compiler.hir.operator import as_tuple, infer_output_types, require, require_unquantized, unsupported
+from mlhood.compiler.hir.operator import (
+    Operator,
+    as_tuple,
+    infer_output_types,
+    require,
+    require_unquantized,
+    unsupported,
+)
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Node, Value, needed_memory
-from mlhood.compiler.operators.data_dependent import DataDependent
+from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.errors import CompilerError
 
@@ -28,13 +35,19 @@ ITERATION = TensorType("int64", ())
 
 
 @dataclass(frozen=True)
-class ControlFlow(DataDependent):
+class ControlFlow(Operator):
     """Base: an operator with graphs, and the lengths of its results.
 
     Attributes:
         length: The axes whose lengths depend on data are called `length`.output.axis.
     """
 
+    length: str
+
+    quantization_rule = STAYS_FLOAT
+    sink_transpose = POSITIONAL
+    value_range = NO_BOUNDS
+    macs = NO_PRODUCTS
     family = "other"
     from_onnx = unsupported("compiler.onnx.control_flow imports it, which also imports the graphs in it")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -19,13 +20,15 @@ from mlhood.compiler.hir.lengths import (
 from mlhood.compiler.hir.operator import require
 from mlhood.compiler.hir.types import normalize_axis
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Sub
+from mlhood.compiler.operators.arithmetic import Add, Div, Equal, Greater, Less, Mul, Or, Sub, Where
 from mlhood.compiler.operators.cast import Cast, Identity, array_of
 from mlhood.compiler.operators.creation import Splat
 from mlhood.compiler.operators.dynamic import is_dynamic
-from mlhood.compiler.operators.movement import Expand, Slice
+from mlhood.compiler.operators.movement import Expand, Gather, Slice
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.progression import Range
 from mlhood.compiler.operators.reduction import ReduceMean
+from mlhood.compiler.operators.shape import Reshape, Unsqueeze
 
 
 def import_constant(source: OnnxNode) -> Value:
@@ -106,11 +109,94 @@ def import_mean_variance_normalization(source: OnnxNode) -> Value:
     return source.add(Cast(x.type.element), y) if wide is not x else y
 
 
+def import_is_nan(source: OnnxNode) -> Value:
+    """IsNaN: whether x differs from itself."""
+    x = source.input(0)
+    require(x.type.is_float, "the operator requires floating-point elements", got=x.type.element)
+    return source.call("Not", source.add(Equal(), x, x))
+
+
+def import_is_inf(source: OnnxNode) -> Value:
+    """IsInf: whether x is one of the infinities that count, of which there may be none."""
+    x = source.input(0)
+    require(x.type.is_float, "the operator requires floating-point elements", got=x.type.element)
+    signs = (sign for name, sign in (("negative", -1), ("positive", 1)) if source.attribute(f"detect_{name}", 1))
+    ends = [source.constant(np.array(sign * np.inf, x.type.dtype)) for sign in signs]
+    results = [source.add(Equal(), x, end) for end in ends] or [source.add(Less(), x, x)]
+    return reduce(lambda a, b: source.add(Or(), a, b), results)
+
+
+def import_thresholded_relu(source: OnnxNode) -> Value:
+    """ThresholdedRelu: x where it is above a threshold, 0 elsewhere."""
+    x = source.input(0)
+    require(x.type.is_float, "the operator requires floating-point elements", got=x.type.element)
+    zero, alpha = (source.constant(np.array(n, x.type.dtype)) for n in (0, source.attribute("alpha", 1.0)))
+    return source.add(Where(), source.add(Greater(), x, alpha), x, zero)
+
+
+def import_shrink(source: OnnxNode) -> Value:
+    """Shrink: numbers above a limit less a bias, those below its negative plus the bias, 0 between; in reals."""
+    x, given = source.input(0), (source.attribute("lambd", 0.5), source.attribute("bias", 0.0))
+    real = x if x.type.is_float else source.add(Cast("float64"), x)
+    numbers = (0, -given[0], *given)
+    zero, low, high, bias = (source.constant(np.array(number, real.type.dtype)) for number in numbers)
+    above = source.add(Where(), source.add(Greater(), real, high), source.add(Sub(), real, bias), zero)
+    y = source.add(Where(), source.add(Less(), real, low), source.add(Add(), real, bias), above)
+    return y if real is x else source.add(Cast(x.type.element), y)
+
+
+def import_lp_normalization(source: OnnxNode) -> Value:
+    """LpNormalization: x divided by its norm along an axis; 0 where the norm is 0."""
+    x, p = source.input(0), source.attribute("p", 2)
+    require(p in (1, 2), "the norm is not supported", expected="1 or 2", got=p)
+    norm = source.call(f"ReduceL{p}", x, source.constant(np.array([source.attribute("axis", -1)])))
+    zero = source.constant(np.zeros((), x.type.dtype))
+    return source.add(Where(), source.add(Equal(), norm, zero), zero, source.add(Div(), x, norm))
+
+
+def import_rms_normalization(source: OnnxNode) -> Value:
+    """RMSNormalization: x / sqrt(mean(x^2) + epsilon) scale, the mean over `axis` and all after it, in float32."""
+    x, scale = source.input(0), source.input(1)
+    rank, axis = x.type.rank, normalize_axis(source.attribute("axis", -1), x.type.rank)
+    narrow = x.type.element == "float16" and source.attribute("stash_type", 1) == 1
+    wide = source.add(Cast("float32"), x) if narrow else x
+    squares = source.add(ReduceMean(tuple(range(axis, rank))), source.add(Mul(), wide, wide))
+    epsilon = source.constant(np.array(source.attribute("epsilon", 1e-5), wide.type.dtype))
+    root = source.call("Sqrt", source.add(Add(), squares, epsilon))
+    normal = source.add(Div(), wide, root)
+    normal = source.add(Cast(scale.type.element), normal) if normal.type.element != scale.type.element else normal
+    return source.add(Mul(), normal, scale)
+
+
+def import_one_hot(source: OnnxNode) -> Value:
+    """OneHot: values[1] at the index along a new axis, values[0] elsewhere; negative indices count from the end."""
+    indices = source.add(Cast("int64"), source.input(0))
+    axis = normalize_axis(source.attribute("axis", -1), indices.type.rank + 1)
+    depth = source.add(Reshape(()), source.add(Cast("int64"), source.input(1)))
+    zero, one = (source.constant(np.array(number)) for number in (0, 1))
+    (length,) = (int(source.static(1).item()),) if source.is_constant(1) else source.dims(1)
+    require(isinstance(length, str) or length >= 0, "the depth cannot be negative", got=length)
+    places = source.add(Range(length), zero, depth, one)
+    places = source.add(Reshape((-1, *(1,) * (indices.type.rank - axis))), places)
+    from_front = source.add(Where(), source.add(Less(), indices, zero), source.add(Add(), indices, depth), indices)
+    hit = source.add(Equal(), source.add(Unsqueeze((axis,)), from_front), places)
+    off, on = (source.add(Gather(0), source.input(2), number) for number in (zero, one))
+    return source.add(Where(), hit, on, off)
+
+
 RULES = {
     "Constant": import_constant,
     "ConstantOfShape": import_constant_of_shape,
     "Dropout": import_dropout,
+    "IsInf": import_is_inf,
+    "IsNaN": import_is_nan,
+    "LpNormalization": import_lp_normalization,
     "Mean": import_mean,
     "MeanVarianceNormalization": import_mean_variance_normalization,
+    "OneHot": import_one_hot,
+    "RMSNormalization": import_rms_normalization,
+    "Shrink": import_shrink,
+    "SimplifiedLayerNormalization": import_rms_normalization,  # ONNX Runtime writes it, without a domain
     "Split": import_split,
+    "ThresholdedRelu": import_thresholded_relu,
 }

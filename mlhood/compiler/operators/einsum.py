@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, common_element, require, require_unquantized
+from mlhood.compiler.hir.operator import Operator, common_element, namespace, require, require_unquantized
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, broadcast
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_BOUNDS, POSITIONAL, STAYS_FLOAT, export_directly
@@ -59,8 +59,9 @@ class Einsum(Operator):
 
     def evaluate(self, *inputs: np.ndarray) -> np.ndarray:
         first, *others = inputs
-        y = np.einsum(self.equation, *inputs, optimize=bool(others) and first.dtype.kind == "f")
-        return np.asarray(y, first.dtype)
+        xp = namespace(first)
+        y = xp.einsum(self.equation, *inputs, optimize=bool(others) and first.dtype.kind == "f")
+        return xp.asarray(y, first.dtype)
 
     def macs(self, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...]) -> int:
         """Return the products of all combinations of indices: a sequence of smaller products may take fewer."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Range, require, require_unquantized, single, unsupported
+from mlhood.compiler.hir.operator import Operator, Range, namespace, require, require_unquantized, single, unsupported
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Max, Min
@@ -39,25 +39,26 @@ class Unary(Elementwise):
 
 
 class Function(Unary):
-    """Base: y = function(x), without attributes."""
+    """Base: y = function(xp, x), without attributes; xp is the `namespace` of x."""
 
-    function: ClassVar[Callable[[np.ndarray], Any]]
+    function: ClassVar[Callable[[Any, np.ndarray], Any]]
     quantization_rule = unsupported("it is steep or jumps: 256 entries of a table would be too coarse")
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(type(self).function(x), x.dtype)
+        xp = namespace(x)
+        return xp.asarray(type(self).function(xp, x), x.dtype)
 
 
-def _define(name: str, function: Callable[[np.ndarray], Any], **members: Any) -> type[Function]:
+def _define(name: str, function: Callable[[Any, np.ndarray], Any], **members: Any) -> type[Function]:
     doc = f"y = {name}(x)."
     return type(name, (Function,), {"function": staticmethod(function), "onnx": (name,), "__doc__": doc, **members})
 
 
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
+def _sigmoid(xp: Any, x: np.ndarray) -> np.ndarray:
+    return xp.where(x >= 0, 1 / (1 + xp.exp(-xp.abs(x))), xp.exp(-xp.abs(x)) / (1 + xp.exp(-xp.abs(x))))
 
 
-def _erf(x: np.ndarray) -> np.ndarray:
+def _erf(xp: Any, x: np.ndarray) -> np.ndarray:
     return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), x.dtype)
 
 
@@ -68,23 +69,23 @@ def _within(low: float, high: float) -> Callable[..., Range]:
 
 _TABLE: dict[str, Any] = {"quantization_rule": "table"}
 FUNCTIONS = (
-    _define("Abs", np.abs, **_TABLE),
-    _define("Ceil", np.ceil),
-    _define("Cos", np.cos),
+    _define("Abs", lambda xp, x: xp.abs(x), **_TABLE),
+    _define("Ceil", lambda xp, x: xp.ceil(x)),
+    _define("Cos", lambda xp, x: xp.cos(x)),
     _define("Erf", _erf, **_TABLE),
-    _define("Exp", np.exp, value_range=_within(0.0, math.inf)),
-    _define("Floor", np.floor),
+    _define("Exp", lambda xp, x: xp.exp(x), value_range=_within(0.0, math.inf)),
+    _define("Floor", lambda xp, x: xp.floor(x)),
     _define(
         "HardSwish",
-        lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+        lambda xp, x: x * xp.clip(x / 6 + 0.5, 0, 1),
         fusible=True,
         saturates_at={1: (-3.0, None), 2: (-3.0, None)},
         **_TABLE,
     ),
-    _define("Log", np.log),
-    _define("Neg", np.negative, **_TABLE),
-    _define("Not", np.logical_not, quantization_rule=NOT_REAL),
-    _define("Reciprocal", np.reciprocal),
+    _define("Log", lambda xp, x: xp.log(x)),
+    _define("Neg", lambda xp, x: xp.negative(x), **_TABLE),
+    _define("Not", lambda xp, x: xp.logical_not(x), quantization_rule=NOT_REAL),
+    _define("Reciprocal", lambda xp, x: xp.reciprocal(x)),
     _define(
         "Sigmoid",
         _sigmoid,
@@ -93,14 +94,14 @@ FUNCTIONS = (
         saturates_at={1: (-6.0, 6.0), 2: (-11.0, 11.0)},  # for 8 bits as in Glow
         **_TABLE,
     ),
-    _define("Sign", np.sign),
-    _define("Sin", np.sin),
-    _define("Softplus", lambda x: np.logaddexp(x, 0), **_TABLE),
-    _define("Softsign", lambda x: x / (1 + np.abs(x)), **_TABLE),
-    _define("Sqrt", np.sqrt, value_range=_within(0.0, math.inf)),
+    _define("Sign", lambda xp, x: xp.sign(x)),
+    _define("Sin", lambda xp, x: xp.sin(x)),
+    _define("Softplus", lambda xp, x: xp.logaddexp(x, 0), **_TABLE),
+    _define("Softsign", lambda xp, x: x / (1 + xp.abs(x)), **_TABLE),
+    _define("Sqrt", lambda xp, x: xp.sqrt(x), value_range=_within(0.0, math.inf)),
     _define(
         "Tanh",
-        np.tanh,
+        lambda xp, x: xp.tanh(x),
         value_range=_within(-1.0, 1.0),
         fusible=True,
         saturates_at={1: (-3.0, 3.0), 2: (-6.0, 6.0)},  # for 8 bits as in Glow
@@ -112,7 +113,7 @@ FUNCTIONS = (
 class Silu(Function):
     """y = x sigmoid(x), the sigmoid linear unit (arXiv 1702.03118)."""
 
-    function = staticmethod(lambda x: x * _sigmoid(x))
+    function = staticmethod(lambda xp, x: x * _sigmoid(xp, x))
     quantization_rule = "table"
     from_onnx = unsupported("a pass makes it of a Sigmoid and a product")
 
@@ -124,7 +125,7 @@ class Round(Function):
     """y = x rounded to the nearest integer, ties to even."""
 
     onnx = ("Round",)
-    function = staticmethod(lambda x: np.rint(x))
+    function = staticmethod(lambda xp, x: xp.rint(x))
 
 
 class Relu(Unary):
@@ -136,7 +137,7 @@ class Relu(Unary):
     limits = (0, math.inf)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.maximum(x, x.dtype.type(0))
+        return namespace(x).maximum(x, x.dtype.type(0))
 
     def value_range(self, y: TensorType, *inputs: Range) -> Range:
         return _clipped(inputs[0], self.limits)
@@ -173,7 +174,7 @@ class LeakyRelu(Slope):
     quantization_rule = "rescale"
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.where(x < 0, x * x.dtype.type(self.alpha), x)
+        return namespace(x).where(x < 0, x * x.dtype.type(self.alpha), x)
 
     def value_range(self, y: TensorType, *inputs: Range) -> Range | None:
         low, high = (end if end > 0 else end * self.alpha for end in inputs[0])
@@ -191,8 +192,8 @@ class Elu(Slope):
     quantization_rule = "table"
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        number = x.dtype.type
-        return number(self.gamma) * np.where(x > 0, x, number(self.alpha) * np.expm1(np.minimum(x, number(0))))
+        xp, number = namespace(x), x.dtype.type
+        return number(self.gamma) * xp.where(x > 0, x, number(self.alpha) * xp.expm1(xp.minimum(x, number(0))))
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         if self.gamma == 1:
@@ -219,7 +220,7 @@ class HardSigmoid(Slope):
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         number = x.dtype.type
-        return np.clip(x * number(self.alpha) + number(self.beta), number(0), number(1))
+        return namespace(x).clip(x * number(self.alpha) + number(self.beta), number(0), number(1))
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,7 @@ class Gelu(Slope):
         if self.approximate == "tanh":
             inner = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
         else:
-            inner = _erf(x / math.sqrt(2))
+            inner = _erf(np, x / math.sqrt(2))
         return np.asarray(0.5 * x * (1 + inner), x.dtype)
 
 
@@ -256,8 +257,9 @@ class Clip(Unary):
         return -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        y = x if self.low is None else np.maximum(x, x.dtype.type(self.low))
-        return y if self.high is None else np.minimum(y, x.dtype.type(self.high))
+        xp, number = namespace(x), x.dtype.type
+        y = x if self.low is None else xp.maximum(x, number(self.low))
+        return y if self.high is None else xp.minimum(y, number(self.high))
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         x = writer.node.inputs[0]

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.hir.lengths import Dim, may_be_equal
+from mlhood.compiler.hir.lengths import may_be_equal
 from mlhood.compiler.hir.operator import Operator, Range, common_element, require, require_unquantized
 from mlhood.compiler.hir.types import Shape, TensorType, normalize_axis
-from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import (
     NO_PRODUCTS,
     POSITIONAL,
@@ -19,7 +18,6 @@ from mlhood.compiler.operators.base import (
     export_directly,
     hull,
 )
-from mlhood.compiler.operators.onnx_node import OnnxNode
 
 # How an update is combined with the element that is there; the method `at` counts every occurrence of an index.
 REDUCTIONS: dict[str, np.ufunc] = {
@@ -168,86 +166,4 @@ class ScatterND(ScatterOperator):
         return self._write(x, tuple(np.moveaxis(indices, -1, 0)), updates)
 
 
-@dataclass(frozen=True)
-class ReverseSequence(Movement):
-    """Each sequence of a batch with its first elements, as many as its length says, in reverse order."""
-
-    batch_axis: int = 1
-    time_axis: int = 0
-
-    arity = (2, 2)
-    onnx = ("ReverseSequence",)
-    sink_transpose = POSITIONAL
-    to_onnx = export_directly
-
-    def infer(self, x: TensorType, lengths: TensorType) -> TensorType:
-        require_indices(lengths)
-        batch, time = normalize_axis(self.batch_axis, x.rank), normalize_axis(self.time_axis, x.rank)
-        require(batch != time, "the axes of the batch and of time must differ", got=batch)
-        require_equal("there must be a length for each sequence", (x.shape[batch],), lengths.shape)
-        return x
-
-    def evaluate(self, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        batch, time = self.batch_axis % x.ndim, self.time_axis % x.ndim
-        size = x.shape[time]
-        valid = bool(((lengths >= 0) & (lengths <= size)).all())
-        require(valid, "a length is out of range", expected=f"0 to {size}")
-        grid = list(np.ogrid[tuple(slice(n) for n in x.shape)])
-        ends = lengths.reshape(-1, *(1,) * (x.ndim - 1 - batch))
-        grid[time] = np.where(grid[time] < ends, ends - 1 - grid[time], grid[time])
-        return x[tuple(grid)]
-
-
-@dataclass(frozen=True)
-class OneHot(Operator):
-    """A new axis that holds values[1] at the index, values[0] elsewhere; everywhere, if the index is out of range.
-
-    Inputs: indices (any number type; negative ones count from the end); values, of 2 elements. Output: of their type.
-
-    Attributes:
-        depth: Length of the new axis.
-        axis: Its place in the result.
-    """
-
-    depth: Dim
-    axis: int = -1
-
-    arity = (2, 2)
-    onnx = ("OneHot",)
-    family = "shape"
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    macs = NO_PRODUCTS
-
-    def infer(self, indices: TensorType, values: TensorType) -> TensorType:
-        require_unquantized(indices, values)
-        require_equal("there must be two values", (2,), values.shape)
-        require(isinstance(self.depth, str) or self.depth >= 0, "the depth cannot be negative", got=self.depth)
-        axis = normalize_axis(self.axis, indices.rank + 1)
-        return TensorType(values.element, (*indices.shape[:axis], self.depth, *indices.shape[axis:]))
-
-    def evaluate(self, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-        rank = indices.ndim + 1
-        axis = self.axis % rank
-        places = np.arange(self.depth).reshape(-1, *(1,) * (rank - 1 - axis))
-        whole = np.expand_dims(indices.astype(np.int64), axis)
-        return np.where((whole == places) | (whole + int(self.depth) == places), values[1], values[0])
-
-    def to_onnx(self, writer: Any, inputs: list[str], name: str) -> str:
-        element = writer.node.inputs[0].type.element  # runtimes have fewest combinations of different types
-        is_known = isinstance(self.depth, int)
-        depth = writer.constant(np.array(self.depth, element)) if is_known else writer.integers((self.depth,))
-        return writer.emit("OneHot", inputs[0], depth, inputs[1], name=name, axis=self.axis)
-
-    def value_range(self, y: TensorType, *inputs: Range) -> Range:
-        return inputs[1]
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        depth = source.static(1).ravel().tolist() if source.is_constant(1) else source.dims(1)
-        require(len(depth) == 1, "the depth must be one number", got=depth)
-        number = depth[0] if isinstance(depth[0], str) else int(depth[0])
-        return source.add(cls(number, source.attribute("axis", -1)), source.input(0), source.input(2))
-
-
-OPERATORS = (GatherElements, ScatterElements, ScatterND, ReverseSequence, OneHot)
+OPERATORS = (GatherElements, ScatterElements, ScatterND)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, require
+from mlhood.compiler.hir.operator import Operator, namespace, require
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.activation import Activation
@@ -268,7 +268,7 @@ class MatMulInteger(IntegerArithmetic, MatrixProduct):
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         of_a = per_axis_array(self.a_offset, None if len(self.a_offset) == 1 else a.ndim - 2, a.ndim, np.float64)
         of_b = per_axis_array(self.b_offset, None if len(self.b_offset) == 1 else b.ndim - 1, b.ndim, np.float64)
-        return _to_int32(np.asarray(np.matmul(a - of_a, b - of_b)))
+        return _to_int32(namespace(a).matmul(a - of_a, b - of_b))
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, require
+from mlhood.compiler.hir.operator import Operator, namespace, require
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.operators import elementwise
 from mlhood.compiler.operators.activation import Activation
@@ -69,7 +69,7 @@ class Lookup(IntegerArithmetic, Operator):
         return _table(self.function, x.element, parameters_of(x), self.quantization)
 
     def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
-        return self.table(types[0])[x.astype(np.int64) - np.iinfo(x.dtype).min]
+        return namespace(x).asarray(self.table(types[0]))[x.astype(np.int64) - np.iinfo(x.dtype).min]
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str | None:
         return function_of(self.function).to_onnx(writer, inputs, name)

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.compiler.hir.lengths import may_be_equal
-from mlhood.compiler.hir.operator import Operator, Range, common_element, require, require_unquantized, unsupported
+from mlhood.compiler.hir.operator import (
+    Operator,
+    Range,
+    common_element,
+    namespace,
+    require,
+    require_unquantized,
+    unsupported,
+)
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, broadcast
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.activation import (
@@ -48,7 +56,8 @@ class MatMul(MatrixProduct):
         return TensorType(common_element(a, b), matmul_shape(a.shape, b.shape))
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.asarray(np.matmul(a, b))
+        xp = namespace(a)
+        return xp.asarray(xp.matmul(a, b))
 
 
 def matmul_shape(a: Shape, b: Shape) -> Shape:

@@ -200,6 +200,12 @@ def _import_gelu(source: OnnxNode) -> Value:
     return source.call("Gelu", _sum(source, source.input(0), source.optional(1)), approximate=approximate)
 
 
+def _import_quick_gelu(source: OnnxNode) -> Value:
+    x = source.input(0)
+    alpha = source.constant(np.array(source.attribute("alpha", 1.702), x.type.dtype))
+    return source.add(Mul(), x, source.call("Sigmoid", source.add(Mul(), x, alpha)))
+
+
 def _import_fused_matmul(source: OnnxNode) -> Value:
     if source.attribute("transBatchA", 0) or source.attribute("transBatchB", 0):
         raise source.unsupported("transposed batches are not supported")
@@ -225,7 +231,7 @@ _RULES: dict[str, Callable[[OnnxNode], Any]] = {
     **dict.fromkeys(("Attention", "QAttention"), _import_attention),
     **dict.fromkeys(("EmbedLayerNormalization", "QEmbedLayerNormalization"), _import_embed_layer_normalization),
     "FusedMatMul": _import_fused_matmul,
-    "QuickGelu": lambda source: source.call("Swish", source.input(0), alpha=source.attribute("alpha", 1.702)),
+    "QuickGelu": _import_quick_gelu,
     **dict.fromkeys(("Gelu", "BiasGelu", "FastGelu"), _import_gelu),
     "SkipLayerNormalization": partial(_import_skip_normalization, name="LayerNormalization", parameters=2),
     "SkipSimplifiedLayerNormalization": partial(_import_skip_normalization, name="RMSNormalization", parameters=1),

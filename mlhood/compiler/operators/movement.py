@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 
 from mlhood.compiler.hir.lengths import Dim, add_dims, is_at_least, may_be_equal, product, slice_length, subtract_dims
-from mlhood.compiler.hir.operator import Operator, Permutation, Range, common_element, require, unsupported
+from mlhood.compiler.hir.operator import Operator, Permutation, Range, common_element, namespace, require, unsupported
 from mlhood.compiler.hir.types import TensorType, broadcast, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import (
@@ -83,7 +83,7 @@ class Concat(Movement):
         return first.with_shape(shape)
 
     def evaluate(self, *inputs: np.ndarray) -> np.ndarray:
-        return np.concatenate(inputs, axis=self.axis)
+        return namespace(inputs[0]).concatenate(inputs, axis=self.axis)
 
     def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation]:
         return Concat(*transposed_axes([self.axis], permutation)), permutation
@@ -253,7 +253,7 @@ class Expand(Movement):
         return x.with_shape(broadcast(x.shape, self.shape))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(map(int, self.shape))))
+        return namespace(x).broadcast_to(x, np.broadcast_shapes(x.shape, tuple(map(int, self.shape))))
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.emit("Expand", *inputs, writer.integers(self.shape), name=name)
@@ -279,7 +279,7 @@ class Tile(Movement):
         return x.with_shape([product(pair) for pair in zip(x.shape, self.repeats, strict=True)])
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.tile(x, tuple(map(int, self.repeats)))
+        return namespace(x).tile(x, tuple(map(int, self.repeats)))
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.emit("Tile", *inputs, writer.integers(self.repeats), name=name)

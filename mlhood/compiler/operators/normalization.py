@@ -12,6 +12,7 @@ from mlhood.compiler.hir.operator import (
     Permutation,
     Range,
     common_element,
+    namespace,
     require,
     require_channels,
     require_unquantized,
@@ -78,7 +79,7 @@ class BatchNormalization(Normalization):
     def evaluate(
         self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.ndarray, variance: np.ndarray
     ) -> np.ndarray:
-        factor = scale / np.sqrt(variance + variance.dtype.type(self.epsilon))
+        factor = scale / namespace(x).sqrt(variance + variance.dtype.type(self.epsilon))
         y = (x - _channels(x, mean)) * _channels(x, factor) + _channels(x, bias)
         return y.astype(x.dtype, copy=False)
 
@@ -108,9 +109,9 @@ class InstanceNormalization(Normalization):
         return x
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        axes = tuple(range(2, x.ndim))
-        centred = x - mean_of(x, axes)
-        spread = np.sqrt(mean_of(centred**2, axes) + x.dtype.type(self.epsilon))
+        xp, axes = namespace(x), tuple(range(2, x.ndim))
+        centred = x - mean_of(xp, x, axes)
+        spread = xp.sqrt(mean_of(xp, centred**2, axes) + x.dtype.type(self.epsilon))
         return centred / spread * _channels(x, scale) + _channels(x, bias)
 
 
@@ -140,12 +141,12 @@ class LayerNormalization(Normalization):
         return (x, kept, kept) if self.statistics else x
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray | None = None) -> Any:
-        axes = tuple(range(self.axis % x.ndim, x.ndim))
+        xp, axes = namespace(x), tuple(range(self.axis % x.ndim, x.ndim))
         wide = x if x.dtype == np.float64 else x.astype(np.float32)
-        centre = mean_of(wide, axes)
-        inverse = 1 / np.sqrt(mean_of((wide - centre) ** 2, axes) + wide.dtype.type(self.epsilon))
-        y = np.asarray((wide - centre) * inverse * scale + (0 if bias is None else bias), x.dtype)
-        return (y, np.asarray(centre, np.float32), np.asarray(inverse, np.float32)) if self.statistics else y
+        centre = mean_of(xp, wide, axes)
+        inverse = 1 / xp.sqrt(mean_of(xp, (wide - centre) ** 2, axes) + wide.dtype.type(self.epsilon))
+        y = xp.asarray((wide - centre) * inverse * scale + (0 if bias is None else bias), x.dtype)
+        return (y, xp.asarray(centre, np.float32), xp.asarray(inverse, np.float32)) if self.statistics else y
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         names = [name, *map(writer.name, writer.node.outputs[1:])]
@@ -183,7 +184,7 @@ class LocalResponseNormalization(Normalization):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         # no more than all channels are around any
         before, after = (min(size, x.shape[1]) for size in ((self.size - 1) // 2, self.size // 2))
-        squares = np.pad(x**2, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
+        squares = namespace(x).pad(x**2, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
         total = sum(squares[:, i : i + x.shape[1]] for i in range(before + after + 1))
         number = x.dtype.type
         return x / (number(self.bias) + number(self.alpha / self.size) * total) ** number(self.beta)
@@ -207,7 +208,7 @@ class Softmax(Normalization):
         return real_along(x, self.axes)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        powers = np.exp(self.shifted(x))
+        powers = namespace(x).exp(self.shifted(x))
         return powers / powers.sum(axis=self.axes, keepdims=True)
 
     def shifted(self, x: np.ndarray) -> np.ndarray:
@@ -240,8 +241,8 @@ class LogSoftmax(Softmax):
     value_range = NO_BOUNDS
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        shifted = self.shifted(x)
-        return shifted - np.log(np.exp(shifted).sum(axis=self.axes, keepdims=True))
+        xp, shifted = namespace(x), self.shifted(x)
+        return shifted - xp.log(xp.exp(shifted).sum(axis=self.axes, keepdims=True))
 
 
 OPERATORS = (

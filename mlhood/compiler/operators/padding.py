@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.hir.lengths import Dim, add_dims
-from mlhood.compiler.hir.operator import Operator, Permutation, Range, require
+from mlhood.compiler.hir.operator import Operator, Permutation, Range, namespace, require
 from mlhood.compiler.hir.types import TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_PRODUCTS, hull
@@ -53,8 +53,8 @@ class Pad(Operator):
         x = x[tuple(slice(max(-before, 0), size - max(-after, 0)) for size, (before, after) in ends)]
         widths = [(max(before, 0), max(after, 0)) for before, after in self._ends]
         if self.mode == "constant":
-            return np.pad(x, widths, constant_values=x.dtype.type(self.value))
-        return np.pad(x, widths, mode=self.mode)  # type: ignore[call-overload]
+            return namespace(x).pad(x, widths, constant_values=x.dtype.type(self.value))
+        return namespace(x).pad(x, widths, mode=self.mode)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         y = writer.node.outputs[0].type

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Range, require, require_channels, require_unquantized
+from mlhood.compiler.hir.operator import Operator, Range, namespace, require, require_channels, require_unquantized
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_PRODUCTS, POSITIONAL, export_directly, hull
@@ -189,7 +189,7 @@ class GlobalAveragePool(GlobalPool):
         return x.with_shape((*x.shape[:2], *(1,) * (x.rank - 2)))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return mean(x, tuple(range(2, x.ndim)))
+        return mean(namespace(x), x, tuple(range(2, x.ndim)))
 
 
 class GlobalMaxPool(GlobalPool):

@@ -11,7 +11,7 @@ from typing import Any, cast
 import ml_dtypes
 import numpy as np
 
-from mlhood.compiler.hir.operator import require, require_unquantized
+from mlhood.compiler.hir.operator import namespace, require, require_unquantized
 from mlhood.compiler.hir.types import STORED, Quantization, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Constant, Value
 from mlhood.compiler.operators.arithmetic import Add, Div, Greater, Max, Min, Mul, Sub, Where
@@ -32,8 +32,8 @@ def per_axis_array(numbers: tuple[float, ...], axis: int | None, rank: int, dtyp
 
 def saturate(x: np.ndarray, element: str) -> np.ndarray:
     """Round to the nearest integers, ties to even, and clamp them to the type's range; NaN is its least number."""
-    limits = np.iinfo(element)
-    return np.fmin(np.fmax(np.rint(x), limits.min), limits.max).astype(element)
+    xp, limits = namespace(x), np.iinfo(element)
+    return xp.fmin(xp.fmax(xp.rint(x), limits.min), limits.max).astype(element)
 
 
 def read_quantization(
@@ -71,7 +71,7 @@ class Quantize(Conversion):
         axis = self.quantization.axis
         scale = per_axis_array(self.quantization.scale, axis, x.ndim, np.float32)
         offset = per_axis_array(self.quantization.offset, axis, x.ndim, np.float64)
-        return saturate(np.rint(x / scale) + offset, self.element)
+        return saturate(namespace(x).rint(x / scale) + offset, self.element)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.quantize(inputs[0], writer.node.outputs[0], writer.node.name)

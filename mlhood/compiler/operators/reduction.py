@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Permutation, require, require_unquantized, unsupported
+from mlhood.compiler.hir.operator import Operator, Permutation, namespace, require, require_unquantized, unsupported
 from mlhood.compiler.hir.types import Shape, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, NOT_REAL, POSITIONAL, transposed_axes, without_axes
@@ -28,7 +28,7 @@ def reduced_shape(shape: Shape, axes: tuple[int, ...], keep: bool) -> Shape:
 
 @dataclass(frozen=True)
 class Reduction(Operator):
-    """Base: y = function(x) along `axes`; the axes keep length 1 or are removed.
+    """Base: y = function(xp, x) along `axes`, xp being the `namespace` of x; the axes keep length 1 or are removed.
 
     Attributes:
         axes: Which axes to reduce.
@@ -53,7 +53,8 @@ class Reduction(Operator):
         return TensorType(x.element, reduced_shape(x.shape, self.axes, self.keep))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(type(self).function(x, axis=self.axes, keepdims=self.keep), x.dtype)
+        xp = namespace(x)
+        return xp.asarray(type(self).function(xp, x, axis=self.axes, keepdims=self.keep), x.dtype)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         noop = None if self.axes else True  # no axes would otherwise stand for all of them
@@ -75,22 +76,24 @@ class Reduction(Operator):
         return source.add(cls(axes or none, bool(source.attribute("keepdims", 1))), x)
 
 
-def mean(x: np.ndarray, axis: tuple[int, ...], keepdims: bool = True) -> np.ndarray:
+def mean(xp: Any, x: np.ndarray, axis: tuple[int, ...], keepdims: bool = True) -> np.ndarray:
     """Return the mean along some axes, of the element type of x; NaN without elements."""
     count = np.prod([x.shape[i] for i in axis], dtype=np.int64)
-    return np.asarray(np.sum(x, axis=axis, keepdims=keepdims) / count.astype(x.dtype if x.dtype.kind == "f" else float))
+    return xp.asarray(xp.sum(x, axis=axis, keepdims=keepdims) / count.astype(x.dtype if x.dtype.kind == "f" else float))
 
 
 def _extremes(dtype: np.dtype) -> tuple[Any, Any]:
     if dtype.kind == "b":
         return False, True
-    return (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    if dtype.kind == "f":
+        return -np.inf, np.inf
+    return dtype.type(np.iinfo(dtype).min), dtype.type(np.iinfo(dtype).max)  # JAX takes an int of Python for an int64
 
 
-def _log_sum_exp(x: np.ndarray, **options: Any) -> np.ndarray:
-    top = np.max(x, axis=options["axis"], keepdims=True, initial=_extremes(x.dtype)[0])
-    top = np.where(np.isfinite(top), top, 0).astype(x.dtype)
-    return np.log(np.sum(np.exp(x - top), **options)) + top.reshape(np.sum(x, **options).shape)
+def _log_sum_exp(xp: Any, x: np.ndarray, **options: Any) -> np.ndarray:
+    top = xp.max(x, axis=options["axis"], keepdims=True, initial=_extremes(x.dtype)[0])
+    top = xp.where(xp.isfinite(top), top, 0).astype(x.dtype)
+    return xp.log(xp.sum(xp.exp(x - top), **options)) + top.reshape(xp.sum(x, **options).shape)
 
 
 def _define(name: str, function: Callable[..., Any], doc: str, **members: Any) -> type[Reduction]:
@@ -103,24 +106,24 @@ ReduceMean = _define("ReduceMean", mean, "y = the mean.", value_range=lambda ope
 
 REDUCTIONS = (
     ReduceMean,
-    _define("ReduceSum", np.sum, "y = the sum.", **_SAME),
-    _define("ReduceProd", np.prod, "y = the product.", **_SAME),
+    _define("ReduceSum", lambda xp, x, **options: xp.sum(x, **options), "y = the sum.", **_SAME),
+    _define("ReduceProd", lambda xp, x, **options: xp.prod(x, **options), "y = the product.", **_SAME),
     _define(
         "ReduceMax",
-        lambda x, **options: np.max(x, initial=_extremes(x.dtype)[0], **options),
+        lambda xp, x, **options: xp.max(x, initial=_extremes(x.dtype)[0], **options),
         "y = the largest.",
         **_SAME,
     ),
     _define(
         "ReduceMin",
-        lambda x, **options: np.min(x, initial=_extremes(x.dtype)[1], **options),
+        lambda xp, x, **options: xp.min(x, initial=_extremes(x.dtype)[1], **options),
         "y = the smallest.",
         **_SAME,
     ),
-    _define("ReduceL1", lambda x, **options: np.sum(np.abs(x), **options), "y = the sum of |x|."),
-    _define("ReduceL2", lambda x, **options: np.sqrt(np.sum(x * x, **options)), "y = the root of the sum of x^2."),
-    _define("ReduceSumSquare", lambda x, **options: np.sum(x * x, **options), "y = the sum of x^2."),
-    _define("ReduceLogSum", lambda x, **options: np.log(np.sum(x, **options)), "y = the logarithm of the sum."),
+    _define("ReduceL1", lambda xp, x, **options: xp.sum(xp.abs(x), **options), "y = the sum of |x|."),
+    _define("ReduceL2", lambda xp, x, **options: xp.sqrt(xp.sum(x * x, **options)), "y = the root of the sum of x^2."),
+    _define("ReduceSumSquare", lambda xp, x, **options: xp.sum(x * x, **options), "y = the sum of x^2."),
+    _define("ReduceLogSum", lambda xp, x, **options: xp.log(xp.sum(x, **options)), "y = the logarithm of the sum."),
     _define("ReduceLogSumExp", _log_sum_exp, "y = the logarithm of the sum of exp(x)."),
 )
 
@@ -138,19 +141,19 @@ class Arg(Operator):
     sink_transpose = POSITIONAL
     value_range = NO_BOUNDS
     macs = NO_PRODUCTS
-    function: ClassVar[Callable[..., Any]]
 
     def infer(self, x: TensorType) -> TensorType:
         require_unquantized(x)
         return TensorType("int64", reduced_shape(x.shape, (self.axis,), self.keep))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        function = type(self).function
+        xp = namespace(x)
+        function = getattr(xp, self.name.lower())
         if self.last:
-            y = x.shape[self.axis] - 1 - function(np.flip(x, self.axis), axis=self.axis, keepdims=self.keep)
+            y = x.shape[self.axis] - 1 - function(xp.flip(x, self.axis), axis=self.axis, keepdims=self.keep)
         else:
             y = function(x, axis=self.axis, keepdims=self.keep)
-        return np.asarray(y, np.int64)
+        return xp.asarray(y, np.int64)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         order = {"keepdims": self.keep, "select_last_index": self.last}
@@ -166,14 +169,12 @@ class ArgMax(Arg):
     """y = the index of the largest element."""
 
     onnx = ("ArgMax",)
-    function = staticmethod(np.argmax)
 
 
 class ArgMin(Arg):
     """y = the index of the smallest element."""
 
     onnx = ("ArgMin",)
-    function = staticmethod(np.argmin)
 
 
 OPERATORS = (*REDUCTIONS, ArgMax, ArgMin)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlhood.compiler.hir.operator import namespace
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Binary
 from mlhood.compiler.operators.onnx_node import OnnxNode
@@ -25,7 +26,8 @@ class Mod(Binary):
     onnx = ("Mod",)
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.asarray(np.fmod(a, b) if self.truncated else np.mod(a, b))
+        xp = namespace(a)
+        return xp.asarray((xp.fmod if self.truncated else xp.mod)(a, b))
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         """Export the operator; that of floats, which ONNX has from opset 28 on only, from the truncated one."""

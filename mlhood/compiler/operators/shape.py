@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.compiler.hir.lengths import Dim, divide_dim, product, quotient
-from mlhood.compiler.hir.operator import Operator, Permutation, require
+from mlhood.compiler.hir.operator import Operator, Permutation, namespace, require
 from mlhood.compiler.hir.types import TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import POSITIONAL, Movement, export_directly, transposed_axes, without_axes
@@ -111,7 +111,7 @@ class Squeeze(Movement):
         return x.with_shape(reduced_shape(x.shape, self.axes, keep=False))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.squeeze(x, self.axes)
+        return namespace(x).squeeze(x, self.axes)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.emit("Squeeze", *inputs, writer.integers(self.axes), name=name)
@@ -151,7 +151,7 @@ class Unsqueeze(Movement):
         return x.with_shape([1 if i in new else next(old) for i in range(rank)])
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.expand_dims(x, self.axes)
+        return namespace(x).expand_dims(x, self.axes)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.emit("Unsqueeze", *inputs, writer.integers(self.axes), name=name)

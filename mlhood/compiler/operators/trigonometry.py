@@ -21,20 +21,20 @@ class RealFunction(Function):
         return x
 
 
-def _define(name: str, function: Callable[[np.ndarray], Any], **members: Any) -> type[RealFunction]:
+def _define(name: str, function: Callable[[Any, np.ndarray], Any], **members: Any) -> type[RealFunction]:
     doc = f"y = {name}(x)."
     return type(name, (RealFunction,), {"function": staticmethod(function), "onnx": (name,), "__doc__": doc, **members})
 
 
 _TABLE: dict[str, Any] = {"quantization_rule": "table"}
 OPERATORS = (
-    _define("Acos", np.arccos),
-    _define("Acosh", np.arccosh),
-    _define("Asin", np.arcsin),
-    _define("Asinh", np.arcsinh, **_TABLE),
-    _define("Atan", np.arctan, **_TABLE),
-    _define("Atanh", np.arctanh),
-    _define("Cosh", np.cosh),
-    _define("Sinh", np.sinh),
-    _define("Tan", np.tan),
+    _define("Acos", lambda xp, x: xp.arccos(x)),
+    _define("Acosh", lambda xp, x: xp.arccosh(x)),
+    _define("Asin", lambda xp, x: xp.arcsin(x)),
+    _define("Asinh", lambda xp, x: xp.arcsinh(x), **_TABLE),
+    _define("Atan", lambda xp, x: xp.arctan(x), **_TABLE),
+    _define("Atanh", lambda xp, x: xp.arctanh(x)),
+    _define("Cosh", lambda xp, x: xp.cosh(x)),
+    _define("Sinh", lambda xp, x: xp.sinh(x)),
+    _define("Tan", lambda xp, x: xp.tan(x)),
 )

@@ -15,7 +15,7 @@ from mlhood.errors import CompilerError
 FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
 node = helper.make_node
 X = np.random.default_rng(0).standard_normal((2, 4, 3, 3)).astype(np.float32)
-RULES = set(IMPORT_RULES) - {"Mish", "Celu", "Swish", "Shrink", "ThresholdedRelu", "MeanVarianceNormalization"}
+RULES = set(IMPORT_RULES) - {"Shrink", "ThresholdedRelu", "MeanVarianceNormalization"}
 
 
 def value(name, element, shape):

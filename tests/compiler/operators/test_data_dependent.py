@@ -7,44 +7,7 @@ from onnx import TensorProto, helper
 from mlhood.compiler.backends.targets import TARGETS
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.errors import CompilerError
-from tests.compiler.operators.agreement import agree, agree_single
-
-
-def numbers(*shape):
-    return np.random.default_rng(0).integers(-1, 2, shape).astype(np.float32)
-
-
-@pytest.mark.parametrize("shape", [(7,), (3, 4), (2, 3, 2), (0, 3)])
-@pytest.mark.parametrize("dtype", [np.float32, np.int64, bool])
-def test_non_zero(shape, dtype):
-    agree_single("NonZero", {"x": numbers(*shape).astype(dtype)}, opset=13)
-
-
-def test_non_zero_of_a_constant_has_a_known_length():
-    agree_single("NonZero", {"x": numbers(3, 4)}, opset=13, constants=("x",))
-
-
-@pytest.mark.parametrize("attributes", [{}, {"axis": 0}, {"axis": -1}])
-@pytest.mark.parametrize("constants", [(), ("c",)])
-def test_compress(attributes, constants):
-    inputs = {"x": numbers(3, 4), "c": np.array([False, True, True])}
-    agree_single("Compress", inputs, opset=11, attributes=attributes, constants=constants)
-
-
-@pytest.mark.parametrize("attributes", [{}, {"sorted": 0}, {"axis": 0}, {"axis": -1, "sorted": 0}])
-def test_unique(attributes):
-    agree_single("Unique", {"x": numbers(6, 2)}, 4, opset=11, attributes=attributes)
-
-
-@pytest.mark.parametrize("center", [0, 1])
-@pytest.mark.parametrize("most", [0, 2, 9])
-def test_non_max_suppression(center, most):
-    rng = np.random.default_rng(2)
-    boxes = rng.random((2, 12, 4)).astype(np.float32)
-    inputs = {"b": boxes, "s": rng.random((2, 3, 12)).astype(np.float32), "most": np.array([most])}
-    inputs |= {"overlap": np.float32([0.3]), "least": np.float32([0.2])}
-    agree_single("NonMaxSuppression", inputs, opset=11, attributes={"center_point_box": center})
-    agree_single("NonMaxSuppression", inputs, opset=11, constants=("most", "overlap", "least"))
+from tests.compiler.operators.agreement import agree
 
 
 def network():

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from onnx import TensorProto
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.onnx.importer import import_model
@@ -80,12 +79,6 @@ def test_scatter_nd_with_a_reduction(reduction):
     agree_single("ScatterND", inputs, opset=18, attributes={"reduction": reduction})
 
 
-@pytest.mark.parametrize(("batch", "time"), [(0, 1), (1, 0)])
-def test_reverse_sequence(batch, time):
-    inputs = {"x": numbers(4, 4, 3), "lengths": np.array([4, 1, 3, 2])}
-    agree_single("ReverseSequence", inputs, attributes={"batch_axis": batch, "time_axis": time})
-
-
 @pytest.mark.parametrize("axis", [-1, 0, 1])
 @pytest.mark.parametrize("values", [np.array([0.5, 3], np.float32), np.array([0, 1])])
 def test_one_hot(axis, values):
@@ -115,19 +108,6 @@ def test_space_to_depth_with_channels_first():
     wanted = torch.nn.functional.pixel_unshuffle(torch.from_numpy(x), 2).numpy()
     attributes = {"blocksize": 2, "mode": "CRD"}
     agree_single("SpaceToDepth", {"x": x}, opset=28, attributes=attributes, wanted=[wanted], open_axes=False)
-
-
-@pytest.mark.parametrize("axis", [0, -1])
-@pytest.mark.parametrize("attributes", [{}, {"exclusive": 1}, {"reverse": 1}, {"exclusive": 1, "reverse": 1}])
-@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int64])
-def test_cumulative_sum(axis, attributes, dtype):
-    inputs = {"x": numbers(3, 4, dtype=dtype), "axis": np.array(axis, np.int32)}
-    agree_single("CumSum", inputs, opset=14, constants=("axis",), attributes=attributes)
-
-
-@pytest.mark.parametrize("attributes", [{}, {"k": 1}, {"k": -2}, {"dtype": TensorProto.INT64}])
-def test_eye_like(attributes):
-    agree_single("EyeLike", {"x": numbers(3, 5)}, attributes=attributes)
 
 
 @pytest.mark.parametrize(

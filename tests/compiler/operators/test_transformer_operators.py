@@ -89,19 +89,6 @@ def test_bounds_that_are_inputs_of_the_graph_are_asked_for():
         import_model(zero)
 
 
-@pytest.mark.parametrize("upper", [0, 1])
-@pytest.mark.parametrize("diagonal", [None, -2, 0, 1, 9, -9])
-def test_triangles(upper, diagonal):
-    given = "" if diagonal is None else f"k = Constant<value = int64 {{{diagonal}}}> () "
-    body = f"{given} y = Trilu<upper = {upper}>(x{', k' if given else ''})"
-    assert_agreement(model_of("(float[n, 4, m] x) => (float[n, 4, m] y)", body), {"x": reals(2, 4, 5)})
-
-
-def test_a_triangle_whose_diagonal_is_computed():
-    model = model_of("(int64[n, m] x, int64 k) => (int64[n, m] y)", "d = Neg(k) y = Trilu(x, d)")
-    assert_agreement(model, {"x": np.arange(12).reshape(3, 4), "k": np.array(1)})
-
-
 @pytest.mark.parametrize(
     ("element", "dtype", "fmod"),
     [
@@ -143,15 +130,6 @@ def test_the_largest_of_older_opsets_and_of_integers():
     assert graph.outputs["v"].type.shape == ("n", "m")
     with pytest.raises(CompilerError, match="fewer elements than k"):
         import_model(model_of("(float[n, 5] x) => (float[n, 9] v)", "v, i = TopK<k = 9>(x)", opset=9))
-
-
-@pytest.mark.parametrize("axis", [0, 1, 2, -1])
-def test_hardmax(axis):
-    x = RNG.integers(0, 3, (3, 4, 5)).astype(np.float32)
-    model = model_of("(float[n, 4, m] x) => (float[n, 4, m] y)", f"y = Hardmax<axis = {axis}>(x)", opset=13)
-    assert_agreement(model, {"x": x})
-    old = model_of("(float[n, 4, m] x) => (float[n, 4, m] y)", f"y = Hardmax<axis = {axis}>(x)", opset=11)
-    assert_agreement(old, {"x": x}, export=False)
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,6 @@ static T sigmoid_E(T x)
 {
     return gamma * (x > 0 ? x : alpha * expm1F(min_E(x, 0)));
 }""",
-    "celu": """static T celu_E(T x, T alpha)
-{
-    return max_E(x, 0) + min_E(alpha * expm1F(x / alpha), 0);
-}""",
     "gelu": "static T gelu_E(T x)\n{\n    return (T)0.5 * x * (1 + erfF(x * (T)0.70710678118654752));\n}",
     "gelu_tanh": """static T gelu_tanh_E(T x)
 {

@@ -8,8 +8,6 @@ from mlhood.compiler.backends.c.literals import SUFFIXES, TYPES, number
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.operators.activation import Activation, operator_of
 from mlhood.compiler.operators.elementwise import Clip, Elu, Gelu, HardSigmoid, LeakyRelu
-from mlhood.compiler.operators.predicates import IsInf
-from mlhood.compiler.operators.shrinkage import Celu, Shrink, ThresholdedRelu
 from mlhood.errors import CompilerError
 
 _REALS = ("float32", "float64")
@@ -81,7 +79,6 @@ _ANY = {
     "Or": "{a} || {b}",
     "Xor": "!{a} != !{b}",
     "Not": "!{a}",
-    "IsNaN": "{a} != {a}",
     "Where": "{a} ? {b} : {c}",
     "Identity": "{a}",
 }
@@ -103,25 +100,15 @@ def expression(operator: Operator, operands: Sequence[str], element: str) -> str
         return with_attributes
     tables = _ANY | (_FLOAT if element in _REALS else _UNSIGNED if element.startswith("u") else _INTEGER)
     if operator.name not in tables or (element == "bool" and operator.name in (*_INTEGER, "Max", "Min")):
-        raise CompilerError(f"{operator.name} of {element}")
+        raise CompilerError(f"{operator.label} of {element}")
     ending = "f" if element == "float32" else ""
     parts = dict(zip("abc", operands, strict=False))
     return tables[operator.name].format(**parts, T=TYPES[element], E=SUFFIXES[element], F=ending)
 
 
 def _with_attributes(operator: Operator, x: str, element: str) -> str | None:
-    end, real = SUFFIXES[element], element in _REALS
+    end = SUFFIXES[element]
     match operator:
-        case ThresholdedRelu() if real:
-            return f"{x} > {number(operator.alpha, element)} ? {x} : 0"
-        case Shrink() if real:
-            bias, limit = number(operator.bias, element), number(operator.lambd, element)
-            return f"{x} < -({limit}) ? {x} + {bias} : {x} > {limit} ? {x} - ({bias}) : 0"
-        case Celu() if real:
-            return f"celu_{end}({x}, {number(operator.alpha, element)})"
-        case IsInf() if real:
-            ends = [("-", operator.detect_negative), ("", operator.detect_positive)]
-            return " || ".join(f"{x} == {sign}INFINITY" for sign, wanted in ends if wanted) or f"{x} != {x} && 0"
         case Clip():
             y = x if operator.low is None else f"max_{end}({x}, {number(operator.low, element)})"
             return y if operator.high is None else f"min_{end}({y}, {number(operator.high, element)})"

@@ -1,0 +1,167 @@
+"""Operators that ONNX's reference computes, or that are imported as others, against ONNX Runtime, on every target."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.backends.xla import Xla
+from mlhood.compiler.hir.text import to_text
+from mlhood.compiler.onnx.exporter import to_onnx
+from mlhood.compiler.onnx.importer import import_model
+from mlhood.compiler.operators.onnx_operator import OnnxOperator
+from mlhood.compiler.parse import constants_by_digest, parse
+from mlhood.errors import CompilerError
+from tests.compiler.operators.agreement import agree, check_outputs, session_of, single
+
+RNG = np.random.default_rng(0)
+
+
+def reals(*shape):
+    return RNG.standard_normal(shape, np.float32)
+
+
+def integers(high, *shape, dtype=np.int64):
+    return RNG.integers(0, high, shape, dtype)
+
+
+X, SQUARES, SIGNAL = reals(3, 4, 5), reals(2, 4, 4), reals(2, 33, 1)
+NUMBERS, BITS = integers(3, 6, 2), integers(256, 3, 4, dtype=np.uint8)
+BOXES, SCORES = RNG.random((2, 12, 4)).astype(np.float32), RNG.random((2, 3, 12)).astype(np.float32)
+LIMITS = [np.array([2]), np.float32([0.3]), np.float32([0.2])]
+HEADS = {"q_num_heads": 4, "kv_num_heads": 2}
+Q, K, V = reals(2, 3, 16), reals(2, 3, 8), reals(2, 3, 6)
+STATE, DECAY, BETA = reals(2, 2, 4, 3), reals(2, 3, 2), reals(2, 3, 2)
+CACHE, UPDATE = reals(2, 3, 4, 5), reals(2, 3, 2, 5)
+POOLED, PLACES = reals(2, 3, 4, 3), np.arange(72).reshape(2, 3, 4, 3) * 4 + 1
+HANNING = np.hanning(9).astype(np.float32)
+WINDOW, ONE = {"kernel_shape": [2, 2], "strides": [2, 2]}, np.array(1)
+
+# The operator, its inputs (None for one left out; a list: constants from there on), its attributes and the opset.
+CASES = [
+    *[("Det", [x], {}, 11) for x in (SQUARES, SQUARES[0], reals(2, 0, 2, 2))],
+    *[("LpNormalization", [X], attributes, 20) for attributes in ({}, {"p": 1}, {"axis": 0}, {"axis": 1, "p": 1})],
+    ("LpNormalization", [np.zeros((2, 3), np.float32)], {}, 20),
+    *[("CumSum", [X, [np.array(axis)]], {}, 14) for axis in (0, -1)],
+    *[("CumSum", [NUMBERS, [ONE]], {"exclusive": e, "reverse": r}, 14) for e in (0, 1) for r in (0, 1)],
+    ("CumProd", [X, [ONE]], {"exclusive": 1}, 26),
+    *[("EyeLike", [X[0]], attributes, 20) for attributes in ({}, {"k": -2}, {"dtype": TensorProto.INT64})],
+    *[("Trilu", [X, [np.array(k)]], {"upper": upper}, 14) for k in (-2, 1, 9, -9) for upper in (0, 1)],
+    ("Trilu", [X, np.array(-1)], {}, 14),
+    *[("Hardmax", [np.round(X)], {"axis": axis}, 13) for axis in (0, 1, -1)],
+    ("ReverseSequence", [reals(4, 4, 3), np.array([4, 1, 3, 2])], {"batch_axis": 0, "time_axis": 1}, 20),
+    ("ReverseSequence", [reals(4, 4, 3), np.array([4, 1, 3, 2])], {}, 20),
+    *[("OneHot", [NUMBERS - 1, [np.array(2), np.array([0, 1])]], {"axis": axis}, 11) for axis in (-1, 0, 1)],
+    ("OneHot", [np.float32([0, 4, 2]), [np.float32([6]), np.float32([2, 1])]], {}, 11),
+    *[("NonZero", [x], {}, 13) for x in (NUMBERS, NUMBERS > 1, X, reals(0, 3))],
+    ("NonZero", [[NUMBERS]], {}, 13),
+    *[("Compress", [X[0], c], {"axis": 0}, 11) for c in (np.array([True, False, True]), [np.array([False, True])])],
+    ("Compress", [X[0], np.array([True, False, True])], {}, 11),
+    *[("Unique", [NUMBERS], attributes, 11, 4) for attributes in ({}, {"sorted": 0}, {"axis": 0}, {"axis": -1})],
+    ("Unique", [integers(5, 20)], {"sorted": 0, "axis": 0}, 11, 1),
+    *[("NonMaxSuppression", [BOXES, SCORES, *LIMITS], {"center_point_box": center}, 11) for center in (0, 1)],
+    ("NonMaxSuppression", [BOXES, SCORES, LIMITS], {}, 11),
+    *[("BitShift", [BITS, BITS % 9], {"direction": direction}, 11) for direction in ("LEFT", "RIGHT")],
+    ("DeformConv", [reals(1, 2, 3, 3), reals(1, 2, 2, 2), reals(1, 8, 2, 2)], {}, 19),
+    *[("DFT", [reals(3, 8, 6, n), None, [np.array(a)]], {"inverse": n - 1}, 20) for n in (1, 2) for a in (0, 1, -2)],
+    *[("DFT", [X[..., None], [np.array(n), ONE]], {"onesided": 1}, 20) for n in (5, 11)],
+    ("DFT", [X[..., None]], {"axis": 1, "onesided": 1}, 17),
+    *[("STFT", [SIGNAL, [np.array(4), *rest]], {}, 17) for rest in ([HANNING], [None, ONE * 9])],
+    ("STFT", [reals(2, 33, 2), [np.array(4), np.ones(9, np.float32), ONE * 9]], {"onesided": 0}, 17),
+    *[
+        ("TensorScatter", [CACHE, UPDATE, p], {"mode": m}, 24)
+        for p, m in ((None, "linear"), (np.array([3, 1]), "circular"))
+    ],
+    ("TensorScatter", [CACHE, UPDATE.swapaxes(1, 2)[:, :, :1].repeat(4, 2), np.array([0, 1])], {"axis": 1}, 24),
+    ("LinearAttention", [Q, K, V], {**HEADS, "update_rule": "linear"}, 27, 2),
+    ("LinearAttention", [Q, K, V, STATE, DECAY], {**HEADS, "update_rule": "gated"}, 27, 2),
+    ("LinearAttention", [Q, K, V, STATE, DECAY, BETA], HEADS, 27, 2),
+    *[("LpPool", [reals(2, 3, 8, 9)], {"kernel_shape": [3, 2], "p": p, "pads": [1, 0, 0, 1]}, 18) for p in (1, 2, 3)],
+    ("LpPool", [reals(2, 3, 8, 9)], {**WINDOW, "dilations": [2, 3]}, 18),
+    ("LpPool", [reals(2, 3, 8, 9)], {"kernel_shape": [3, 3], "auto_pad": "SAME_UPPER"}, 18),
+    *[("MaxUnpool", [POOLED, PLACES, *shape], WINDOW, 11) for shape in ([], [[np.array([2, 3, 8, 6])]])],
+    ("Col2Im", [reals(2, 18, 16), [np.array([5, 6]), np.array([2, 3])]], {}, 18),
+    ("Col2Im", [reals(2, 12, 20), [np.array([6, 6]), np.array([2, 2])]], {"dilations": [1, 2]}, 18),
+    ("Col2Im", [reals(2, 27, 9), [np.array([5, 5]), np.array([3, 3])]], {"strides": [2, 2], "pads": [1, 1, 1, 1]}, 18),
+    ("Col2Im", [reals(2, 15, 12), [np.array([3, 4, 5]), np.array([1, 1, 5])]], {}, 18),
+    *[
+        (name, [[np.array(9)]], attributes, 17)
+        for name in ("HannWindow", "HammingWindow", "BlackmanWindow")
+        for attributes in ({}, {"periodic": 0})
+    ],
+    ("GroupNormalization", [reals(2, 6, 4), reals(6), reals(6)], {"num_groups": 3, "epsilon": 0.01}, 21),
+    *[("Swish", [X], attributes, 24) for attributes in ({}, {"alpha": 1.7})],
+    ("Mish", [X], {}, 18),
+]
+
+
+def model_of(op_type, inputs, attributes, opset, outputs=1):
+    """Return the model of a case, and its inputs by name without the constants."""
+    arrays = [*inputs[:-1], *inputs[-1]] if isinstance(inputs[-1], list) else inputs
+    named = {f"x{i}": array for i, array in enumerate(arrays)}
+    constants = [f"x{i}" for i in range(len(inputs) - 1, len(arrays))] if isinstance(inputs[-1], list) else []
+    constants = [name for name in constants if named[name] is not None]
+    model = single(op_type, named, outputs, opset=opset, constants=constants, **attributes)
+    return model, {name: x for name, x in named.items() if x is not None and name not in constants}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_it_computes_what_onnx_runtime_does(case):
+    model, inputs = model_of(*case)
+    has_batch = case[0] not in ("Col2Im", "DeformConv")  # their channels must be known
+    agree(model, inputs, open_axes=has_batch, exported=case[3] <= 23, atol=1e-4)
+    graph = import_model(model)
+    assert to_text(parse(to_text(graph), constants_by_digest(graph))) == to_text(graph)
+    if not any(isinstance(axis, str) for value in graph.values() for axis in value.type.shape):
+        check_outputs(Xla(graph).run(inputs), session_of(model).run(None, inputs), {"atol": 1e-4}, "xla")
+
+
+def test_every_operator_that_it_imports_has_a_case():
+    assert set(OnnxOperator.onnx) <= {case[0] for case in CASES}
+
+
+def test_lengths_that_do_not_depend_on_data_keep_their_names():
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 18]> test (float[n, m, 2] x) => (float[a, b, c] y, int64[d, e] i) '
+        "{ k = Constant<value = int64 {1}> () t = Trilu(x, k) y = CumSum(t, k) i = NonZero(y) }"
+    )
+    graph = import_model(model)
+    assert graph.outputs["y"].type.shape == ("n", "m", 2)
+    assert graph.outputs["i"].type.shape == (3, "i.axis0")
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes", "message"),
+    [
+        ("Det", [np.ones((2, 3), np.float32)], {}, "do not fit"),
+        ("Det", [np.ones((2, 2), np.int64)], {}, "unsupported type"),
+        ("Hardmax", [np.ones((2, 2), np.float32)], {"axis": 2}, "do not fit"),
+        ("BitShift", [BITS, BITS.astype(np.uint16)], {"direction": "LEFT"}, "inconsistent type"),
+        ("DFT", [np.ones((1, 8, 1), np.float32), [np.array(2**60), ONE]], {}, "too large"),
+        ("STFT", [SIGNAL, [np.array(0), None, ONE]], {}, "must be positive"),
+        ("Col2Im", [reals(1, 5, 12), [np.array([4, 5]), np.array([2, 2])]], {}, "whole windows"),
+        ("Col2Im", [reals(1, 4, 11), [np.array([4, 5]), np.array([2, 2])]], {}, "do not cover"),
+        ("OneHot", [NUMBERS, [np.array(-1), np.array([0, 1])]], {}, "cannot be negative"),
+        ("LpPool", [reals(1, 1, 4)], {"kernel_shape": [2], "p": 0}, "must be positive"),
+        ("Unique", [NUMBERS], {"axis": 0, "sorted": 0}, "in order of appearance"),
+        ("HannWindow", [[np.array(2**40)]], {}, "larger constants"),
+    ],
+)
+def test_invalid_nodes_are_refused(op_type, inputs, attributes, message):
+    model, _ = model_of(op_type, inputs, attributes, 20)
+    with pytest.raises(CompilerError, match=message):
+        import_model(model)
+
+
+def test_an_error_of_the_reference_names_the_node():
+    model, inputs = model_of("MaxUnpool", [POOLED, PLACES + 288], WINDOW, 11)
+    with pytest.raises(CompilerError, match="out of range") as caught:
+        Interpreter(import_model(model)).run(inputs)
+    assert "y0" in caught.value.parts["where"]
+
+
+def test_a_node_is_not_exported_to_an_opset_that_does_not_have_it():
+    graph = import_model(model_of("TensorScatter", [CACHE, UPDATE], {}, 24)[0])
+    with pytest.raises(CompilerError, match="does not have the operator"):
+        to_onnx(graph)
