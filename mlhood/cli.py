@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -11,21 +11,33 @@ from typing import Annotated
 
 import typer
 
-from mlhood.compiler import commands as compiler_commands
-from mlhood.dataflow.cache import commands as cache_commands
-from mlhood.dataflow.sliced import commands as sliced_commands
-from mlhood.dataflow.slicing import commands as slicing_commands
-from mlhood.dataflow.systolic import commands as systolic_commands
 from mlhood.errors import MlhoodError
 from mlhood.files.terminal import echo
-from mlhood.jaxlab import commands as jax_commands
-from mlhood.jaxlab.cluster import commands as cluster_commands
-from mlhood.kernels import commands as kernel_commands
-from mlhood.measure import commands as measure_commands
+
+# Modules that add commands, by their `register`. The student version lacks those that only authors and instructors
+# need, a sandbox those of grading.
+COMMANDS = (
+    "compiler/commands.py",
+    "compiler/bench_commands.py",
+    "kernels/commands.py",
+    "jaxlab/commands.py",
+    "measure/commands.py",
+    "dataflow/systolic/commands.py",
+    "dataflow/slicing/commands.py",
+    "dataflow/sliced/commands.py",
+    "dataflow/cache/commands.py",
+    "jaxlab/cluster/commands.py",
+    "grading/commands.py",
+    "grading/course_commands.py",
+    "grading/class_commands.py",
+    "site/commands.py",
+)
+_PRESENT = [path for path in COMMANDS if (Path(__file__).parent / path).is_file()]
 
 app = typer.Typer(
     name="mlhood",
     help="Machine Learning under the hood: run, check and release the course's notebooks.",
+    epilog=None if len(_PRESENT) == len(COMMANDS) else "The instructor's version has more commands.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -87,25 +99,10 @@ def view(
 
 
 bench = typer.Typer(help="Measure how long parts of the course take.", no_args_is_help=True)
-app.add_typer(bench, name="bench")
-compiler_commands.register(app, bench)
-kernel_commands.register(bench)
-jax_commands.register(bench)
-measure_commands.register(bench)
-systolic_commands.register(app)
-slicing_commands.register(app)
-sliced_commands.register(bench)
-cache_commands.register(bench)
-cluster_commands.register(app, bench)
-if importlib.util.find_spec("mlhood.grading.commands"):  # not in a sandbox, where a notebook may call other commands
-    from mlhood.grading import class_commands, commands
-
-    commands.register(app, bench)
-    class_commands.register(app)
-if importlib.util.find_spec("mlhood.site"):  # not in a student edition, which is no course to make a site of
-    from mlhood.site import commands as site_commands
-
-    site_commands.register(app)
+for path in _PRESENT:
+    importlib.import_module(f"mlhood.{path.removesuffix('.py').replace('/', '.')}").register(app, bench)
+if bench.registered_commands:
+    app.add_typer(bench, name="bench")
 
 
 def main(commands: typer.Typer | None = None) -> None:

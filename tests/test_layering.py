@@ -39,7 +39,8 @@ PLAN: dict[str, set[str]] = {
     "compiler.bench_model": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.compile", "compiler.bench_process"},
     "compiler.bench_process": {"compiler", "compiler.compile"},
-    "compiler.bench_commands": {"models", "graph_drawing", "compiler", "compiler.backends", "compiler.bench_model"},
+    "compiler.bench_commands": {"models", "graph_drawing", "compiler", "compiler.backends", "compiler.bench_model"}
+    | {"compiler.bench", "compiler.bench_nmp_commands"},
     # whole networks on the cycle model
     "compiler.bench_nmp": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.compile", "compiler.bench_model"},
@@ -53,9 +54,7 @@ PLAN: dict[str, set[str]] = {
     "compiler.nmp_commands": {"graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.compile", "compiler.partition_drawing"},
     "compiler.commands": {"exchange", "graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
-    | {"compiler.bench", "compiler.compile", "compiler.debugger"}
-    | {"compiler.bench_commands", "compiler.bench_nmp_commands", "compiler.bundle_commands"}
-    | {"compiler.nmp_commands"},
+    | {"compiler.compile", "compiler.debugger", "compiler.bundle_commands", "compiler.nmp_commands"},
     # the generators are self-contained: the cache of object code digests their sources only
     "kernels.codegen": set(),
     "kernels": {"kernels.codegen"},
@@ -125,23 +124,23 @@ PLAN: dict[str, set[str]] = {
         "grading.notebooks",
         "grading.intake",
         "grading.gradebook",
+        "grading.reports",
     },
     "grading.similarity": {"grading.projects", "grading.notebooks", "grading.gradebook"},
     "grading.reports": {"grading.rpc", "grading.checks", "grading.notebooks", "grading.execution", "grading.gradebook"}
-    | {"grading.similarity"},
+    | {"grading.similarity", "grading.projects"},
     "grading.marking": {"grading.notebooks", "grading.intake", "grading.gradebook", "grading.reports"},
     # a batch uses the course in its workers only
     "grading.batch": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
     | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.variants"},
-    "grading.autograders": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
+    "grading.gradescope": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
     | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.batch", "grading.exporters"},
     "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.marking"}
     | {"grading.reports", "grading.variants"},
     # it reads notebooks, draws their formulas, and imports what it documents by name
     "site": {"grading.notebooks", "notebook_view"},
-    "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
-    | {"compiler.commands", "kernels.commands", "dataflow.systolic", "dataflow.sliced", "jaxlab.commands"}
-    | {"grading.class_commands", "site"},
+    # it imports the modules of commands by their names
+    "cli": {"exchange", "doctor"},
     "__main__": {"cli"},
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
     "": {"exchange", "compiler", "compiler.compile", "grading.student"},
@@ -295,7 +294,7 @@ SOUND = {
     "mlhood/grading/__init__.py": "",
     "mlhood/grading/projects/__init__.py": "from mlhood.exchange import render\n",
     "mlhood/grading/notebooks/__init__.py": "from mlhood.grading.projects import PROJECTS\n",
-    "mlhood/cli.py": "from mlhood.grading import check\n",
+    "mlhood/cli.py": "from mlhood.exchange import render\n",
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -21,6 +20,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from onnx import TensorProto, helper
 
 from mlhood.grading.student.edition_files import COLAB_CELL
+from mlhood.grading.student.release import release
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[1]
@@ -47,7 +47,6 @@ codes = {" ".join(path): runner.invoke(app, [*path, "--help"]).exit_code for pat
 print(json.dumps({"file": mlhood.__file__, "codes": codes}))
 """
 
-AUTHOR = ("-c", "user.name=A", "-c", "user.email=a@example.org")
 USES_THE_COURSE = """
 import glob, importlib.metadata
 import mlhood
@@ -143,14 +142,10 @@ def test_commands_act_in_any_folder(installed, tmp_path):
     assert "there is no gradebook" in run(program, "export", "x", "--to", "x.csv", folder=tmp_path, code=2)
 
 
-def test_the_cell_for_colab_fetches_and_installs_the_course(built, tmp_path):
+def test_the_cell_for_colab_fetches_and_installs_the_student_version(tmp_path):
     """A kernel in an empty folder runs it, as Colab does, and then a cell of the notebook."""
     programs = new_environment(tmp_path / "environment")
-    course = tmp_path / "repository"
-    shutil.unpack_archive(built["sdist"], tmp_path, filter="data")
-    (tmp_path / STEM).rename(course)
-    for arguments in (["init", "-q"], ["add", "-A"], [*AUTHOR, "commit", "-q", "-m", "course"]):
-        run("git", *arguments, folder=course)
+    course = release(ROOT, tmp_path / "repository", git=True).folder
     cell = COLAB_CELL.replace("https://github.com/OWNER/REPOSITORY", course.as_uri())
     assert cell != COLAB_CELL
     content = tmp_path / "content"

@@ -1,4 +1,4 @@
-"""The commands `mlhood bench model`, `quantization` and `compression`: whole models."""
+"""The commands `mlhood bench model`, `nmp` and `compiler`: whole models, and how long compiling them takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import Annotated
 
 import typer
 
+from mlhood.compiler.bench_nmp_commands import bench_nmp
 from mlhood.files.terminal import echo
+
+
+def register(app: typer.Typer, bench: typer.Typer) -> None:
+    """Add the commands to `bench`."""
+    bench.command("compiler")(bench_compiler)
+    bench.command("model")(bench_model)
+    bench.command("nmp")(bench_nmp)
 
 
 def bench_model(
@@ -94,3 +102,28 @@ def _configure(threads: int) -> None:
     import jax
 
     jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
+def bench_compiler(
+    as_json: Annotated[Path | None, typer.Option("--json", help="Also write the rows to this file.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measurements per stage.")] = 5,
+    resnets: Annotated[bool, typer.Option(help="Also time ResNet-18 and -50, which are exported first.")] = True,
+) -> None:
+    """Time the compiler on chains of 1,000, 10,000 and 50,000 nodes, and on ResNets, and report how the time scales.
+
+    Example: mlhood bench compiler --json compiler.json
+    """
+    from mlhood.compiler import bench
+    from mlhood.files.atomic import check_output, write_atomic
+
+    if as_json is not None:
+        check_output(as_json)
+    chains = [row for scaling in bench.measure_scaling(rounds=rounds, report=_progress) for row in scaling.rows()]
+    networks = bench.time_networks(rounds, _progress) if resnets else []
+    echo(bench.format_tables(chains, networks))
+    if as_json is not None:
+        write_atomic(as_json, json.dumps({"chains": chains, "networks": networks}, indent=2).encode())
+
+
+def _progress(line: str) -> None:
+    echo(line, err=True)

@@ -1,16 +1,13 @@
-"""The compiler's commands."""
+"""The command `mlhood compile`."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mlhood.compiler import bundle_commands, nmp_commands
-from mlhood.compiler.bench_commands import bench_model
-from mlhood.compiler.bench_nmp_commands import bench_nmp
 from mlhood.compiler.input_options import given_inputs
 from mlhood.files.terminal import echo
 
@@ -27,11 +24,8 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
-    """Register the commands, and the compiler's benchmarks under `bench`."""
+    """Add the command to `app`."""
     app.command(name="compile")(compile_model)
-    bench.command("compiler")(bench_compiler)
-    bench.command("model")(bench_model)
-    bench.command("nmp")(bench_nmp)
 
 
 def compile_model(
@@ -336,28 +330,3 @@ def _write(graph: Graph, draw: Path | None, export: Path | None) -> None:
     if export is not None:
         write_atomic(export, to_onnx(graph).SerializeToString())
         echo(f"wrote {export}")
-
-
-def bench_compiler(
-    as_json: Annotated[Path | None, typer.Option("--json", help="Also write the rows to this file.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Number of measurements per stage.")] = 5,
-    resnets: Annotated[bool, typer.Option(help="Also time ResNet-18 and -50, which are exported first.")] = True,
-) -> None:
-    """Time the compiler on chains of 1,000, 10,000 and 50,000 nodes, and on ResNets, and report how the time scales.
-
-    Example: mlhood bench compiler --json compiler.json
-    """
-    from mlhood.compiler import bench
-    from mlhood.files.atomic import check_output, write_atomic
-
-    if as_json is not None:
-        check_output(as_json)
-    chains = [row for scaling in bench.measure_scaling(rounds=rounds, report=_progress) for row in scaling.rows()]
-    networks = bench.time_networks(rounds, _progress) if resnets else []
-    echo(bench.format_tables(chains, networks))
-    if as_json is not None:
-        write_atomic(as_json, json.dumps({"chains": chains, "networks": networks}, indent=2).encode())
-
-
-def _progress(line: str) -> None:
-    echo(line, err=True)

@@ -64,7 +64,7 @@ def examine(folder: Path | None = None) -> Examination:
     """Examine this machine, for work in `folder` (the current one by default). Takes a few seconds."""
     folder = folder or Path.cwd()
     with ThreadPoolExecutor(_WORKERS) as importers, ThreadPoolExecutor(_WORKERS) as checks:
-        started: list[tuple[str, bool, Future[Finding]]] = [
+        started: list[tuple[str, bool, Future[Finding | None]]] = [
             ("libraries", True, checks.submit(libraries, importers)),
             ("disk", True, checks.submit(environment.disk, folder)),
             ("local port", True, checks.submit(environment.local_port)),
@@ -73,12 +73,12 @@ def examine(folder: Path | None = None) -> Examination:
             ("WebAssembly tools", False, checks.submit(_webassembly)),
             ("test libraries", False, checks.submit(libraries_for_tests)),
         ]
-        findings = tuple(finding_or_error(name, required, future.result) for name, required, future in started)
-    return Examination(machine(), findings)
+        findings = [finding_or_error(name, required, future.result) for name, required, future in started]
+    return Examination(machine(), tuple(filter(None, findings)))
 
 
-def finding_or_error(name: str, required: bool, result: Callable[[], Finding]) -> Finding:
-    """Return a check's finding; an exception in the check is a finding too, as the machine may be broken."""
+def finding_or_error(name: str, required: bool, result: Callable[[], Finding | None]) -> Finding | None:
+    """Return a check's finding, if any; an exception in the check is a finding too, as the machine may be broken."""
     try:
         return result()
     except Exception as error:

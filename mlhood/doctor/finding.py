@@ -58,9 +58,10 @@ ABILITIES = (
 
 
 def judge(findings: Iterable[Finding], abilities: Iterable[Ability] = ABILITIES) -> tuple[Verdict, ...]:
-    """Return a verdict on each ability: it works if everything it depends on does."""
+    """Return a verdict on each ability of which all needs were examined: it works if everything it depends on does."""
     by_name = {finding.name: finding for finding in findings}
-    return tuple(_verdict(ability, [by_name[name] for name in ability.needs]) for ability in abilities)
+    examined = [ability for ability in abilities if by_name.keys() >= set(ability.needs)]
+    return tuple(_verdict(ability, [by_name[name] for name in ability.needs]) for ability in examined)
 
 
 def _verdict(ability: Ability, needed: list[Finding]) -> Verdict:

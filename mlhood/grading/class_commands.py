@@ -13,7 +13,7 @@ from mlhood.grading.variants.option import variant_option
 Book = Annotated[Path, typer.Argument(metavar="GRADEBOOK", help="A gradebook, or the folder that holds it.")]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Add the commands to the command line."""
     for command in (grade, export, marks):
         app.command()(command)

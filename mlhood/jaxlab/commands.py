@@ -1,4 +1,4 @@
-"""The command `mlhood bench jax`: JAX against NumPy, torch and ONNX Runtime."""
+"""The commands `mlhood bench jax`, JAX against NumPy, torch and ONNX Runtime, and `mlhood bench cluster`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import typer
 from mlhood.files.terminal import echo
 
 
-def register(bench: typer.Typer) -> None:
-    """Add the command to `bench`."""
+def register(app: typer.Typer, bench: typer.Typer) -> None:
+    """Add the commands to `bench`."""
     bench.command("jax")(bench_jax)
+    bench.command("cluster")(bench_cluster)
 
 
 def bench_jax(
@@ -86,3 +87,20 @@ def _configure(threads: int, asynchronous: bool) -> None:
     import jax
 
     jax.config.update("jax_cpu_enable_async_dispatch", asynchronous)
+
+
+def bench_cluster(
+    processes: Annotated[
+        list[int] | None, typer.Option("-n", "--processes", min=1, help="Numbers of processes; 1 and 2 by default.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=21, help="Steps of each kind.")] = 21,
+) -> None:
+    """Time a step of training on several processes of this machine, and count the bytes that each sends.
+
+    The processes share the cores: this measures the cost of an all-reduce, not the speed of a cluster.
+
+    Example: mlhood bench cluster -n 1 -n 2 -n 4
+    """
+    from mlhood.jaxlab.cluster.bench import measure, table
+
+    echo(table(measure(processes or (1, 2), rounds)).T.to_string())

@@ -22,7 +22,7 @@ Hot = Annotated[bool, typer.Option(help="Call each alternative once before it is
 Json = Annotated[Path | None, typer.Option("--json", help="Also write rows and geometric means to this file.")]
 
 
-def register(bench: typer.Typer) -> None:
+def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Add the commands to `bench`."""
     bench.command("gemm")(bench_gemm)
     bench.command("conv")(bench_conv)

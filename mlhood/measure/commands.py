@@ -10,7 +10,7 @@ import typer
 from mlhood.files.terminal import echo
 
 
-def register(bench: typer.Typer) -> None:
+def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Add the commands to `bench`."""
     bench.command("measure")(bench_measure)
     bench.command("machine")(bench_machine)

@@ -10,7 +10,7 @@ import typer
 from mlhood.files.terminal import echo
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Add the command to the command line."""
     app.command()(site)
 

@@ -212,6 +212,7 @@ def test_an_ability_works_only_if_all_it_needs_works():
     assert (draw.works, run.works) == (False, True)
     assert draw.reason == "needs what does not work: browser"
     assert draw.todo == "repair the browser"
+    assert judge(findings(), [Ability("grade", ("libraries", "what was not examined"))]) == ()
 
 
 @pytest.mark.parametrize("broken", ["", *NEEDED])

@@ -14,6 +14,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.expect import CheckSkipped
 from mlhood.grading.checks.task import Project, Question, Task, points
+from mlhood.grading.notebooks.notebook import write, write_text
 from mlhood.grading.projects import PROJECTS
 
 
@@ -74,6 +75,31 @@ EMPTY = {
 ROOT = str(Path(__file__).parents[2])
 FIRST = "import mlhood"
 STARTUP = f"import runpy, mlhood.grading\nrunpy.run_path({__file__!r})['install']()"
+
+
+# a package of few modules: what students need of the project, and what they do not get
+PACKAGE = {
+    "mlhood/__init__.py": "",
+    "mlhood/__main__.py": "def main():\n    from mlhood.grading.checks import task\n",
+    "mlhood/grading/__init__.py": "",
+    "mlhood/grading/checks/__init__.py": "",
+    "mlhood/grading/checks/task.py": "POINTS = 100\n",
+    "mlhood/grading/intake/__init__.py": "",
+    "mlhood/grading/projects/__init__.py": "",
+    "mlhood/grading/projects/t9/__init__.py": "",
+    "mlhood/grading/projects/t9/tasks.py": "TASKS = ()\n",
+}
+
+
+def write_course(root: Path, master: NotebookNode) -> None:
+    """Write a course's folder: the notebook P1, the package, its copies of the notebook's cells, and other files."""
+    from mlhood.grading.notebooks.sync import cell_files  # not in the student version, where the project is installed
+
+    root.mkdir(exist_ok=True)
+    write(master, root / "P1.ipynb")
+    others = {name: Path(ROOT, name).read_text() for name in ("pyproject.toml", "LICENSE")}
+    for name, text in {**PACKAGE, **cell_files([root / "P1.ipynb"]), **others}.items():
+        write_text(root / name, text)
 
 
 def ipython_folder(base: Path) -> Path:

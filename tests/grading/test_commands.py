@@ -154,11 +154,8 @@ def test_release_command(solved, tmp_path, monkeypatch):
     ("options", "said"),
     [
         (["--variant", ""], "this cannot be the word of a variant"),  # a variable of the shell that is not set
-        (["--variant-per", "student"], "--variant-per is for a variant"),
-        (["--groups", "2"], "--groups is for a variant"),
-        (["--variant", "autumn", "--groups", "2"], "groups of students need both"),
-        (["--variant", "autumn", "--variant-per", "student"], "groups of students need both"),
-        (["--variant", "autumn", "--roster", "class.csv"], "groups of students need both"),
+        (["--roster", "class.csv"], "--roster needs --variant"),
+        (["--variant", "autumn", "--groups", "2"], "--groups needs --roster"),
     ],
     ids=" ".join,
 )

@@ -10,10 +10,9 @@ from nbformat import NotebookNode
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.task import Project, Task, points
-from mlhood.grading.notebooks.notebook import write, write_text
-from mlhood.grading.notebooks.sync import cell_files
-from mlhood.grading.projects import PROJECTS, collect
-from mlhood.grading.projects.collect import VARIANTS_FILE, with_values
+from mlhood.grading.projects import PROJECTS, package_files
+from mlhood.grading.projects.collect import with_values
+from mlhood.grading.projects.package_files import VARIANTS_FILE
 from mlhood.grading.variants.parameter import Parameter, defaults
 from tests.grading import synthetic_course
 
@@ -52,15 +51,8 @@ def notebook() -> NotebookNode:
 def install(monkeypatch, root: Path) -> Path:
     """Make the course in a folder: its notebook, what it has besides, and the package's copies of its cells."""
     monkeypatch.setitem(PROJECTS, "T9", project())
-    root.mkdir(exist_ok=True)
-    repository = Path(__file__).parents[2]
-    path = root / "T9.ipynb"
-    write(notebook(), root / "P1.ipynb")
-    for name in ("pyproject.toml", "LICENSE"):
-        (root / name).write_text((repository / name).read_text())
-    for name, text in cell_files([root / "P1.ipynb"]).items():
-        write_text(root / name, text)
+    synthetic_course.write_course(root, notebook())
     projects = root / "mlhood" / "grading" / "projects"
     assert json.loads((projects / "t9" / VARIANTS_FILE).read_text())["solutions"] == {"T9.1": TEMPLATES}
-    monkeypatch.setattr(collect, "_package_file", lambda name, file: projects / name.lower() / file)
-    return path.with_name("P1.ipynb")
+    monkeypatch.setattr(package_files, "FOLDER", projects)
+    return root / "P1.ipynb"

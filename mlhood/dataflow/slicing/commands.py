@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MAX_DIGITS = 18  # of a size; Python refuses to parse thousands of them
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Add the command to `app`."""
     app.command("slice")(slice_convolution)
 

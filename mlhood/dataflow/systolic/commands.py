@@ -21,7 +21,7 @@ _COUNTS = ("inputs read", "weights read", "written", "DRAM", "energy")
 _COLUMNS = ("layer", "M", "N", "K", "folds", "cycles", "use", *_COUNTS)
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Add the command to `app`."""
     app.command("systolic")(systolic)
 

@@ -1,7 +1,7 @@
 """The formats of exported marks: one table, or one file for each student.
 
-Field lists: nbgrader's `CsvExportPlugin`; Gradescope's "Autograder Specifications", results.json; the `result` that
-GitHub Classroom's graders pass to its reporter.
+Field lists: nbgrader's `CsvExportPlugin`; Gradescope's "Autograder Specifications", results.json. That of GitHub
+Classroom is in `reports.github_classroom`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any
 
 from mlhood.files.csv_cells import csv_text, round_points
 from mlhood.files.paths import portable_name
-from mlhood.grading.checks.marks import CheckResult, TaskResult
+from mlhood.grading.checks.marks import TaskResult
 from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.gradebook.records import Record
-
-MAX_OUTPUT = 20_000
+from mlhood.grading.reports.github_classroom import explanation, task_results
 
 
 def plain_csv(records: Sequence[Record]) -> str:
@@ -133,7 +132,7 @@ def _gradescope_tests(task: TaskResult) -> Iterator[dict[str, Any]]:
         uncounted = task.decision or check.status == "skipped"
         earned, points = (0, 0) if uncounted else (check.earned, check.points)
         title = f"{task.title}: {check.title}"
-        test = _gradescope_test(title, f"{number}.{position}", earned, points, _explanation(check))
+        test = _gradescope_test(title, f"{number}.{position}", earned, points, explanation(check))
         yield test | {"status": check.status} if check.status in ("passed", "failed") else test
 
 
@@ -150,29 +149,8 @@ def _gradescope_test(name: str, number: str, score: float, most: float, output: 
 
 
 def github_classroom(record: Record) -> dict[str, Any]:
-    """Return a student's result as GitHub Classroom's graders pass it to its reporter: a test for every task."""
-    tests = [
-        {
-            "name": f"{task.id} {task.title}",
-            "status": "pass" if task.full else "fail",
-            "score": round_points(task.earned),
-            "message": _message(task),
-        }
-        for task in record.tasks
-    ]
-    full = all(task.full for task in record.tasks)
-    status = "error" if record.status in {"failed", "open"} else "pass" if full else "fail"
-    return {"version": 1, "status": status, "max_score": round_points(record.possible), "tests": tests}
-
-
-def _message(task: TaskResult) -> str:
-    reasons = [_explanation(check) for check in task.checks if check.status != "passed"]
-    return "\n".join([task.remark, *reasons] if task.remark else reasons)[:MAX_OUTPUT]
-
-
-def _explanation(check: CheckResult) -> str:
-    lines = [f"{check.title}: {check.status}", check.what, *(f"{key}: {part}" for key, part in check.parts.items())]
-    return "\n".join(line for line in lines if line)[:MAX_OUTPUT]
+    """Return a student's result as GitHub Classroom's graders pass it to its reporter."""
+    return task_results(record.tasks, error=record.status in {"failed", "open"})
 
 
 def _summary(record: Record) -> str:

@@ -26,7 +26,7 @@ def group_names(count: int) -> list[str]:
             where="--groups",
             expected=f"2 to {MAX_GROUPS}",
             got=count,
-            todo="for one edition for all, leave out --variant-per",
+            todo="for one version for all, leave out --roster",
         )
     lengths = itertools.count(1)
     words = ("".join(word) for n in lengths for word in itertools.product(string.ascii_uppercase, repeat=n))

@@ -9,7 +9,7 @@ from nbformat import NotebookNode
 from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.master import vary_cells
 from mlhood.grading.notebooks.notebook import label
-from mlhood.grading.notebooks.sync import write_titles
+from mlhood.grading.notebooks.titles import write_titles
 
 
 def master_of_variant(notebook: NotebookNode, project: Project) -> NotebookNode:

@@ -14,7 +14,8 @@ from mlhood.grading.sandbox.limits import Limits
 from mlhood.grading.sandbox.sandbox import Sandbox
 
 IMPORTS = ("numpy", "pandas", "matplotlib.pyplot", "torch", "onnx", "onnxruntime", "mlhood.grading.rpc.server")
-
+# modules of a bare kernel's first program
+LAUNCHERS = ("mlhood.grading.sandbox.launcher", "mlhood.grading.sandbox.seccomp")
 BARE_MEMORY = 3 << 30  # bytes; a notebook has several bare kernels
 
 
@@ -64,7 +65,7 @@ class SandboxPool:
         if libraries is None:
             return Sandbox(self.limits, self.imports)
         limits = replace(self.limits, memory=min(self.limits.memory, BARE_MEMORY))
-        return Sandbox(limits, (), files_of(libraries))
+        return Sandbox(limits, (), files_of(libraries, *LAUNCHERS))
 
     def acquire(self, libraries: Libraries | None = None) -> Sandbox:
         """Return an unused sandbox. The caller closes it."""

@@ -25,14 +25,12 @@ GITIGNORE = """__pycache__/
 
 CONTAINER = (".devcontainer/devcontainer.json", ".devcontainer/install.sh")  # for Codespaces and VS Code
 
-SITE = "mlhood/site"  # which needs the masters
-
 PICTURES = (".png", ".svg")
 LINKED = (".md", *PICTURES)
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
-AUTHORS_SECTIONS = ("tool.pytest", "tool.ruff", "tool.pyright", "project.optional-dependencies", "dependency-groups")
+END = "# for the course's authors and instructors"  # the comment in pyproject.toml after what students get
 
 # Colab opens a notebook alone: this cell fetches and installs the rest, for each new session
 COLAB_CELL = f"""\
@@ -162,7 +160,7 @@ jobs:
 
 STEP = """      - name: Grade {name}
         id: {id}
-        run: python -m mlhood.grading.autograders.github_classroom {name}
+        run: python -m mlhood.grading.reports.github_classroom {name}
         continue-on-error: true"""
 
 RESULT = "          {variable}: ${{{{ steps.{id}.outputs.result }}}}"
@@ -186,18 +184,15 @@ def student_readme(notebooks: list[str]) -> str:
 
 
 def student_project(text: str) -> str:
-    """Return the course's `pyproject.toml` without the settings of tests and linters, which only its authors need."""
-    sections = re.split(r"(?m)^(?=\[)", text)
-    remaining = [section for section in sections if not section.lstrip("[").startswith(AUTHORS_SECTIONS)]
-    return "".join(remaining).rstrip() + "\n"
+    """Return the part of the course's `pyproject.toml` that students get: how to install the package."""
+    return text.partition(END)[0].rstrip() + "\n"
 
 
 def package_files(root: Path) -> dict[str, str]:
-    """Return the text files of the package, by their paths from the root; without what builds the course's site."""
+    """Return the text files of the package, by their paths from the root."""
     paths = sorted(path for path in (root / "mlhood").rglob("*") if path.is_file() and not path.is_symlink())
     sources = [path for path in paths if "__pycache__" not in path.parts and not path.name.startswith(".")]
-    texts = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in sources}
-    return {name: text for name, text in texts.items() if not name.startswith(f"{SITE}/")}
+    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in sources}
 
 
 def linked_files(root: Path, notebooks: Iterable[nbformat.NotebookNode]) -> dict[str, bytes]:

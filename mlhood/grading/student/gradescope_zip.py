@@ -9,12 +9,12 @@ from __future__ import annotations
 import io
 import tomllib
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from mlhood.errors import OutputError
 from mlhood.files.atomic import write_atomic
-from mlhood.grading.student.edition_files import CPU_INDEX, student_project
-from mlhood.grading.student.variant_edition import Variant, edition_package, master_notebooks
+from mlhood.grading.student.edition_files import CPU_INDEX
 
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip archive
 UNIX = 3
@@ -70,7 +70,7 @@ cat > "$root/results/results.json" << 'END'
 {"score": 0, "output": "the autograder did not finish; your instructor can run it again", "tests": []}
 END
 # -P: files of the submission must not be imported as modules
-exec "${MLHOOD_PYTHON:-${MLHOOD_VENV:-/opt/mlhood}/bin/python}" -P -m mlhood.grading.autograders.gradescope
+exec "${MLHOOD_PYTHON:-${MLHOOD_VENV:-/opt/mlhood}/bin/python}" -P -m mlhood.grading.gradescope
 """
 
 README = """# Autograder
@@ -80,19 +80,19 @@ Name the project in the assignment's title (`P1`, ...) where students may hand i
 """
 
 
-def write_autograder(root: Path, path: Path, *, force: bool = False, made_of: Variant | None = None) -> Path:
+def write_autograder(root: Path, package: Mapping[str, str], path: Path, *, force: bool = False) -> Path:
     """Write the autograder of the course in `root` as a zip archive; `force` replaces a different file of that name.
 
     Args:
         root: The folder of the course.
+        package: The text of every file of its package, by its path.
         path: Of the archive.
         force: Replace a different file.
-        made_of: The variant that it grades; by default the course as it is.
 
     Raises:
         OutputError: There is a different file, or it cannot be written.
     """
-    data = archive(autograder_files(root, made_of))
+    data = archive(autograder_files(root, package))
     if path.exists() and not force and (not path.is_file() or path.read_bytes() != data):
         raise OutputError(
             "there is another autograder",
@@ -102,17 +102,18 @@ def write_autograder(root: Path, path: Path, *, force: bool = False, made_of: Va
     return write_atomic(path, data)
 
 
-def autograder_files(root: Path, made_of: Variant | None = None) -> dict[str, str]:
+def autograder_files(root: Path, package: Mapping[str, str]) -> dict[str, str]:
     """Return the text of every file of the autograder, by its path."""
     project = (root / "pyproject.toml").read_text(encoding="utf-8")
     return {
+        **package,
         "setup.sh": SETUP,
         "run_autograder": RUN,
         "requirements.txt": "\n".join(sorted(tomllib.loads(project)["project"]["dependencies"])) + "\n",
-        "pyproject.toml": student_project(project),
+        "pyproject.toml": project,
         "README.md": README,
         "LICENSE": (root / "LICENSE").read_text(encoding="utf-8"),
-    } | edition_package(root, master_notebooks(root, made_of), made_of)
+    }
 
 
 def archive(files: dict[str, str]) -> bytes:

@@ -12,12 +12,13 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from nbformat import NotebookNode
+
 from mlhood.errors import OutputError
 from mlhood.files.atomic import write_atomic
 from mlhood.grading.notebooks.master import student_version
 from mlhood.grading.notebooks.notebook import notebook_text
-from mlhood.grading.notebooks.questions import QUESTIONS_FILE
-from mlhood.grading.projects.collect import SOLUTIONS_FILE, VARIANTS_FILE
+from mlhood.grading.student.contents import student_files
 from mlhood.grading.student.edition_files import (
     CONTAINER,
     GITIGNORE,
@@ -100,11 +101,14 @@ def release(
         OutputError: The folder is not empty, is inside the course's own parts, or cannot be written.
         GradingError: The package's copy of the notebooks' cells is out of date.
     """
-    files = edition(root, made_of)
+    masters = master_notebooks(root, made_of)
+    package = edition_package(root, masters, made_of)
+    files = version_files(root, masters, package)
     _check_target(root, out, force)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        autograder = write_autograder(root, autograder_path(out), force=force, made_of=made_of) if gradescope else None
+        archive = beside(out, "gradescope.zip")
+        autograder = write_autograder(root, package, archive, force=force) if gradescope else None
         kept = _write(files, out)
     except OSError as error:
         raise OutputError(
@@ -118,53 +122,39 @@ def release(
     return StudentEdition(out, notebooks, len(files), kept, autograder, repository)
 
 
-def autograder_path(out: Path) -> Path:
-    """Return the path of the autograder of a student edition."""
-    return beside(out, "gradescope.zip")
-
-
 def beside(out: Path, suffix: str) -> Path:
     """Return the path of a file beside the folder of a student edition, which students do not get."""
     folder = out.resolve()
     return folder.with_name(f"{folder.name}-{suffix}")
 
 
-def edition(root: Path, made_of: Variant | None = None) -> dict[str, bytes]:
-    """Return the contents of every file of the student edition, by its path.
+def version_files(root: Path, masters: dict[str, NotebookNode], package: dict[str, str]) -> dict[str, bytes]:
+    """Return the contents of every file of the student version, by its path.
+
+    Args:
+        root: The folder of the course.
+        masters: Its solved notebooks, by the names of their files.
+        package: The text of every file of its package, by its path.
 
     Raises:
-        NotebookError: There are no notebooks here, or the markers of a solution are wrong.
-        OutputError: The folder is not that of the course, or the executed masters are not of this variant.
-        GradingError: The package's copy of the notebooks' cells is out of date, or it cannot be a variant's word.
+        NotebookError: The markers of a solution are wrong.
     """
-    masters = master_notebooks(root, made_of)
     released = {name: copy.deepcopy(notebook) for name, notebook in masters.items()}
     for name, notebook in released.items():
         student_version(notebook, root / name)
-    project = root / "pyproject.toml"
-    if not project.is_file() or not (root / "mlhood").is_dir():
-        raise OutputError(
-            "the student edition can only be made from the course's repository",
-            where=root,
-            expected="notebooks, pyproject.toml and the folder mlhood side by side",
-            todo="change to the folder of the course and run the command there",
-        )
-    package = edition_package(root, masters, made_of)
     notebooks = sorted(released)
     files = {name: notebook_text(notebook) for name, notebook in released.items()}
-    files["pyproject.toml"] = student_project(project.read_text(encoding="utf-8"))
+    files["pyproject.toml"] = student_project((root / "pyproject.toml").read_text(encoding="utf-8"))
     files["README.md"] = student_readme(notebooks)
     files[".github/workflows/classroom.yml"] = classroom_workflow(notebooks)
     files["LICENSE"] = (root / "LICENSE").read_text(encoding="utf-8")
     files[".gitignore"] = GITIGNORE
     files |= {name: (root / name).read_text(encoding="utf-8") for name in CONTAINER if (root / name).is_file()}
-    files |= {name: package[name] for name in package if not _is_for_graders(name)}
-    return linked_files(root, released.values()) | {name: text.encode() for name, text in files.items()}
-
-
-def _is_for_graders(name: str) -> bool:
-    """Whether a file of the package holds solutions, parts or templates of them, or rubrics of written questions."""
-    return name.endswith((SOLUTIONS_FILE, QUESTIONS_FILE, VARIANTS_FILE))
+    linked = linked_files(root, released.values())
+    texts = [cell.source for notebook in masters.values() for cell in notebook.cells]
+    texts += [data.decode() for name, data in linked.items() if name.endswith(".md")]
+    files |= student_files(package, texts)
+    return linked | {name: text.encode() for name, text in files.items()}
 
 
 def require_outside(root: Path, out: Path) -> None:

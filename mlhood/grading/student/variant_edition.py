@@ -13,12 +13,15 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from mlhood.errors import OutputError
+from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.edition import seal_edition
 from mlhood.grading.notebooks.notebook import cell_name, course_notebooks, project_of, read
 from mlhood.grading.notebooks.sync import PROJECTS_PATH, notebook_files, require_synced
 from mlhood.grading.notebooks.variant import master_of_variant
-from mlhood.grading.projects.collect import EDITION, VARIANT_FILE, VARIANTS_FILE, variant
+from mlhood.grading.projects.collect import EDITION, VARIANT_FILE, variant
+from mlhood.grading.projects.package_files import RESULTS_FILE, VARIANTS_FILE
 from mlhood.grading.student.edition_files import package_files
+from mlhood.grading.student.results import recorded_results
 from mlhood.grading.variants.seal import seal
 
 
@@ -68,17 +71,28 @@ def edition_package(root: Path, masters: dict[str, NotebookNode], made_of: Varia
     """Return the text files of the package of an edition, by their paths from the root.
 
     Raises:
+        OutputError: The folder is not that of the course.
         GradingError: The package's copy of the notebooks' cells is out of date.
     """
+    if not (root / "pyproject.toml").is_file() or not (root / "mlhood").is_dir():
+        raise OutputError(
+            "the student edition can only be made from the course's repository",
+            where=root,
+            expected="notebooks, pyproject.toml and the folder mlhood side by side",
+            todo="change to the folder of the course and run the command there",
+        )
     require_synced(root, course_notebooks(root))
     files = package_files(root)
+    projects = {name: _project(notebook, root / name, made_of) for name, notebook in masters.items()}
+    for project in projects.values():
+        if results := recorded_results(project):
+            files[f"{PROJECTS_PATH}/{project.id.lower()}/{RESULTS_FILE}"] = json.dumps(results, indent=1) + "\n"
     if not made_of:
         return files
     values: dict[str, object] = {EDITION: made_of.sealed}
     for name, notebook in masters.items():
         files |= notebook_files(notebook, root / name)
-        project = _project(notebook, root / name, made_of)
-        values[project.id] = dict(project.parameters)
+        values[projects[name].id] = dict(projects[name].parameters)
     files[f"{PROJECTS_PATH}/{VARIANT_FILE}"] = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
     return {name: text for name, text in files.items() if not name.endswith(f"/{VARIANTS_FILE}")}
 
@@ -95,8 +109,8 @@ def _executed_masters(folder: Path) -> dict[str, Path]:
     )
 
 
-def _project(notebook: NotebookNode, path: Path, made_of: Variant):
-    return variant(project_of(notebook, path), made_of.word)
+def _project(notebook: NotebookNode, path: Path, made_of: Variant | None) -> Project:
+    return variant(project_of(notebook, path), made_of.word if made_of else "")
 
 
 def _take_outputs(master: NotebookNode, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands `mlhood cluster`, which runs a program as several processes, and `mlhood bench cluster`."""
+"""The command `mlhood cluster`, which runs a program as several processes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from mlhood.files.terminal import echo
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
-    """Add the commands to `app` and `bench`."""
+    """Add the command to `app`."""
     # options after the program's name are passed to the program, with or without -- before it
     app.command("cluster", context_settings={"allow_interspersed_args": False})(cluster)
-    bench.command("cluster")(bench_cluster)
 
 
 def cluster(
@@ -39,20 +38,3 @@ def cluster(
     from mlhood.jaxlab.cluster.launch import launch
 
     launch(command, processes, devices=devices, threads=threads, timeout=timeout, say=echo)
-
-
-def bench_cluster(
-    processes: Annotated[
-        list[int] | None, typer.Option("-n", "--processes", min=1, help="Numbers of processes; 1 and 2 by default.")
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=21, help="Steps of each kind.")] = 21,
-) -> None:
-    """Time a step of training on several processes of this machine, and count the bytes that each sends.
-
-    The processes share the cores: this measures the cost of an all-reduce, not the speed of a cluster.
-
-    Example: mlhood bench cluster -n 1 -n 2 -n 4
-    """
-    from mlhood.jaxlab.cluster.bench import measure, table
-
-    echo(table(measure(processes or (1, 2), rounds)).T.to_string())

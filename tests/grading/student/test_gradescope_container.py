@@ -21,16 +21,16 @@ import jsonschema
 import pytest
 from packaging.requirements import Requirement
 
-from mlhood.grading.autograders import single
-from mlhood.grading.autograders.gradescope import failure
+from mlhood.grading import gradescope
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.sandbox.bubblewrap import problem
+from mlhood.grading.student.edition_files import package_files
 from mlhood.grading.student.gradescope_zip import write_autograder
 from tests.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).parents[3]
 WRITABLE = ("autograder", "dev", "opt", "proc", "tmp")
-ISOLATIONS = (single.SANDBOX, single.OTHER_USER, single.NOT_ISOLATED)
+ISOLATIONS = (gradescope.SANDBOX, gradescope.OTHER_USER, gradescope.NOT_ISOLATED)
 
 VISIBILITY = {"enum": ["hidden", "after_due_date", "after_published", "visible"]}
 FORMAT = {"enum": ["text", "html", "simple_format", "md", "ansi"]}
@@ -103,7 +103,7 @@ METADATA = {
 def image(tmp_path_factory) -> Path:
     """The folders /autograder and /opt/mlhood as they are when Gradescope has built the image."""
     folder = tmp_path_factory.mktemp("image")
-    with zipfile.ZipFile(write_autograder(REPOSITORY, folder / "autograder.zip")) as file:
+    with zipfile.ZipFile(write_autograder(REPOSITORY, package_files(REPOSITORY), folder / "autograder.zip")) as file:
         for info in file.infolist():
             (folder / "autograder" / "source" / file.extract(info, folder / "autograder" / "source")).chmod(
                 info.external_attr >> 16 & 0o777
@@ -177,7 +177,7 @@ def test_a_submission_is_graded_in_gradescopes_paths(image, course):
     ]
     assert (results["score"], results["stdout_visibility"]) == (60, "hidden")
     assert "in line 2 of the solution cell of T9.3" in results["tests"][-1]["output"]
-    jsonschema.validate(failure("the reason") | {"extra_data": {"isolation": ""}}, RESULTS)
+    jsonschema.validate(gradescope.failure("the reason") | {"extra_data": {"isolation": ""}}, RESULTS)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="bash scripts for Ubuntu")

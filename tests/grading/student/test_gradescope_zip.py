@@ -16,9 +16,10 @@ import psutil
 import pytest
 
 from mlhood.errors import OutputError
-from mlhood.grading.autograders import single
+from mlhood.grading import gradescope
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.sandbox.bubblewrap import problem
+from mlhood.grading.student.edition_files import package_files
 from mlhood.grading.student.gradescope_zip import archive, autograder_files, write_autograder
 
 REPOSITORY = Path(__file__).parents[3]
@@ -27,7 +28,7 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="bash scripts for Ubu
 
 @pytest.fixture(scope="module")
 def packed() -> bytes:
-    return archive(autograder_files(REPOSITORY))
+    return archive(autograder_files(REPOSITORY, package_files(REPOSITORY)))
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def run_autograder(root: Path, package: Path | None = None, python: str = sys.ex
 
 
 def test_the_same_course_gives_the_same_bytes(packed):
-    assert archive(dict(reversed(autograder_files(REPOSITORY).items()))) == packed
+    assert archive(dict(reversed(autograder_files(REPOSITORY, package_files(REPOSITORY)).items()))) == packed
 
 
 def test_scripts_are_at_the_top_and_executable(packed):
@@ -95,7 +96,7 @@ def test_a_submission_is_graded_with_the_files_of_the_zip(container, course):
     assert isinstance(results["execution_time"], int)
     assert {test["visibility"] for test in results["tests"]} == {"visible"}
     assert results["stdout_visibility"] == "hidden"
-    assert results["extra_data"]["isolation"].startswith(single.NOT_ISOLATED if problem() else single.SANDBOX)
+    assert results["extra_data"]["isolation"].startswith(gradescope.NOT_ISOLATED if problem() else gradescope.SANDBOX)
 
 
 # attacks of a notebook; its solution is right only if one of them succeeds
@@ -116,7 +117,7 @@ def attempt(what, act):
 
 def grader():
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and b"autograders.gradescope" in (entry / "cmdline").read_bytes():
+        if entry.name.isdigit() and b"grading.gradescope" in (entry / "cmdline").read_bytes():
             return entry
     raise OSError("not found")
 
@@ -174,14 +175,14 @@ def test_students_code_in_the_sandbox_reaches_nothing_of_the_autograder(containe
     if reason := problem():
         pytest.skip(f"no sandbox on this machine: {reason}")
     mark = hostile(container, course)
-    assert_nothing_reached(run_autograder(container), single.SANDBOX, mark)
+    assert_nothing_reached(run_autograder(container), gradescope.SANDBOX, mark)
 
 
 def test_students_code_as_another_user_reaches_nothing_of_the_autograder(container, course, forbidden, open_python):
     mark = hostile(container, course)
     # the package that it imports is outside the folder that is closed to it
     results = run_autograder(container, REPOSITORY, open_python, PATH=forbidden("bwrap"))
-    assert_nothing_reached(results, single.OTHER_USER, mark)
+    assert_nothing_reached(results, gradescope.OTHER_USER, mark)
     assert "No permissions to create new namespace" in results["extra_data"]["isolation"]
 
 
@@ -191,7 +192,7 @@ def test_without_isolation_the_instructor_is_informed(container, course, forbidd
     mark = hostile(container, course)
     results = run_autograder(container, PATH=forbidden("bwrap", "setpriv"))
     try:
-        assert results["extra_data"]["isolation"].startswith(single.NOT_ISOLATED)
+        assert results["extra_data"]["isolation"].startswith(gradescope.NOT_ISOLATED)
         assert processes_with(mark)
     finally:
         for process in processes_with(mark):
@@ -250,8 +251,8 @@ def test_a_different_file_is_kept(tmp_path):
     path = tmp_path / "student-gradescope.zip"
     path.write_bytes(b"mine")
     with pytest.raises(OutputError, match="another autograder"):
-        write_autograder(REPOSITORY, path)
+        write_autograder(REPOSITORY, {}, path)
     assert path.read_bytes() == b"mine"
-    write_autograder(REPOSITORY, path, force=True)
-    write_autograder(REPOSITORY, path)
+    write_autograder(REPOSITORY, {}, path, force=True)
+    write_autograder(REPOSITORY, {}, path)
     assert zipfile.is_zipfile(path)

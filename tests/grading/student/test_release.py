@@ -15,32 +15,25 @@ from nbgrader.utils import compute_checksum
 from mlhood.errors import GradingError, NotebookError, OutputError
 from mlhood.grading.execution.grade_notebook import grade_file
 from mlhood.grading.notebooks.master import checksum, stub_solutions, student_version
-from mlhood.grading.notebooks.notebook import read, write, write_text
+from mlhood.grading.notebooks.notebook import course_notebooks, read, write, write_text
 from mlhood.grading.notebooks.sync import cell_files
-from mlhood.grading.student.edition_files import GITIGNORE, student_project
-from mlhood.grading.student.release import edition, release
+from mlhood.grading.student.edition_files import GITIGNORE, package_files, student_project
+from mlhood.grading.student.release import release, version_files
 
 REPOSITORY = Path(__file__).parents[3]
 CELLS = "mlhood/grading/projects/t9/cells.json"
-FOLDERS = ("mlhood/grading/checks", "mlhood/grading/projects", "mlhood/grading/projects/t9")
 
 
 @pytest.fixture
 def root(course, tmp_path):
     """The folder of a small course."""
     root = tmp_path / "course"
-    root.mkdir()
     book = course.notebook()
     for cell in book.cells:
         if cell.cell_type == "code":
             cell.execution_count = 3
             cell.outputs = [course.NotebookNode(output_type="stream", name="stdout", text=f"from {cell.id}")]
-    write(book, root / "P1.ipynb")
-    for name in ("pyproject.toml", "LICENSE"):
-        (root / name).write_text((REPOSITORY / name).read_text())
-    for name, text in cell_files([root / "P1.ipynb"]).items():
-        write_text(root / name, text)
-    write_text(root / "mlhood" / "grading" / "checks" / "task.py", "points = 100\n")
+    course.write_course(root, book)
     (root / "mlhood" / "__pycache__").mkdir()
     (root / "mlhood" / "__pycache__" / "task.pyc").write_bytes(b"\xff")
     (root / "tests" / "attacks").mkdir(parents=True)
@@ -60,12 +53,13 @@ def test_rubrics_and_parts_of_solutions_stay_with_the_graders(root, tmp_path):
     assert not [path for path in folder.rglob("*") if path.name == "questions.json"]
 
 
-def test_student_edition(root, tmp_path):
+def test_student_edition(root, tmp_path, course):
     done = release(root, tmp_path / "student")
-    names = {path.relative_to(done.folder).as_posix() for path in done.folder.rglob("*") if ".git/" not in str(path)}
-    assert names - {".git", ".github", ".github/workflows", "mlhood", "mlhood/grading", *FOLDERS} == {
+    paths = [path for path in done.folder.rglob("*") if path.is_file() and ".git" not in path.parts]
+    assert {path.relative_to(done.folder).as_posix() for path in paths} == {
         *("P1.ipynb", "pyproject.toml", "README.md", "LICENSE", ".gitignore", ".github/workflows/classroom.yml"),
-        *("mlhood/grading/checks/task.py", CELLS),
+        *(name for name in course.PACKAGE if "intake" not in name),
+        CELLS,
     }
     assert done.autograder is None
     assert "on branch main" in done.repository
@@ -103,8 +97,9 @@ def test_pages_and_pictures_that_the_text_links_to_are_in_it(root, tmp_path):
     assert not any((student / name).exists() for name in ("images/c.png", "pages/two.md", "outside.md"))
 
 
-def test_every_local_link_of_the_courses_notebooks_leads_somewhere(tmp_path):
-    files = edition(REPOSITORY)
+def test_every_local_link_of_the_courses_notebooks_leads_somewhere():
+    masters = {path.name: read(path) for path in course_notebooks(REPOSITORY)}
+    files = version_files(REPOSITORY, masters, package_files(REPOSITORY))
     for name in [name for name in files if name.endswith(".ipynb")]:
         cells = nbformat.reads(files[name].decode(), 4).cells
         text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
@@ -276,5 +271,5 @@ def test_solution_in_another_cell_is_refused(make):
 def test_student_project_installs_without_the_tests():
     project = tomllib.loads(student_project((REPOSITORY / "pyproject.toml").read_text()))
     assert set(project["tool"]) == {"hatch"}
-    assert "optional-dependencies" not in project["project"]
+    assert not {"optional-dependencies", "entry-points"} & set(project["project"])
     assert project["project"]["scripts"]["mlhood"] == "mlhood.cli:main"

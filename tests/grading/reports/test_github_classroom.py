@@ -4,41 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from mlhood.grading.autograders import github_classroom
 from mlhood.grading.notebooks.notebook import read, write
+from mlhood.grading.reports import github_classroom
 from mlhood.grading.student.edition_files import classroom_workflow
 from tests.grading import synthetic_course
-
-ROOT = Path(__file__).parents[3]
+from tests.grading.student.student_version import run, write_student_version
 
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory) -> Path:
-    """A released repository of the course: the package, and the synthetic project as P1."""
-    from mlhood.grading.notebooks.sync import cell_files
-    from mlhood.grading.projects import PROJECTS
-    from mlhood.grading.student.edition_files import package_files
-    from mlhood.grading.student.release import release
-
-    root = tmp_path_factory.mktemp("course")
-    write(synthetic_course.notebook(), root / "P1.ipynb")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(PROJECTS, "T9", synthetic_course.SYNTHETIC)
-        for name, text in {**package_files(ROOT), **cell_files([root / "P1.ipynb"])}.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text)
-        for name in ("pyproject.toml", "LICENSE"):
-            (root / name).write_text((ROOT / name).read_text())
-        return release(root, root.parent / f"{root.name}-student").folder
+    return write_student_version(tmp_path_factory.mktemp("course"))
 
 
 def steps(folder: Path) -> dict[str, dict]:
@@ -46,16 +26,11 @@ def steps(folder: Path) -> dict[str, dict]:
     return {step.get("name", step.get("uses")): step for step in flow["jobs"]["autograding"]["steps"]}
 
 
-def run(folder: Path, tmp_path: Path) -> dict:
+def run_step(version: Path, folder: Path, tmp_path: Path) -> dict:
     """Run the step of the workflow as a runner does, and read its output as the reporter does."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "from tests.grading import synthetic_course\nsynthetic_course.install()\n"
-    )
-    command = steps(folder)["Grade P1.ipynb"]["run"].split()
-    assert command[0] == "python"
-    paths = os.pathsep.join([str(folder), str(tmp_path), str(ROOT)])
-    environment = {**os.environ, "PYTHONPATH": paths, "GITHUB_OUTPUT": str(tmp_path / "output")}
-    done = subprocess.run([sys.executable, *command[1:]], env=environment, cwd=folder, capture_output=True, text=True)
+    python, *command = steps(version)["Grade P1.ipynb"]["run"].split()
+    assert python == "python"
+    done = run(version, *command, folder=folder, GITHUB_OUTPUT=str(tmp_path / "output"))
     assert done.returncode == 0, done.stderr
     name, _, text = (tmp_path / "output").read_text().strip().partition("=")
     assert name == "result"
@@ -75,19 +50,18 @@ def test_the_reporter_gets_the_output_of_every_step():
 
 
 def test_a_fresh_repository_has_no_points(released, tmp_path):
-    result = run(released, tmp_path)
+    result = run_step(released, released, tmp_path)
     assert (result["version"], result["status"], result["max_score"]) == (1, "fail", 100)
     assert [test["score"] for test in result["tests"]] == [0, 0, 0]
 
 
 def test_solved_tasks_have_points(released, tmp_path):
-    folder = shutil.copytree(released, tmp_path / "mine")
-    book = read(folder / "P1.ipynb")
+    book = read(released / "P1.ipynb")
     for cell in book.cells:
         if cell.id == "T9-1-solution":
             cell.source = synthetic_course.SOLUTIONS["T9.1"]
-    write(book, folder / "P1.ipynb")
-    result = run(folder, tmp_path)
+    write(book, tmp_path / "P1.ipynb")
+    result = run_step(released, tmp_path, tmp_path)
     assert [(test["status"], test["score"]) for test in result["tests"]] == [("pass", 40), ("fail", 0), ("fail", 0)]
     assert "`answer.txt`" in result["tests"][1]["message"]
     assert set(result["tests"][0]) == {"name", "status", "score", "message"}

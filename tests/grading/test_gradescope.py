@@ -5,8 +5,9 @@ import json
 import pytest
 
 from mlhood.errors import NotebookError
-from mlhood.grading.autograders import gradescope, single
+from mlhood.grading import gradescope
 from mlhood.grading.notebooks.notebook import write
+from mlhood.grading.notebooks.restore import UNTOUCHED
 from mlhood.grading.projects import PROJECTS
 
 
@@ -74,7 +75,7 @@ def test_hostile_metadata_costs_no_points(submission, course, tmp_path, monkeypa
         (tmp_path / "submission_metadata.json").write_text(metadata)
         results = gradescope.results(tmp_path)
         assert (results["score"], len(results["tests"])) == (0, 5)
-        assert single.UNTOUCHED in results["output"]
+        assert UNTOUCHED in results["output"]
 
 
 def test_an_internal_error_is_reported_without_its_traceback(submission, course, tmp_path, monkeypatch, capsys):
