@@ -81,13 +81,15 @@ def checks_digest(project: Project) -> str:
     Other parts of the package do not count: a change of a kernel does not invalidate the marks of a class.
     """
     from mlhood.grading.notebooks.master import project_cells  # loads the course, which only workers do
-    from mlhood.grading.projects.collect import cell_templates
+    from mlhood.grading.projects.package_files import cell_templates, varied_solutions
 
     functions = [check.function for task in project.tasks for check in task.checks]
-    modules = {function.__module__ for function in functions} | {"mlhood.grading.checks.marks"}
+    modules = {getattr(function, "cases", function).__module__ for function in functions}
+    modules |= {"mlhood.grading.checks.marks", "mlhood.grading.checks.compared"}
     facts = [f"{task.id} {task.points} {task.seconds} {task.libraries} {task.stand_in}" for task in project.tasks]
     facts += [text for cell in project_cells(project) for text in (cell.name, cell.role, cell.source)]
-    facts.append(json.dumps([cell_templates(project.id), dict(project.parameters)]))
+    solutions = varied_solutions(project.id, project.parameters)
+    facts.append(json.dumps([cell_templates(project.id), solutions, dict(project.parameters)]))
     return digest_of([*facts, *(_source(module) for module in sorted(_closure(modules)))])
 
 

@@ -72,6 +72,12 @@ def format_value(value: object) -> str:
     return shortened(_printable(text), MAX_SHOWN_CHARACTERS)
 
 
+def format_call(function: str, arguments: tuple[object, ...], named: Mapping[str, object]) -> str:
+    """Return a call as it could be written: `conv2d(float32 array of shape (1, 3, 6, 7), stride=2)`."""
+    shown = [*map(format_value, arguments), *(f"{name}={format_value(value)}" for name, value in named.items())]
+    return f"{function}({', '.join(shown)})"
+
+
 def shortened(text: str, limit: int) -> str:
     """Return a text of at most `limit` characters."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -223,6 +229,22 @@ def close(
         got=f"{values[worst]:.6g}",
         **parts,
     )
+
+
+def integers(got: object, expected: np.ndarray, what: str, *, typed: bool) -> None:
+    """Fail unless an array has the expected shape and integers, of the same type or, unless `typed`, of more bits."""
+    kind, bits = expected.dtype, 8 * expected.dtype.itemsize
+    own = got.dtype if isinstance(got, np.ndarray) else None
+    if own is None or own.kind != kind.kind or own.itemsize < kind.itemsize or (typed and own != kind):
+        wanted = f"an array of {kind}" if typed else f"an array of integers of {bits} bits or more"
+        raise CheckFailed(f"wrong data type of {what}", expected=wanted, got=own or got)
+    values = array(got, expected.shape, what)
+    wrong = np.argwhere(values != expected)
+    if len(wrong):
+        index = tuple(wrong[0])
+        position = "".join(f"[{i}]" for i in index)
+        share = f"{values[index]}; {len(wrong) / expected.size:.0%} of all values are wrong"
+        raise CheckFailed(f"wrong values in {what}", expected=f"{expected[index]} at {position}", got=share)
 
 
 def resembles(got: object, expected: np.ndarray, what: str, **parts) -> None:

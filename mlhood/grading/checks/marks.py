@@ -177,18 +177,37 @@ def without_hints(marks: Marks) -> Marks:
 
 def judge(task: Task, session: Session, seed: int, notes: tuple[str, ...] = ()) -> TaskResult:
     """Run all checks of a task. Each draws inputs from its own stream of the seed, so their order does not matter."""
-    results, cache, all_notes = [], {}, [*notes]
-    reached: list[Reached] = []
-    for check in task.checks:
-        rng = np.random.default_rng([seed, zlib.crc32(f"{task.id} {check.name}".encode())])
-        context = CheckContext(rng, task.seconds, task.libraries, SimpleNamespace(**task.values))
-        submission = Submission(session, context, cache)
-        results.append(_run_check(check, submission))
-        all_notes += submission.notes
-        reached += submission.reached
+    results: dict[str, CheckResult] = {}
+    cache: dict[str, Any] = {}
+    all_notes, reached = [*notes], []
+    seed = task.solution.seed(seed) if task.solution else seed
+
+    def run(check: Check) -> CheckResult:
+        if check.name not in results:
+            solution = task.solution.of(f"{task.id} {check.name}", seed) if task.solution else None
+            context = CheckContext(
+                stream(task, check, seed),
+                task.seconds,
+                task.libraries,
+                SimpleNamespace(**task.values),
+                solution,
+                passed=lambda other: run(other).status == "passed",
+            )
+            submission = Submission(session, context, cache)
+            results[check.name] = _run_check(check, submission)
+            all_notes.extend(submission.notes)
+            reached.extend(submission.reached)
+        return results[check.name]
+
+    checks = tuple(map(run, task.checks))
     figure = replace(reached[-1], figure=task.leaderboard) if reached else None
     all_notes += [figure.text] if figure else []
-    return TaskResult(task.id, task.title, tuple(results), tuple(map(single_line, all_notes)), reached=figure)
+    return TaskResult(task.id, task.title, checks, tuple(map(single_line, all_notes)), reached=figure)
+
+
+def stream(task: Task, check: Check, seed: int) -> np.random.Generator:
+    """Return the generator from which a check draws its inputs."""
+    return np.random.default_rng([seed, zlib.crc32(f"{task.id} {check.name}".encode())])
 
 
 def _run_check(check: Check, submission: Submission) -> CheckResult:

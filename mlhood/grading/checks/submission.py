@@ -20,7 +20,14 @@ import numpy as np
 from mlhood.errors import MeasureError
 from mlhood.grading.bare.libraries import NOT_AVAILABLE, Libraries
 from mlhood.grading.checks.cell_lines import MAX_SHOWN, CellLines
-from mlhood.grading.checks.expect import MAX_SHOWN_CHARACTERS, CheckFailed, shortened, single_line
+from mlhood.grading.checks.expect import (
+    MAX_SHOWN_CHARACTERS,
+    CheckFailed,
+    CheckSkipped,
+    CheckUndecided,
+    shortened,
+    single_line,
+)
 from mlhood.grading.rpc.codec import CodecError, Remote, decode, encode
 from mlhood.grading.rpc.guard import CHANGED, REUSED, SHARED, RuleBroken
 from mlhood.grading.rpc.sources import sources_of
@@ -70,12 +77,16 @@ class CheckContext:
         seconds: Time limit of each call into the student's code.
         libraries: The libraries of the task, if its functions run in a bare kernel.
         parameters: The values of the project's parameters, by attribute.
+        solution: Calls a function of the course's solutions.
+        passed: Whether another check of the task passes; by default, it does.
     """
 
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     seconds: float = 120.0
     libraries: Libraries | None = None
     parameters: SimpleNamespace = field(default_factory=SimpleNamespace)
+    solution: Callable[..., Any] | None = None
+    passed: Callable[[Any], bool] = lambda check: True
 
 
 @dataclass(frozen=True)
@@ -165,6 +176,20 @@ class Submission:
         """
         return self._request_target(target, call=True, method=method, args=args, kwargs=kwargs)
 
+    def passed(self, *checks: Callable[[Submission], None]) -> bool:
+        """Whether other checks of the task, each a `Check`, pass: a fault which they find costs no points here, too."""
+        return all(map(self.context.passed, checks))
+
+    def solution(self, name: str, *args: object, **kwargs: object) -> Any:
+        """Call the function of this name that the course's solutions define for this variant, as plain Python.
+
+        In the student version, which has no solutions, results of the same calls in the same order were recorded: so
+        which calls a check makes, and with which arguments, follows from its draws alone, not from a submission.
+        """
+        if self.context.solution is None:
+            raise TypeError(f"this project has no solution that defines `{name}`")
+        return self.context.solution(name, *args, **kwargs)
+
     def reach(self, value: float, *, course: float, smaller_is_better: bool = False) -> None:
         """Record the figure that an open task is graded by, as the judge has measured it.
 
@@ -211,10 +236,20 @@ class Submission:
             raise CheckFailed(f"the table `{declared.id}`: {error.what}", given=where, hint=todo, **parts) from None
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return the result of `make`, which is called once per task: for work that several of its checks need."""
+        """Return the result of `make`, which is called once per task: for work that several of its checks need.
+
+        Raises:
+            CheckFailed: `make` has raised it, now or for a check before; CheckSkipped and CheckUndecided, too.
+        """
         if name not in self._cache:
-            self._cache[name] = make()
-        return self._cache[name]
+            try:
+                self._cache[name] = make(), None
+            except (CheckFailed, CheckSkipped, CheckUndecided) as failure:
+                self._cache[name] = None, failure
+        result, failure = self._cache[name]
+        if failure:
+            raise failure
+        return result
 
     def file(self, name: str) -> Path:
         """Return the path of a file that the notebook wrote into its folder, or into its current folder below that.

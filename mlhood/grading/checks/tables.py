@@ -52,24 +52,29 @@ def check_comparisons(table: Table, hint: str) -> None:
         hint="call `compare` inside the loop, on the callables of the row",
     )
     for row, cells in rows.items():
-        _check_row(row, cells, hint)
+        check_one_comparison(cells, row, hint)
 
 
-def _check_row(row: str, cells: list[Measurement], hint: str) -> None:
+def check_one_comparison(cells: Sequence[Measurement], given: str, hint: str) -> None:
+    """Check that cells are filled by one comparison.
+
+    Raises:
+        CheckFailed: They were not measured together, were measured in too few rounds, or are made up.
+    """
     expect.true(
         _side_by_side(cells),
-        "the columns of a row are not from one comparison",
+        "the cells are not from one comparison",
         expected="all measured side by side, in the same rounds",
         got="measured separately, or not by `compare`",
-        given=row,
+        given=given,
         hint=hint,
     )
     rounds = min(cell.rounds for cell in cells)
     enough = rounds >= MIN_ROUNDS
     expected = f"{MIN_ROUNDS} or more"
-    expect.true(enough, "a cell has too few rounds", expected=expected, got=rounds, given=row, hint=UNMODIFIED)
+    expect.true(enough, "a cell has too few rounds", expected=expected, got=rounds, given=given, hint=UNMODIFIED)
     varied = all(len(set(cell.seconds)) > 1 for cell in cells)
-    expect.true(varied, "all rounds of a cell took the same time to the last digit", given=row, hint=UNMODIFIED)
+    expect.true(varied, "all rounds of a cell took the same time to the last digit", given=given, hint=UNMODIFIED)
 
 
 def check_operations(rows: Rows, flops: Mapping[str, int]) -> None:
@@ -134,30 +139,12 @@ def check_remeasured_claims(
         CheckFailed: A claim fails.
         CheckUndecided: None fails, but one stayed open although it was measured several times.
     """
-    if not submission.session.remeasure:
-        return
-    outcome = submission.once("remeasured", lambda: _outcome(submission, claims, what, hint))
-    if outcome is not None:
-        raise outcome
+    if submission.session.remeasure:
+        submission.once("remeasured", lambda: _measure(submission, claims(), what, hint))
 
 
-def _outcome(
-    submission: Submission, claims: Callable[[], Sequence[TimingClaim]], what: str, hint: str
-) -> expect.CheckFailed | expect.CheckUndecided | None:
-    """Return what `check_remeasured_claims` raises, if anything: every check of the table has the same outcome."""
-    try:
-        opened = _measure(submission, claims(), what, hint)
-    except (expect.CheckFailed, expect.CheckUndecided) as failure:
-        return failure
-    return expect.CheckUndecided(f"{UNDECIDED}: {'; '.join(opened)}") if opened else None
-
-
-def _measure(submission: Submission, claims: Sequence[TimingClaim], what: str, hint: str) -> list[str]:
-    """Measure claims, and return the reasons of those that stay open.
-
-    Raises:
-        CheckFailed: A claim fails.
-    """
+def _measure(submission: Submission, claims: Sequence[TimingClaim], what: str, hint: str) -> None:
+    """Measure claims; raises what `check_remeasured_claims` does."""
     stop, opened = time.monotonic() + timing.TABLE_SECONDS, []
     for i in submission.rng.permutation(len(claims)):
         verdict = timing.measure_claim(submission, claims[i])
@@ -174,10 +161,11 @@ def _measure(submission: Submission, claims: Sequence[TimingClaim], what: str, h
             submission.notes.append(f"the table understates the ratio: {verdict.reason}; it costs no points")
         if time.monotonic() > stop:
             break
-    return opened
+    if opened:
+        raise expect.CheckUndecided(f"{UNDECIDED}: {'; '.join(opened)}")
 
 
-def _side_by_side(cells: list[Measurement]) -> bool:
+def _side_by_side(cells: Sequence[Measurement]) -> bool:
     """Whether all cells are from the same run of `compare`."""
     runs = {cell.run for cell in cells}
     return len(runs) == 1 and "" not in runs

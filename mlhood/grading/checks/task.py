@@ -16,25 +16,28 @@ from mlhood.grading.variants.templates import render
 if TYPE_CHECKING:
     from mlhood.grading.checks.submission import Submission
 
-CheckFunction = Callable[["Submission"], None]
+CheckFunction = Callable[["Submission"], object]
 
 
 @dataclass(frozen=True)
 class Check:
-    """A plain function of a submission that returns if the submission is right.
+    """A part of a task that gives points: a function of a submission that returns if the submission is right.
 
     The function raises `CheckFailed` (see `expect`) if it is wrong, and `CheckSkipped` if this machine cannot run the
-    check. The first line of its docstring is the title that students read, or a template of it (see
-    `variants.templates`); its name is part of the seed of its inputs.
+    check.
 
     Args:
-        function: It.
-        points: What it gives.
+        name: Unique within its task; part of the seed of its inputs.
+        text: The title that students read, or a template of it (see `variants.templates`).
+        points: What the check gives.
+        function: The function, or a `compared.Comparison`.
         parameters: The values that its title is rendered with, if it is a template.
     """
 
-    function: CheckFunction
+    name: str
+    text: str
     points: float
+    function: CheckFunction
     parameters: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __call__(self, submission: Submission) -> None:
@@ -42,20 +45,13 @@ class Check:
         self.function(submission)
 
     @property
-    def name(self) -> str:
-        """Return the function's name, unique within its task."""
-        return self.function.__name__
-
-    @property
     def title(self) -> str:
-        """Return the first line of the function's docstring, without the full stop.
+        """The title.
 
         Raises:
             GradingError: It is a template, and cannot be rendered.
         """
-        first = (self.function.__doc__ or self.name).strip().splitlines()[0]
-        title = " ".join(first.split()).rstrip(".")  # a template may be continued by a backslash
-        return title if self.parameters is None else render(title, self.parameters)
+        return self.text if self.parameters is None else render(self.text, self.parameters)
 
 
 @dataclass(frozen=True)
@@ -79,6 +75,7 @@ class Task:
         leaderboard: Of an open task, which is graded by what is reached: the name of the figure, with its unit.
         varies: What a variant of the course may vary in it.
         parameters: The values that hold, of all tasks of the project; by default the defaults of this one.
+        solution: The functions that the solutions of its project define (see `projects.solution`).
     """
 
     id: str
@@ -94,6 +91,7 @@ class Task:
     leaderboard: str = ""
     varies: tuple[Parameter, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    solution: Any = field(default=None, compare=False)
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -167,9 +165,11 @@ def with_parameters(task: Task, values: Mapping[str, Any]) -> Task:
 
 
 def points(number: float) -> Callable[[CheckFunction], Check]:
-    """Return a decorator that turns a check function into a `Check` of `number` points."""
+    """Return a decorator that turns a function into a `Check`: its title is the first line of the docstring."""
 
     def wrap(function: CheckFunction) -> Check:
-        return Check(function, number)
+        first = (function.__doc__ or function.__name__).strip().splitlines()[0]
+        title = " ".join(first.split()).rstrip(".")  # a template may be continued by a backslash
+        return Check(function.__name__, title, number, function)
 
     return wrap

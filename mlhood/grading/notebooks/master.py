@@ -26,7 +26,8 @@ from nbformat import NotebookNode
 from mlhood.errors import NotebookError
 from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.notebook import Label, cell_name, check_source, clean, label
-from mlhood.grading.projects.collect import cell_templates, master_solutions, variant, varied_solutions
+from mlhood.grading.projects.collect import variant
+from mlhood.grading.projects.package_files import CELLS_FILE, cell_templates, master_solutions, varied_solutions
 from mlhood.grading.variants.templates import VARIES, Templates, vary
 
 BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
@@ -35,7 +36,6 @@ ANSWER_STUB = "YOUR ANSWER HERE"
 TEXT_STUB = (ANSWER_STUB,)
 CLEARED = ("solution", "check")
 PROJECTS_FOLDER = Path(__file__).parents[1] / "projects"
-CELLS_FILE = "cells.json"
 SOLUTION, OPEN = "solution", "open"
 LOCKED_ROLES = ("given", "check", "result")
 

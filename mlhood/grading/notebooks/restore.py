@@ -28,6 +28,7 @@ from mlhood.grading.notebooks.master import OPEN, SOLUTION, MasterCell, project_
 from mlhood.grading.notebooks.notebook import cell_names, label
 
 FEEDBACK_ROLES = ("check", "result")  # cells that only show something to the student: no check uses what they define
+UNTOUCHED = "nothing has been written yet"
 MAX_PARSED_CHARACTERS = 4_000  # of a cell that is compared by its syntax tree; the course's own have 15 lines
 MAX_SOURCE_CHARACTERS = 1 << 20  # of all cells together: parsing takes hundreds of bytes of memory for each
 

@@ -18,18 +18,17 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
 
 from mlhood.errors import GradingError, NotebookError
-from mlhood.grading.checks.task import Project, Task
+from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.interface import INTERFACE_PAGE, interface_page, public_interface
 from mlhood.grading.notebooks.master import (
     BEGIN,
-    CELLS_FILE,
     SOLUTION,
     dump_cells,
     master_cells,
@@ -49,14 +48,15 @@ from mlhood.grading.notebooks.notebook import (
 )
 from mlhood.grading.notebooks.questions import QUESTIONS_FILE, dump_questions, master_questions
 from mlhood.grading.notebooks.readme import EXCERPTS, readme_files
+from mlhood.grading.notebooks.titles import write_titles
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.projects.collect import SOLUTIONS_FILE, VARIANTS_FILE, parameters_of
+from mlhood.grading.projects.collect import parameters_of
+from mlhood.grading.projects.package_files import CELLS_FILE, SOLUTIONS_FILE, VARIANTS_FILE
 from mlhood.grading.variants.parameter import defaults
 from mlhood.grading.variants.templates import VARIES, render
 
 PROJECTS_PATH = "mlhood/grading/projects"
 HEADING = re.compile(r"^#{2,3} (?:([A-Z]\d\.\d+) · )?", re.MULTILINE)
-TASK_HEADING = re.compile(r"^### ([A-Z]\d\.\d+) · .*$", re.MULTILINE)
 # nbgrader's flags by role
 FLAGS = {
     "given": {"grade": False, "locked": True, "solution": False},
@@ -173,21 +173,6 @@ def require_templates(notebook: NotebookNode, project: Project, path: Path) -> N
                 )
 
 
-def _linked(task_id: str) -> str:
-    project, _, number = task_id.partition(".")
-    return f"[{task_id}](#{project.lower()}-{number})"
-
-
-TASK_TABLE = re.compile(r"^\| *task *\|.*$", re.MULTILINE)
-TASK_COLUMNS: dict[str, Callable[[Task], str]] = {
-    "task": lambda task: _linked(task.id),
-    "what you do": lambda task: task.title,
-    "points": lambda task: f"{task.points:g}",
-    "minutes": lambda task: f"{task.minutes}",
-    "builds on": lambda task: ", ".join(task.builds_on),
-}
-
-
 def sync_notebook(notebook: NotebookNode, project: Project, path: Path) -> None:
     """Update labels, names and metadata of a master notebook's cells, and titles and points in its text, in place.
 
@@ -210,18 +195,6 @@ def sync_notebook(notebook: NotebookNode, project: Project, path: Path) -> None:
             named.add(name)
             _write_metadata(cell, cell_label, name, project)
     write_titles(notebook, project)
-
-
-def write_titles(notebook: NotebookNode, project: Project) -> None:
-    """Write the titles and points of a project's tasks into the headings and the table of its notebook, in place.
-
-    Raises:
-        NotebookError: The table has an unknown column.
-    """
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            cell.source = TASK_HEADING.sub(lambda match: _heading(match, project), cell.source)
-    _write_task_table(notebook.cells[0], project)
 
 
 def _labels(notebook: NotebookNode) -> list[Label | None]:
@@ -297,32 +270,3 @@ def _write_metadata(cell: NotebookNode, cell_label: Label, name: str, project: P
     if flags["grade"]:
         task = project.task(cell_label.task)
         cell.metadata["nbgrader"]["points"] = task.points if task else 0
-
-
-def _heading(match: re.Match[str], project: Project) -> str:
-    task = project.task(match[1])
-    return f"### {task.id} · {task.title} ({task.points:g} points)" if task else match[0]
-
-
-def _write_task_table(cell: NotebookNode, project: Project) -> None:
-    """Replace the rows of tasks in the table of the first cell, and the number of points and tasks above it.
-
-    Its columns are those of `TASK_COLUMNS` that its header names.
-    """
-    header = TASK_TABLE.search(cell.source)
-    columns = [name.strip() for name in header[0].strip().strip("|").split("|")] if header else []
-    for column in columns:
-        if column not in TASK_COLUMNS:
-            raise NotebookError(
-                "the table of tasks has an unknown column",
-                where=project.id,
-                expected=", ".join(TASK_COLUMNS),
-                got=column,
-                todo="rename or remove the column in the first cell",
-            )
-    rows = ["| " + " | ".join(TASK_COLUMNS[column](task) for column in columns) + " |" for task in project.tasks]
-    questions = "|".join(re.escape(question.id) for question in project.questions) or "-"
-    row = rf"\| \[(?!(?:{questions})\]){project.id}\.\d+\]\(#.*\) \|.*\|\n"
-    cell.source = re.sub(rf"(^{row})+", lambda _: "\n".join(rows) + "\n", cell.source, count=1, flags=re.MULTILINE)
-    counts = f"`{project.points:g} points` · `{len(project.tasks)} tasks`"
-    cell.source = re.sub(r"`[\d.]+ points` · `\d+ tasks`", counts, cell.source, count=1)

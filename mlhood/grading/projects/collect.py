@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -19,12 +19,11 @@ from typing import Any
 
 from mlhood.errors import GradingError
 from mlhood.grading.checks.task import Project, Question, Task, with_parameters
+from mlhood.grading.projects.package_files import VARIANTS_FILE, package_file, varied_solutions
+from mlhood.grading.projects.solution import solution_of
 from mlhood.grading.variants.draw import draw
 from mlhood.grading.variants.parameter import Parameter, checked_values, defaults
-from mlhood.grading.variants.templates import Templates, vary
 
-SOLUTIONS_FILE = "solutions.json"
-VARIANTS_FILE = "variants.json"  # the templates of the master's code cells
 VARIANT_FILE = "variant.json"  # the values of an edition, by project, and its sealed name
 EDITION = "edition"  # the key of the sealed name
 VARIANT = "MLHOOD_VARIANT"
@@ -68,7 +67,7 @@ def variant(project: Project, word: str) -> Project:
         GradingError: It cannot be the word of a variant, or this is a student edition, which has no templates.
     """
     parameters = parameters_of(project)
-    if word and parameters and not _package_file(project.id, VARIANTS_FILE).is_file():
+    if word and parameters and not package_file(project.id, VARIANTS_FILE).is_file():
         raise GradingError(
             "a student edition cannot make a variant of the course",
             where=project.id,
@@ -87,10 +86,12 @@ def with_values(project: Project, values: Mapping[str, Any]) -> Project:
     """
     stand_ins = varied_solutions(project.id, values, [task.id for task in project.tasks if task.solution_stands_in])
 
+    solution = solution_of(project.id, values)
+
     def valued(task: Task) -> Task:
+        more = replace(with_parameters(task, values), solution=solution)
         if not task.solution_stands_in:
-            return with_parameters(task, values)
-        more = with_parameters(task, values)
+            return more
         return replace(more, stand_in="\n".join(part for part in (stand_ins.get(task.id, ""), more.stand_in) if part))
 
     tasks = tuple(map(valued, project.declared or project.tasks))
@@ -134,35 +135,3 @@ def parameters_of(project: Project) -> tuple[Parameter, ...]:
             todo="rename one of them",
         )
     return parameters
-
-
-def master_solutions(project: str) -> dict[str, str]:
-    """Return the master's solutions by task, as `mlhood sync` wrote them; none in the student edition or a sandbox."""
-    return _read_package_file(project, SOLUTIONS_FILE)
-
-
-def varied_solutions(project: str, values: Mapping[str, Any], tasks: Collection[str] | None = None) -> dict[str, str]:
-    """Return the master's solutions by task for these values of the parameters; none where there are no solutions.
-
-    Args:
-        project: Its id.
-        values: Of its parameters.
-        tasks: Ids of those whose solutions are returned, by default all: rendering all of P4's takes half a second.
-    """
-    templates = _read_package_file(project, VARIANTS_FILE).get("solutions", {})
-    solutions = {task: source for task, source in master_solutions(project).items() if tasks is None or task in tasks}
-    return {task: vary(source, templates.get(task, {}), values) for task, source in solutions.items()}
-
-
-def cell_templates(project: str) -> dict[str, Templates]:
-    """Return the templates of code cells by their names, as `mlhood sync` wrote them; none in an edition."""
-    return _read_package_file(project, VARIANTS_FILE).get("cells", {})
-
-
-def _read_package_file(project: str, name: str) -> dict[str, Any]:
-    path = _package_file(project, name)
-    return json.loads((path.read_text(encoding="utf-8") if path.is_file() else "") or "{}")
-
-
-def _package_file(project: str, name: str) -> Path:
-    return Path(__file__).with_name(project.lower()) / name

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mlhood.grading.checks import submission as module
-from mlhood.grading.checks.expect import CheckFailed
+from mlhood.grading.checks.expect import CheckFailed, CheckSkipped, CheckUndecided
 from mlhood.grading.checks.submission import Session, Submission
 from mlhood.grading.rpc.codec import Message, encode
 from mlhood.grading.rpc.transport import LocalTransport
@@ -112,6 +112,18 @@ def test_what_once_returns_is_made_once(session):
     first, second = (Submission(session, cache=cache) for _ in range(2))
     assert first.once("x", lambda: first.value("x")) == 3
     assert second.once("x", lambda: pytest.fail("called twice")) == 3
+
+
+@pytest.mark.parametrize("kind", [CheckFailed, CheckUndecided, CheckSkipped])
+def test_what_once_raises_is_raised_again(kind, session):
+    def fail():
+        raise kind("the reason")
+
+    cache: dict = {}
+    with pytest.raises(kind, match="the reason"):
+        Submission(session, cache=cache).once("x", fail)
+    with pytest.raises(kind, match="the reason"):
+        Submission(session, cache=cache).once("x", lambda: pytest.fail("called twice"))
 
 
 # -- tables

@@ -185,10 +185,9 @@ def test_an_open_claim_leaves_its_check_alone_undecided(submission, names, clock
     names.update(slow=clock.doubling(0.1), fast=clock.doubling(0.1))
 
     def faster(submission):
-        """It is faster."""
         check_remeasured_claims(submission, lambda: [claim(Ratio(1.05, 1.04, 1.06))], "not faster", "measure")
 
-    task = Task("T.1", "a race", (Check(faster, 2.0), Check(lambda submission: None, 1.0)))
+    task = Task("T.1", "a race", (Check("faster", "", 2.0, faster), Check("other", "", 1.0, lambda submission: None)))
     result = judge(task, submission.session, 1)
     assert "measured several times, and still undecided: slow over fast: 1.00" in result.checks[0].what
     assert [check.status for check in result.checks] == ["undecided", "passed"]
@@ -277,11 +276,17 @@ def test_a_table_that_shows_no_difference_is_compared_with_the_graders(table, st
     assert timing.measure_claim(submission, claim(table), clock=clock).state == state
 
 
-@pytest.mark.parametrize(("table", "state"), [(1.0, "holds"), (1.5, "inconclusive")])
-def test_a_claim_without_a_direction_leaves_open_which_side_is_faster(table, state, submission, names, clock):
-    names.update(slow=clock.doubling(0.1), fast=clock.doubling(0.1))
+@pytest.mark.parametrize(("table", "state"), [(1.0, "holds"), (1.3, "holds"), (2.0, "fails")])
+@pytest.mark.parametrize("fast", [0.09, 0.1, 0.11])
+def test_a_claim_without_a_direction_is_about_the_ratio_alone(fast, table, state, submission, names, clock):
+    names.update(slow=clock.doubling(0.1), fast=clock.doubling(fast))
     undirected = replace(claim(Ratio(table, 0.9 * table, 1.1 * table)), directed=False)
     assert timing.measure_claim(submission, undirected, clock=clock).state == state
+
+
+def test_a_table_that_says_nothing_is_not_confirmed(submission, clock):
+    undirected = replace(claim(Ratio(1.2, 0.05, 30.0)), directed=False)
+    assert timing.measure_claim(submission, undirected, clock=clock).state == "inconclusive"
 
 
 def test_claims_are_measured_once_for_all_checks_of_a_table(submission, monkeypatch):

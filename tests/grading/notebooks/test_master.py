@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from mlhood.grading.notebooks.master import CELLS_FILE, SOLUTION, parse_cells, student_version
+from mlhood.grading.notebooks.master import SOLUTION, parse_cells, student_version
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.notebooks.restore import as_submitted, is_unmodified, restore
 from mlhood.grading.notebooks.sync import cell_files
+from mlhood.grading.projects.package_files import CELLS_FILE
 
 ROOT = Path(__file__).parents[3]
 MASTERS = sorted(ROOT.glob("P[1-9].ipynb"))

@@ -15,7 +15,8 @@ from mlhood.grading.notebooks.notebook import Label, label, notebook_text, read
 from mlhood.grading.notebooks.sync import notebook_files, require_templates
 from mlhood.grading.notebooks.variant import master_of_variant
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.projects.collect import parameters_of, variant, varied_solutions, with_values
+from mlhood.grading.projects.collect import parameters_of, variant, with_values
+from mlhood.grading.projects.package_files import varied_solutions
 from mlhood.grading.variants.parameter import defaults
 from mlhood.grading.variants.templates import render
 from tests.grading import varied_course

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from mlhood.compiler.quantize.schema import choose_parameters
 from mlhood.grading.checks import expect
+from mlhood.grading.checks.compared import Arguments, Named, compared
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.libraries import TYPES
@@ -30,7 +31,6 @@ HINTS = {
 }
 
 Layer = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, w and bias
-ACCUMULATORS = (np.int32, np.int64)
 WITH_OFFSET = ("asymmetric", "symmetric_unsigned")
 OFFSET_SLACK = 1e-3  # steps: the rounding error of an offset computed in float32
 
@@ -146,54 +146,7 @@ def power_of_two_is_right(submission: Submission) -> None:
     _check(submission, "power_of_two")
 
 
-def accumulators(
-    x: np.ndarray,
-    w: np.ndarray,
-    bias: np.ndarray,
-    x_offset: int,
-    padding: int,
-    *,
-    stride: int = 1,
-    dilation: int = 1,
-    w_offset: int = 0,
-) -> np.ndarray:
-    """Return the accumulators of an integer convolution.
-
-    Args:
-        x: int8 [N, C, H, W].
-        w: int8 [F, C, KH, KW].
-        bias: int32 [F].
-        x_offset: The integer that represents 0.
-        padding: Number of zeros on each of the four sides.
-        stride: Pixels from one position of the kernel to the next.
-        dilation: Pixels between neighbouring elements of the kernel.
-        w_offset: The integer of w that represents 0.
-
-    Returns:
-        int64 [N, F, OH, OW].
-    """
-    centred = x.astype(np.int64) - x_offset
-    padded = np.pad(centred, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
-    tall, wide = (dilation * (size - 1) + 1 for size in w.shape[2:])
-    windows = sliding_window_view(padded, (tall, wide), axis=(2, 3))[:, :, ::stride, ::stride, ::dilation, ::dilation]
-    return np.einsum("nchwij,fcij->nfhw", windows, w.astype(np.int64) - w_offset) + bias.astype(np.int64)[:, None, None]
-
-
-def rescaled(
-    acc: np.ndarray, multiplier: int, shift: int, offset: int, halves: str = "up", lowest: int = -128
-) -> np.ndarray:
-    """Return (acc * multiplier) / 2^shift, rounded to nearest with ties up, plus offset, saturated to int8.
-
-    Where halves are rounded to, and the smallest integer, may be others.
-    """
-    half = (1 << shift) >> 1  # 0 if nothing is shifted out
-    product = acc.astype(np.int64) * multiplier
-    down = halves == "down" or (product < 0 if halves == "away from zero" else False)
-    rounded = np.where(down, -((-product + half) >> shift), (product + half) >> shift)
-    return np.clip(rounded + offset, lowest, 127)
-
-
-def _layer(submission: Submission, low: int = -128, high: int = 128) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _layer(submission: Submission, low: int = -128, high: int = 128) -> Layer:
     """Draw a layer of which no two axes have the same length."""
     rng = submission.rng
     batch, channels, features, tall, wide = (int(n) for n in rng.permutation([1, 2, 3, 4, 5]))
@@ -203,143 +156,103 @@ def _layer(submission: Submission, low: int = -128, high: int = 128) -> tuple[np
     return x, w, rng.integers(-20_000, 20_000, features).astype(np.int32)
 
 
-def _check_sums(submission: Submission, layer: Layer, offset: int, padding: int, note: str, hint: str) -> None:
+def _sums(submission: Submission, layer: Layer, offset: int, padding: int) -> Iterator[Arguments]:
+    """Yield arguments of `integer_conv`, and the same with the last argument that it has in a variant."""
     x, w, bias = layer
-    given = f"x {list(x.shape)}, w {list(w.shape)}, offset {offset}, padding {padding}{note}"
-    extra = _conv_argument(submission)
-    _check_accumulators(submission, (x, w, bias, offset, padding), {}, given, hint)
-    if "dilation" in extra:  # the kernel spans more: a larger image
-        x = np.tile(x, (1, 1, 2, 2))
-    for name, value in extra.items():
-        given, hint = f"{given}, {name} {value}", f"{hint}; {CONV_HINTS[name]}"
-        _check_accumulators(submission, (x, w, bias, offset, padding), extra, given, hint)
-
-
-def _check_accumulators(
-    submission: Submission, arguments: tuple[Any, ...], extra: dict[str, Any], given: str, hint: str
-) -> None:
-    with expect.case(given):
-        got = submission.call("integer_conv", *arguments, **extra)
-    what, want = "the accumulators of `integer_conv`", accumulators(*arguments, **extra)
-    _check_equal(got, want, what, given=given, hint=hint, dtypes=ACCUMULATORS)
-
-
-CONV_HINTS = {
-    "stride": "how many positions of the kernel are left with this stride?",
-    "dilation": "which pixels do the elements of the kernel meet, and how many of its positions are left?",
-    "w_offset": "w has an offset, too",
-}
-
-
-def _conv_argument(submission: Submission) -> dict[str, Any]:
-    """Draw the last argument of `integer_conv` in a variant."""
+    yield x, w, bias, offset, padding
     argument = submission.parameters.conv_argument
-    if argument == "none":
-        return {}
-    return {argument: int(submission.rng.integers(5, 60) if argument == "w_offset" else 2)}
+    if argument == "dilation":  # the kernel spans more: a larger image
+        x = np.tile(x, (1, 1, 2, 2))
+    if argument != "none":
+        value = int(submission.rng.integers(5, 60)) if argument == "w_offset" else 2
+        yield x, w, bias, offset, padding, Named({argument: value})
 
 
-def _check_rescaled(submission: Submission, acc: np.ndarray, scaling: tuple[int, int, int], hint: str) -> None:
-    multiplier, shift, offset = scaling
-    given = f"multiplier {multiplier}, shift {shift}, offset {offset}, accumulators {list(acc.shape)}"
-    with expect.case(given):
-        got = submission.call("rescale", acc, multiplier, shift, offset)
-    want = rescaled(acc, multiplier, shift, offset, submission.parameters.halves, submission.parameters.lowest)
-    _check_equal(got, want, "the values of `rescale`", given=given, hint=hint, dtypes=(np.int8,))
+CONV_HINT = """{{ {"stride": "; how many positions of the kernel are left with this stride?", \
+"dilation": "; which pixels do the elements of the kernel meet, and how many of its positions are left?", \
+"w_offset": "; w has an offset, too"}.get(conv_argument, "") }}"""
 
 
-def _check_equal(
-    value: object, want: np.ndarray, what: str, *, given: str, hint: str, dtypes: tuple[type, ...]
-) -> None:
-    names = " or ".join(np.dtype(each).name for each in dtypes)
-    if not isinstance(value, np.ndarray) or value.dtype not in dtypes:
-        got = value.dtype.name if isinstance(value, np.ndarray) else value
-        expect.fail(f"wrong data type of {what}", expected=f"an array of {names}", got=got, given=given)
-    got = expect.array(value, want.shape, what, given=given, hint=hint).astype(np.int64)
-    if np.array_equal(got, want):
-        return
-    worst = np.unravel_index(np.argmax(np.abs(got - want)), want.shape)
-    position = "".join(f"[{i}]" for i in worst)
-    summary = f"{got[worst]}; {np.mean(got != want):.0%} of all values are wrong"
-    expect.fail(f"{what} are wrong", expected=f"{want[worst]} at {position}", got=summary, given=given, hint=hint)
-
-
-@points(3)
-def sums_are_right(submission: Submission) -> None:
+@compared(
+    3,
+    "integer_conv",
+    hint="the offset belongs to x before it is multiplied; the bias enters each sum once" + CONV_HINT,
+)
+def sums_are_right(submission: Submission) -> Iterator[Arguments]:
     """`integer_conv` sums (x - offset) * w and adds the bias, for any sizes."""
-    hint = "the offset belongs to x before it is multiplied; the bias enters each sum once"
     for offset in (0, int(submission.rng.integers(5, 60)), int(submission.rng.integers(-60, -5))):
-        _check_sums(submission, _layer(submission), offset, 0, "", hint)
+        yield from _sums(submission, _layer(submission), offset, 0)
 
 
-@points(1)
-def padding_stands_for_zero(submission: Submission) -> None:
+@compared(1, "integer_conv", hint="which integer represents the real number 0?" + CONV_HINT)
+def padding_stands_for_zero(submission: Submission) -> Iterator[Arguments]:
     """Padding represents the real number 0, whatever the offset is."""
-    hint = "which integer represents the real number 0?"
     for padding in (1, 2):
-        offset = int(submission.rng.integers(-60, -5))
-        _check_sums(submission, _layer(submission), offset, padding, "", hint)
+        yield from _sums(submission, _layer(submission), int(submission.rng.integers(-60, -5)), padding)
 
 
-@points(1)
-def sums_do_not_overflow(submission: Submission) -> None:
+@compared(
+    1,
+    "integer_conv",
+    hint="neither int8 * int8 nor x - offset fits into int8: convert before you compute; how large do the sums become, "
+    "and does the type that you add them up in have every integer up to there?" + CONV_HINT,
+)
+def sums_do_not_overflow(submission: Submission) -> Iterator[Arguments]:
     """The accumulators have at least 32 bits: nothing overflows."""
-    hint = "neither int8 * int8 nor x - offset fits into int8: convert before you compute"
-    _check_sums(submission, _layer(submission, 110, 128), -128, 1, ", values near 127", hint)
+    yield from _sums(submission, _layer(submission, 110, 128), -128, 1)
     # odd sums around 150,000,000: float32 has every integer up to 2**24
     rng = submission.rng
     x, w = (rng.integers(55, 64, shape) * 2 + 1 for shape in ((1, 64, 7, 6), (2, 64, 5, 5)))
     layer = x.astype(np.int8), w.astype(np.int8), rng.integers(95_000_000, 105_000_000, 2).astype(np.int32)
-    hint = "how large do the sums become, and does the type that you add them up in have every integer up to there?"
-    _check_sums(submission, layer, -128, 0, ", values near 127, biases near 100,000,000", hint)
-
-
-HALVES_HINTS = {
-    "up": "`>>` rounds down: what has to be added before it, so that half of the last place and more rounds up?",
-    "down": "`>>` rounds down: what has to be added before it, so that only more than half rounds up?",
-    "away from zero": "`>>` rounds down: what has to be added before it, for numbers above 0 and for those below?",
-}
+    yield from _sums(submission, layer, -128, 0)
 
 
 # accumulators with multipliers of which the product over 2**48 is just below a half: in float64, it is a half
 JUST_BELOW_A_HALF = ((59_051_851, 302_677_405), (9_600_677, 1_891_026_643))
 
 
-@points(2)
-def rescale_rounds(submission: Submission) -> None:
-    """`rescale` multiplies, rounds to nearest and shifts, for both signs."""
-    rng = submission.rng
-    shift = int(rng.integers(12, 20))
-    multiplier = int(rng.integers(1 << 9, 1 << 10))
-    limit = (100 << shift) // multiplier
-    acc = rng.integers(-limit, limit, (2, 3, 5, 4)).astype(np.int32)
-    hint = HALVES_HINTS[submission.parameters.halves]
-    _check_rescaled(submission, acc, (multiplier, shift, 0), hint)
-    _check_rescaled(submission, np.arange(-40, 40, dtype=np.int32).reshape(1, 2, 8, 5), (1, 2, 0), hint)
-    _check_rescaled(submission, np.arange(-40, 40, dtype=np.int32), (3, 1, 0), hint)
-    hint = "nothing is shifted out, so nothing is rounded: how much is half of the last place then?"
-    for multiplier in (2, 1):
-        _check_rescaled(submission, rng.integers(-60, 60, (3, 4)).astype(np.int32), (multiplier, 0, 5), hint)
-    if expect.holds(rescale_saturates, submission):  # whether the product has enough bits at all is asked there
-        hint = "float64 has 53 bits, and the product of two 32-bit integers up to 64: which numbers are exact?"
-        for value, multiplier in JUST_BELOW_A_HALF:
-            _check_rescaled(submission, np.array([value, -value], np.int32), (multiplier, 48, 0), hint)
-
-
-@points(1)
-def rescale_saturates(submission: Submission) -> None:
+@compared(
+    1,
+    "rescale",
+    typed=True,
+    hint="clamp after the offset is added, and before the numbers become any type in which they may not fit, int8, "
+    "int16 or int32; how many bits has the product of two 32-bit integers?",
+)
+def rescale_saturates(submission: Submission) -> Iterator[Arguments]:
     """`rescale` adds the offset and saturates at {{ lowest }} and 127, even if the product exceeds 32 bits."""
     rng = submission.rng
     results = rng.permutation(np.arange(-210, 210, 7)).reshape(2, 3, 5, 2)  # exact, so that rounding is not tested here
     acc = (results << 16).astype(np.int32)
     offset = int(rng.integers(10, 50))
-    hint = "clamp after the offset is added, and before the numbers become int8"
-    _check_rescaled(submission, acc, (1, 16, offset), hint)
-    _check_rescaled(submission, acc, (1 << 30, 46, offset), "how many bits has the product of two 32-bit integers?")
-    hint = "clamp before the numbers become any type in which they may not fit, int32 and int16 as well"
+    yield acc, 1, 16, offset
+    yield acc, 1 << 30, 46, offset
     for multiplier in (4, 1 << 30):
-        extremes = np.array([[2**31 - 1, -(2**31 - 1)]], np.int32)
-        _check_rescaled(submission, extremes, (multiplier, 1, offset), hint)
+        yield np.array([[2**31 - 1, -(2**31 - 1)]], np.int32), multiplier, 1, offset
+
+
+@compared(
+    2,
+    "rescale",
+    typed=True,
+    hint="""`>>` rounds down: what has to be added before it, {{ {"up": "so that half of the last place and more \
+rounds up", "down": "so that only more than half rounds up", "away from zero": "for numbers above 0 and for those \
+below"}[halves] }}? How much is it if nothing is shifted out? And float64 has 53 bits, the product of two 32-bit \
+integers up to 64: which numbers are exact?""",
+)
+def rescale_rounds(submission: Submission) -> Iterator[Arguments]:
+    """`rescale` multiplies, rounds to nearest and shifts, for both signs."""
+    rng = submission.rng
+    shift = int(rng.integers(12, 20))
+    multiplier = int(rng.integers(1 << 9, 1 << 10))
+    limit = (100 << shift) // multiplier
+    yield rng.integers(-limit, limit, (2, 3, 5, 4)).astype(np.int32), multiplier, shift, 0
+    yield np.arange(-40, 40, dtype=np.int32).reshape(1, 2, 8, 5), 1, 2, 0
+    yield np.arange(-40, 40, dtype=np.int32), 3, 1, 0
+    for multiplier in (2, 1):
+        yield rng.integers(-60, 60, (3, 4)).astype(np.int32), multiplier, 0, 5
+    if submission.passed(rescale_saturates):  # whether the product has enough bits at all is asked there
+        for value, multiplier in JUST_BELOW_A_HALF:
+            yield np.array([value, -value], np.int32), multiplier, 48, 0
 
 
 TASKS = (
@@ -355,7 +268,7 @@ TASKS = (
     Task(
         "P2.7",
         "An integer convolution",
-        checks=(sums_are_right, padding_stands_for_zero, sums_do_not_overflow, rescale_rounds, rescale_saturates),
+        checks=(sums_are_right, padding_stands_for_zero, sums_do_not_overflow, rescale_saturates, rescale_rounds),
         libraries=TYPES,
         minutes=20,
         builds_on=("P2.6",),

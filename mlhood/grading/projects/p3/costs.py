@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from mlhood.grading.bare.libraries import ARRAYS
 from mlhood.grading.checks import expect
+from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3.reference import ConvolutionShapes, draw_shapes, output_size
+from mlhood.grading.checks.task import Task
+from mlhood.grading.projects.p3.reference import draw_shapes
 from mlhood.grading.variants.parameter import Parameter
 
-NAMES = ("convolution", "pooling", "dense")
+Shape = tuple[int, ...]
 # the key under which `conv_cost` returns what it counts
 COUNTED = Parameter("counted", ("macs", "flop", "macs_per_image"))
 # how often what is moved: x, w and y once; y twice; w once for each image; the bias, too
@@ -34,396 +37,300 @@ COLUMN_TYPE = Parameter("column_type", ("float32", "float64", "float16"))
 COMPARED = Parameter("compared", ("x", "w", "y"))
 
 
-def _check_size(submission: Submission, size: int, kernel: int, stride: int, padding: int, hint: str) -> None:
-    """Check the number of windows of an axis that, padded, has the size that it has for adjacent pixels."""
-    argument = submission.parameters.size_argument
-    if argument == "none":
-        cases: list[tuple[int, ...]] = [()]
-    elif argument == "dilation":
-        cases = [(1,), (int(submission.rng.integers(2, 5)),)]
-    elif argument == "end":
-        cases = [(padding + int(submission.rng.integers(1, 4)),)]
-    else:
-        cases = [(False,), (True,)]
-    for extra in cases:
-        axis = size + (extra[0] - 1) * (kernel - 1) if argument == "dilation" else size
-        axis = size + padding - extra[0] if argument == "end" else axis
-        name = "start" if argument == "end" else "padding"
-        given = f"size {axis}, kernel {kernel}, stride {stride}, {name} {padding}"
-        given += "".join(f", {argument} {value}" for value in extra)
-        with expect.case(given):
-            got = expect.integer(
-                submission.call("output_size", axis, kernel, stride, padding, *extra), "what `output_size` returns"
-            )
-            # the added pixels are those that the longer window or the longer end takes
-            want = output_size(size, kernel, stride, padding)
-            if argument == "partial" and extra[0]:
-                want += (size + 2 * padding - kernel) % stride > 0
-            expect.close_number(got, want, "`output_size` is wrong", hint=hint)
-
-
-@points(1)
-def windows_are_counted(submission: Submission) -> None:
-    """`output_size` counts the positions of a window, with padding on both sides."""
+def _axes(submission: Submission, size: int, kernel: int, stride: int, padding: int) -> Iterator[Arguments]:
+    """Yield arguments of `output_size` for as many windows as an axis of this size has without its last argument."""
     rng = submission.rng
-    hint = "take an axis of 5, a kernel of 3 and stride 1, and count by hand: 3 windows; padding is at both ends"
-    if submission.parameters.size_argument == "dilation":
-        hint += "; how many pixels are there from the first to the last of a window whose pixels are 2 apart?"
+    match submission.parameters.size_argument:
+        case "none":
+            yield size, kernel, stride, padding
+        case "dilation":
+            for dilation in (1, int(rng.integers(2, 5))):
+                yield size + (dilation - 1) * (kernel - 1), kernel, stride, padding, dilation
+        case "end":
+            end = padding + int(rng.integers(1, 4))
+            yield size + padding - end, kernel, stride, padding, end
+        case "partial":
+            for partial in (False, True):
+                yield size, kernel, stride, padding, partial
+
+
+@compared(
+    1,
+    "output_size",
+    hint="take an axis of 5, a kernel of 3 and stride 1, and count by hand: 3 windows; padding is at both ends"
+    '{% if size_argument == "dilation" %}; how many pixels are there from the first to the last of a window whose '
+    "pixels are 2 apart?{% endif %}",
+)
+def windows_are_counted(submission: Submission) -> Iterator[Arguments]:
+    """`output_size` counts the positions of a window, with padding on both sides."""
     for padding in (0, 1, 2):
-        _check_size(submission, int(rng.integers(12, 60)), int(rng.integers(2, 8)), 1, padding, hint)
+        size, kernel = int(submission.rng.integers(12, 60)), int(submission.rng.integers(2, 8))
+        yield from _axes(submission, size, kernel, 1, padding)
 
 
-@points(1)
-def the_last_step_must_fit(submission: Submission) -> None:
+@compared(
+    1,
+    "output_size",
+    hint="how many steps can the first window take before its end is beyond the padded axis? Count itself, too"
+    '{% if size_argument == "partial" %}; and if `partial` is true, is there a pixel left over behind the last one?'
+    "{% endif %}",
+)
+def the_last_step_must_fit(submission: Submission) -> Iterator[Arguments]:
     """`output_size` takes steps of `stride`{% if size_argument == "partial" %}; a last window that does not fit \
 counts if `partial` is true{% else %} and omits a last window that does not fit{% endif %}."""
-    rng = submission.rng
-    hint = "how many steps can the first window take before its end is beyond the padded axis? Count itself, too"
-    if submission.parameters.size_argument == "partial":
-        hint += "; and if `partial` is true, is there a pixel left over behind the last one?"
     for stride in (2, 3, 4):
-        kernel, steps = int(rng.integers(3, 6)), int(rng.integers(5, 12))
-        exact = steps * stride + kernel
-        for remainder in (0, stride - 1):
-            _check_size(submission, exact + remainder, kernel, stride, 0, hint)
-            _check_size(submission, exact + remainder - 2, kernel, stride, 1, hint)
-            _check_size(submission, exact + remainder, 4, stride, 2, hint)
+        kernel, steps = int(submission.rng.integers(3, 6)), int(submission.rng.integers(5, 12))
+        for size in (steps * stride + kernel, (steps + 1) * stride + kernel - 1):  # fits exactly, or almost one more
+            yield from _axes(submission, size, kernel, stride, 0)
+            yield from _axes(submission, size - 2, kernel, stride, 1)
+            yield from _axes(submission, size, 4, stride, 2)
 
 
-def _costs(submission: Submission, key: str) -> list[tuple[ConvolutionShapes, dict]]:
-    """Return the student's `conv_cost` of a few layers, as dictionaries that have `key`."""
-
-    def ask() -> list[tuple[ConvolutionShapes, object]]:
-        layers = [draw_shapes(submission.rng) for _ in range(3)] + [draw_shapes(submission.rng, times=17)]
-        return [(layer, submission.call("conv_cost", layer.x, layer.w, layer.y)) for layer in layers]
-
-    hint = f'return {{"{submission.parameters.counted}": ..., "bytes": ..., "intensity": ...}}'
-    return [
-        (layer, dict(expect.mapping(cost, (key,), "what `conv_cost` returns", hint=hint)))
-        for layer, cost in submission.once("costs", ask)
-    ]
+def _layers(submission: Submission) -> Iterator[tuple[Shape, Shape, Shape]]:
+    """Yield shapes of x, w and y; those of the last have more to count than fits in 32 bits."""
+    for times in (1, 1, 1, 17):
+        layer = draw_shapes(submission.rng, times)
+        yield layer.x, layer.w, layer.y
 
 
-@points(2)
-def macs_are_counted(submission: Submission) -> None:
+@compared(
+    2,
+    "conv_cost",
+    key="{{ counted }}",
+    hint="how many numbers has a window, and how many windows are summed, for how many filters and images?",
+    mistakes={
+        '{% if counted != "flop" %}a multiply-accumulate counts once here; it is two FLOP only in `intensity`'
+        "{% endif %}": lambda count, x, w, y: 2 * count,
+        '{% if counted == "flop" %}a multiply-accumulate is two FLOP{% endif %}': lambda count, x, w, y: count // 2,
+        '{% if counted == "macs_per_image" %}these are the multiply-accumulates of the whole batch; how many images '
+        "has it?{% endif %}": lambda count, x, w, y: count * x[0],
+    },
+)
+def macs_are_counted(submission: Submission) -> Iterator[Arguments]:
     """`conv_cost` counts {{ {"flop": "the FLOP", "macs_per_image": "the multiply-accumulates of one image"}.get(\
 counted, "the multiply-accumulates") }}."""
-    key = submission.parameters.counted
-    for layer, cost in _costs(submission, key):
-        with expect.case(str(layer)):
-            got = expect.integer(cost[key], f"`{key}` of `conv_cost`")
-        hint = "how many numbers has a window, and how many windows are summed, for how many filters and images?"
-        want = _counted(submission, layer)
-        if key != "flop" and expect.same_number(got, 2 * want):
-            hint = "a multiply-accumulate counts once here; it is two FLOP only in `intensity`"
-        if key == "flop" and expect.same_number(2 * got, want):
-            hint = "a multiply-accumulate is two FLOP"
-        if key == "macs_per_image" and expect.same_number(got, layer.macs):
-            hint = "these are the multiply-accumulates of the whole batch; how many images has it?"
-        expect.close_number(got, want, f"`{key}` of `conv_cost` is wrong", given=str(layer), hint=hint)
+    return _layers(submission)
 
 
-def _counted(submission: Submission, layer: ConvolutionShapes) -> int:
-    """What `conv_cost` counts in this variant of the course."""
-    return layer.macs * 2 if submission.parameters.counted == "flop" else layer.macs // _images(submission, layer)
-
-
-def _images(submission: Submission, layer: ConvolutionShapes) -> int:
-    """The number of images that the count of multiply-accumulates is divided by."""
-    return layer.x[0] if submission.parameters.counted == "macs_per_image" else 1
-
-
-def _moved(submission: Submission, layer: ConvolutionShapes) -> int:
-    """The bytes that `conv_cost` counts in this variant of the course."""
-    more = {
-        "once": 0,
-        "write_allocate": math.prod(layer.y),
-        "per_image": (layer.x[0] - 1) * math.prod(layer.w),
-        "bias": layer.w[0],
-    }
-    return layer.bytes + 4 * more[submission.parameters.traffic]
-
-
-FORGOTTEN = {
-    "write_allocate": "y is moved twice: a cache line is fetched before it is written to",
-    "per_image": "w is moved once for each image of the batch",
-    "bias": "the bias is moved, too: one number for each filter",
-}
-
-
-@points(2)
-def bytes_are_counted(submission: Submission) -> None:
+@compared(
+    2,
+    "conv_cost",
+    key="bytes",
+    hint='count the elements of all {% if traffic == "once" %}three arrays, each array once{% else %}arrays that are '
+    "moved, each as often as it is moved{% endif %}",
+    mistakes={
+        "this is the number of elements; a float32 takes 4 bytes": lambda moved, x, w, y: moved // 4,
+        '{{ {"write_allocate": "y is moved twice: a cache line is fetched before it is written to", '
+        '"per_image": "w is moved once for each image of the batch", '
+        '"bias": "the bias is moved, too: one number for each filter"}.get(traffic, "") }}': (
+            lambda moved, *shapes: 4 * sum(map(math.prod, shapes))
+        ),
+    },
+)
+def bytes_are_counted(submission: Submission) -> Iterator[Arguments]:
     """`conv_cost` counts the bytes of input, weights and output{{ {"write_allocate": ", which is moved twice", \
 "bias": ", and of the bias", "per_image": ", the weights for each image"}.get(traffic, "") }}."""
-    for layer, cost in _costs(submission, "bytes"):
-        with expect.case(str(layer)):
-            got = expect.integer(cost["bytes"], "`bytes` of `conv_cost`")
-        want = _moved(submission, layer)
-        hint = "count the elements of all three arrays, each array once"
-        if submission.parameters.traffic != "once":
-            hint = "count the elements of all arrays that are moved, each as often as it is moved"
-        if want != layer.bytes and expect.same_number(got, layer.bytes):
-            hint = FORGOTTEN[submission.parameters.traffic]
-        if expect.same_number(4 * got, want):
-            hint = "this is the number of elements; a float32 takes 4 bytes"
-        expect.close_number(got, want, "`bytes` of `conv_cost` is wrong", given=str(layer), hint=hint)
+    return _layers(submission)
 
 
-@points(2)
-def intensity_is_flop_per_byte(submission: Submission) -> None:
-    """`conv_cost` returns the arithmetic intensity in FLOP per byte."""
-    for layer, cost in _costs(submission, "intensity"):
-        got = expect.number(cost["intensity"], "`intensity`")
-        if expect.same_number(got, _own_intensity(submission, layer, cost)):
-            continue
-        hint = "operations for each byte: a multiply-accumulate is two operations"
-        if submission.parameters.counted == "macs_per_image":
-            hint += ", and the bytes are those of the whole batch"
-        want = 2 * layer.macs / _moved(submission, layer)
-        expect.close_number(got, want, "`intensity` of `conv_cost` is wrong", given=str(layer), hint=hint)
-
-
-def _own_intensity(submission: Submission, layer: ConvolutionShapes, cost: dict) -> float:
-    """The intensity by the student's own count and `bytes`, so that an error in them does not count twice."""
+def _own_intensity(submission: Submission, cost: Mapping[str, Any], x: Shape, w: Shape, y: Shape) -> float | None:
+    """The intensity that follows from the submission's own counts."""
     counted, moved = cost.get(submission.parameters.counted), cost.get("bytes")
     if not isinstance(counted, int | float) or not isinstance(moved, int | float) or min(counted, moved) <= 0:
-        return math.nan
-    flop = counted if submission.parameters.counted == "flop" else 2 * counted * _images(submission, layer)
-    return flop / moved
+        return None
+    images = x[0] if submission.parameters.counted == "macs_per_image" else 1
+    return counted * images * (1 if submission.parameters.counted == "flop" else 2) / moved
 
 
-@points(3)
-def columns_are_counted(submission: Submission) -> None:
+@compared(
+    2,
+    "conv_cost",
+    key="intensity",
+    own=_own_intensity,
+    hint="operations for each byte: a multiply-accumulate is two operations"
+    '{% if counted == "macs_per_image" %}, and the bytes are those of the whole batch{% endif %}',
+)
+def intensity_is_flop_per_byte(submission: Submission) -> Iterator[Arguments]:
+    """`conv_cost` returns the arithmetic intensity in FLOP per byte."""
+    return _layers(submission)
+
+
+@compared(
+    3,
+    "im2col_bytes",
+    hint="rows and columns of the matrix that `im2col` returns for one image: what are they, in terms of w and y?",
+    mistakes={
+        "these are the columns of one image; the batch has N of them": lambda count, x, w, y: count // x[0],
+        'this is the number of elements; a {{ column_type }} takes {{ {"float32": 4, "float64": 8, "float16": 2}['
+        "column_type] }} bytes": lambda count, x, w, y: x[0] * math.prod((*w[1:], *y[2:])),
+    },
+)
+def columns_are_counted(submission: Submission) -> Iterator[Arguments]:
     """`im2col_bytes` returns the size of a batch's columns in bytes."""
-    for _ in range(3):
-        layer = draw_shapes(submission.rng)
-        with expect.case(str(layer)):
-            got = expect.integer(
-                submission.call("im2col_bytes", layer.x, layer.w, layer.y), "what `im2col_bytes` returns"
-            )
-        element = submission.parameters.column_type
-        want = _column_bytes(submission, layer)
-        hint = "rows and columns of the matrix that `im2col` returns for one image: what are they, in terms of w and y?"
-        if expect.same_number(got * layer.x[0], want):
-            hint = "these are the columns of one image; the batch has N of them"
-        if expect.same_number(got, layer.column_bytes // 4):
-            hint = f"this is the number of elements; a {element} takes {np.dtype(element).itemsize} bytes"
-        expect.close_number(got, want, "`im2col_bytes` is wrong", given=str(layer), hint=hint)
+    return _layers(submission)
 
 
-def _column_bytes(submission: Submission, layer: ConvolutionShapes) -> int:
-    """The bytes of the columns, in the type that this variant of the course stores them in."""
-    return layer.column_bytes // 4 * np.dtype(submission.parameters.column_type).itemsize
+def _own_growth(submission: Submission, growth: Any, *shapes: Shape) -> float | None:
+    """The growth that follows from the submission's own `im2col_bytes`."""
+    own = submission.call("im2col_bytes", *shapes)
+    image = 4 * math.prod(shapes["xwy".index(submission.parameters.compared)])
+    return own / image if isinstance(own, int | float) and 0 < own < math.inf else None
 
 
-@points(2)
-def growth_is_against_the_input(submission: Submission) -> None:
+@compared(
+    2,
+    "growth",
+    own=_own_growth,
+    hint="two numbers of bytes, and what the first is in units of the second",
+    mistakes={
+        "the fraction is inverted: divide the bytes of the columns by those of {{ compared }}": (
+            lambda growth, x, w, y: 1 / growth
+        )
+    },
+)
+def growth_is_against_the_input(submission: Submission) -> Iterator[Arguments]:
     """`growth` returns how many times larger than {{ {"x": "the input"}.get(compared, compared) }} the columns are."""
-    compared = submission.parameters.compared
-    for _ in range(3):
-        layer = draw_shapes(submission.rng)
-        image = 4 * math.prod({"x": layer.x, "w": layer.w, "y": layer.y}[compared])
-        got = expect.number(submission.call("growth", layer.x, layer.w, layer.y), "what `growth` returns")
-        if expect.same_number(got, _own_column_bytes(submission, layer) / image):
-            continue
-        want = _column_bytes(submission, layer) / image
-        hint = "two numbers of bytes, and what the first is in units of the second"
-        if expect.same_number(got, 1 / want):
-            hint = f"the fraction is inverted: divide the bytes of the columns by those of {compared}"
-        expect.close_number(got, want, "`growth` is wrong", given=str(layer), hint=hint)
+    return _layers(submission)
 
 
-def _own_column_bytes(submission: Submission, layer: ConvolutionShapes) -> float:
-    """The student's own `im2col_bytes`, so that an error in it does not count twice; NaN if it counts nothing."""
-    try:
-        own = expect.number(submission.call("im2col_bytes", layer.x, layer.w, layer.y), "`im2col_bytes`")
-    except expect.CheckFailed:
-        return math.nan
-    return own if 0 < own < math.inf else math.nan
-
-
-def _draw_machine(submission: Submission) -> tuple[float, float]:
-    """Draw a machine's peak (FLOP/s) and bandwidth (bytes/s)."""
+def _machine(submission: Submission) -> tuple[float, float]:
+    """Draw a peak, in FLOP/s, and a bandwidth, in bytes/s."""
     return float(submission.rng.integers(50, 400)) * 1e9, float(submission.rng.integers(5, 40)) * 1e9
 
 
-def _attainable(submission: Submission, intensity: float, peak: float, bandwidth: float) -> float:
-    in_units = _in_units(submission, bandwidth)
-    got = submission.call("attainable", intensity, peak, in_units)
-    return expect.number(got, "what `attainable` returns", given=_given(intensity, peak, in_units))
-
-
 def _in_units(submission: Submission, bandwidth: float) -> float:
-    """A bandwidth, in bytes/s, in the unit that this variant of the course passes it in."""
+    """A bandwidth in bytes/s in the unit of this variant."""
     return bandwidth / UNIT_BYTES[submission.parameters.bandwidth_unit]
 
 
-def _given(intensity: object, peak: float, bandwidth: float) -> str:
-    return f"intensity={intensity}, peak={peak:g}, bandwidth={bandwidth:g}"
+UNIT_HINT = (
+    '{% if bandwidth_unit != "bytes" %}; the intensity counts bytes, and the bandwidth {{ bandwidth_unit }}{% endif %}'
+)
 
 
-def _under_the_roof(submission: Submission, intensity: float, peak: float, bandwidth: float) -> float:
-    """What `attainable` is to return, for a bandwidth in bytes/s."""
-    rate = min(peak, intensity * bandwidth)
-    return {"rate": rate, "share": rate / peak, "seconds": 1e9 / rate}[submission.parameters.roof]
-
-
-def _unit_hint(submission: Submission) -> str:
-    """What else to think of if the bandwidth is not in bytes/s."""
-    if submission.parameters.bandwidth_unit == "bytes":
-        return ""
-    return f"; the intensity counts bytes, and the bandwidth {submission.parameters.bandwidth_unit}"
-
-
-@points(2)
-def the_lower_roof_counts(submission: Submission) -> None:
+@compared(
+    2,
+    "attainable",
+    hint="what could memory feed, if arithmetic were free; what could arithmetic do; and which of them limits?"
+    + UNIT_HINT,
+)
+def the_lower_roof_counts(submission: Submission) -> Iterator[Arguments]:
     """`attainable` {{ {"share": "is the share of the peak that the lower of the two roofs allows", \
 "seconds": "is the time under the lower of the two roofs"}.get(roof, "is the lower of the two roofs") \
 }}: memory bandwidth and peak arithmetic."""
-    peak, bandwidth = _draw_machine(submission)
+    peak, bandwidth = _machine(submission)
     for share in (0.1, 0.7, 1.5, 30.0):
-        intensity = round(share * peak / bandwidth, 3)
-        got = _attainable(submission, intensity, peak, bandwidth)
-        want = _under_the_roof(submission, intensity, peak, bandwidth)
-        hint = "what could memory feed, if arithmetic were free; what could arithmetic do; and which of them limits?"
-        hint += _unit_hint(submission)
-        given = _given(intensity, peak, _in_units(submission, bandwidth))
-        expect.close_number(got, want, "`attainable` is wrong", given=given, hint=hint)
+        yield round(share * peak / bandwidth, 3), peak, _in_units(submission, bandwidth)
 
 
-@points(1)
-def roofs_of_many_at_once(submission: Submission) -> None:
+def _own_roofs(submission: Submission, results: Any, intensities: np.ndarray, *machine: float) -> np.ndarray:
+    """The submission's own results for single intensities."""
+    what = "what `attainable` returns"
+    own = [expect.number(submission.call("attainable", float(value), *machine), what) for value in intensities.ravel()]
+    return np.reshape(own, intensities.shape)
+
+
+@compared(
+    1,
+    "attainable",
+    own=_own_roofs,
+    typed=True,
+    hint="`min` and `if` need a single number; NumPy has functions that go element by element, whatever the shape",
+)
+def roofs_of_many_at_once(submission: Submission) -> Iterator[Arguments]:
     """`attainable` also takes an array of intensities, and returns an array of its type."""
-    peak, bandwidth = _draw_machine(submission)
-    shapes: tuple[tuple[int, ...], ...] = ((9,), (3, 4), (2, 3, 2), (0,))
+    shapes: tuple[Shape, ...] = ((9,), (3, 4), (2, 3, 2), (0,))
     for shape, kind in zip(shapes, (np.float64, np.float32, np.float16, np.float64), strict=True):
-        if kind is np.float16 and submission.parameters.roof == "seconds":
-            kind = np.float32  # half precision has no number of 10**9 FLOP
-        if kind is np.float16:
-            peak, bandwidth = 8.0 * int(submission.rng.integers(4, 16)), 4.0  # nor of 10**9 FLOP/s
+        peak, bandwidth = _machine(submission)
+        if kind is np.float16:  # which has no number of 10**9
+            if submission.parameters.roof == "seconds":
+                kind = np.float32
+            else:
+                peak, bandwidth = 8.0 * int(submission.rng.integers(4, 16)), 4.0
         intensity = (submission.rng.uniform(0.1, 2.5, shape) * peak / bandwidth).astype(kind)
-        # compared with the student's own scalar results, so that a wrong roof does not count twice
-        own = [_attainable(submission, float(value), peak, bandwidth) for value in intensity.ravel()]
-        in_units = _in_units(submission, bandwidth)
-        given = _given(f"an array {intensity.dtype}{list(shape)}", peak, in_units)
-        hint = "`min` and `if` need a single number; NumPy has functions that go element by element, whatever the shape"
-        with expect.case(given, hint):
-            got = submission.call("attainable", intensity, peak, in_units)
-            rtol = 4e-3 if kind is np.float16 else 1e-5
-            expect.close(got, np.reshape(own, shape), "what `attainable` returns", rtol=rtol, dtype=kind)
-    one, other = (_attainable(submission, 0.5, *machine) for machine in ((4.0, 2.0), (20.0, 6.0)))
-    expect.true(one != other, "`attainable` depends on no roof", expected="another result on another machine", got=one)
+        yield intensity, peak, _in_units(submission, bandwidth)
 
 
-@points(2)
-def roofs_meet_at_the_ridge(submission: Submission) -> None:
+@compared(
+    2,
+    "ridge",
+    hint="at this intensity, `attainable` is on both roofs at once; check the units: FLOP per byte" + UNIT_HINT,
+)
+def roofs_meet_at_the_ridge(submission: Submission) -> Iterator[Arguments]:
     """`ridge` is the intensity at which the two roofs meet."""
     for _ in range(2):
-        peak, bandwidth = _draw_machine(submission)
-        in_units = _in_units(submission, bandwidth)
-        got = expect.number(submission.call("ridge", peak, in_units), "what `ridge` returns")
-        hint = "at this intensity, `attainable` is on both roofs at once; check the units: FLOP per byte"
-        hint += _unit_hint(submission)
-        given = f"peak={peak:g}, bandwidth={in_units:g}"
-        expect.close_number(got, peak / bandwidth, "`ridge` is wrong", given=given, hint=hint)
+        peak, bandwidth = _machine(submission)
+        yield peak, _in_units(submission, bandwidth)
 
 
-def _draw_parts(submission: Submission) -> dict[str, float]:
+def _parts(submission: Submission) -> dict[str, float]:
     """Draw seconds by part, in sixteenths, so that their sums are exact; all differ."""
     drawn = submission.rng.permutation(np.arange(4, 40))[:3]
-    return {name: int(number) / 16 for name, number in zip(NAMES, drawn, strict=True)}
+    return {name: int(number) / 16 for name, number in zip(("convolution", "pooling", "dense"), drawn, strict=True)}
 
 
-def _check_prediction(
-    submission: Submission, total: float, parts: dict[str, float], speedups: dict[str, float], hint: str
-) -> None:
-    remainder = total - sum(parts.values())
-    seconds = remainder + sum(seconds / speedups.get(name, 1.0) for name, seconds in parts.items())
-    predicted = {"seconds": seconds, "speedup": total / seconds, "saved": 1 - seconds / total}
-    want = predicted[submission.parameters.predicted]
-    with expect.case(f"total={total}, parts={parts}, speedups={speedups}", hint):
-        got = expect.number(submission.call("predict", total, parts, speedups), "what `predict` returns")
-        expect.close_number(got, want, "`predict` is wrong")
+PREDICTED_HINT = """{{ {"speedup": "; the result is the time before in units of the time after", \
+"saved": "; the result is the time saved, as a share of the time before"}.get(predicted, "") }}"""
 
 
-@points(2)
-def parts_are_divided_by_their_factors(submission: Submission) -> None:
+@compared(
+    2,
+    "predict",
+    hint="what is not in `parts` stays; each part has its own factor, found by its name; a factor may be a fraction, "
+    "or below 1 if a part becomes slower; two parts may take the same time" + PREDICTED_HINT,
+)
+def parts_are_divided_by_their_factors(submission: Submission) -> Iterator[Arguments]:
     """`predict` divides the seconds of each part by its factor; the remaining time stays."""
-    hint = "what is not in `parts` stays; each part has its own factor, found by its name" + _prediction(submission)
     for remainder in (1.5, 0.25):
-        parts = _draw_parts(submission)
+        parts = _parts(submission)
         drawn = submission.rng.permutation(np.arange(2, 9))[:3]  # in another order than the parts: names decide
         factors = {name: float(factor) for name, factor in zip(reversed(parts), drawn, strict=True)}
-        _check_prediction(submission, sum(parts.values()) + remainder, parts, factors, hint)
-    parts = _draw_parts(submission)
+        yield sum(parts.values()) + remainder, parts, factors
+    parts = _parts(submission)
     parts["dense"] = parts["convolution"]
-    hint = "a factor may be a fraction, or below 1 if a part becomes slower; two parts may take the same time"
-    factors = dict(zip(parts, (2.5, 0.5, 3.0), strict=True))
-    _check_prediction(submission, sum(parts.values()) + 1.5, parts, factors, hint + _prediction(submission))
+    yield sum(parts.values()) + 1.5, parts, dict(zip(parts, (2.5, 0.5, 3.0), strict=True))
 
 
-def _prediction(submission: Submission) -> str:
-    """What else to think of if `predict` returns no seconds."""
-    return {
-        "seconds": "",
-        "speedup": "; the result is the time before in units of the time after",
-        "saved": "; the result is the time saved, as a share of the time before",
-    }[submission.parameters.predicted]
-
-
-@points(1)
-def parts_not_named_keep_their_time(submission: Submission) -> None:
+@compared(
+    1,
+    "predict",
+    hint="which factor leaves the time of a part as it is? Names decide, and either dictionary may lack some"
+    + PREDICTED_HINT,
+)
+def parts_not_named_keep_their_time(submission: Submission) -> Iterator[Arguments]:
     """`predict` keeps the time of a part that has no factor, and ignores a factor that has no part."""
-    parts = _draw_parts(submission)
-    hint = "which factor leaves the time of a part as it is? Names decide, and either dictionary may lack some"
-    hint += _prediction(submission)
-    total = sum(parts.values()) + 2.0
+    parts = _parts(submission)
     for speedups in ({}, {"dense": 1.0}, {"pooling": 2.0}, {"reshape": 4.0, "dense": 2.0}):
-        _check_prediction(submission, total, parts, speedups, hint)
+        yield sum(parts.values()) + 2.0, parts, speedups
 
 
-@points(2)
-def the_rest_limits_the_speedup(submission: Submission) -> None:
+@compared(
+    2,
+    "best_possible",
+    hint="compare the time before with what is left when the parts take none"
+    '{% if limit == "percent" %}; twice as fast is a gain of 100 percent{% endif %}',
+)
+def the_rest_limits_the_speedup(submission: Submission) -> Iterator[Arguments]:
     """`best_possible` is {{ {"remaining": "the share of the time that remains", "percent": "the gain in percent"}.get(\
 limit, "the speed-up") }} if the parts took no time at all."""
     for remainder in (0.5, 3.0, 2**-10):
-        parts = _draw_parts(submission)
-        total = sum(parts.values()) + remainder
-        got = expect.number(submission.call("best_possible", total, parts), "what `best_possible` returns")
-        hint = "compare the time before with what is left when the parts take none"
-        if submission.parameters.limit == "percent":
-            hint += "; twice as fast is a gain of 100 percent"
-        given = f"total={total}, parts={parts}"
-        expect.close_number(
-            got, _limit(submission, total, remainder), "`best_possible` is wrong", given=given, hint=hint
-        )
+        parts = _parts(submission)
+        yield sum(parts.values()) + remainder, parts
 
 
-def _limit(submission: Submission, total: float, remainder: float) -> float:
-    """What `best_possible` is to return if so many seconds of a total remain."""
-    if submission.parameters.limit == "remaining":
-        return remainder / total
-    if not remainder:
-        return math.inf
-    times = total / remainder
-    return 100 * (times - 1) if submission.parameters.limit == "percent" else times
-
-
-@points(1)
-def without_a_rest_there_is_no_limit(submission: Submission) -> None:
-    """`best_possible` is {% if limit == "remaining" %}0{% else %}infinite{% endif %} if the parts are the whole."""
-    parts = _draw_parts(submission)
-    total = sum(parts.values())
-    want = _limit(submission, total, 0.0)
-    hint = "nothing is left, so there is no limit: Python does not divide by zero"
-    if not want:
-        hint = "nothing is left"
-    with expect.case(f"total={total}, parts={parts}", hint):
-        got = expect.number(submission.call("best_possible", total, parts), "what `best_possible` returns")
-        expect.equal(got, want, f"`best_possible` is not {'infinite' if want else '0'}")
-    with expect.case(f"total={2 * total}, parts={parts}", "here half of the time is left"):
-        other = expect.number(submission.call("best_possible", 2 * total, parts), "what `best_possible` returns")
-        expect.true(other != want, f"`best_possible` is always {'infinite' if want else '0'}")
+@compared(
+    1,
+    "best_possible",
+    view=lambda limit: expect.number(limit, "what `best_possible` returns") in (0, math.inf),
+    hint='{% if limit == "remaining" %}nothing is left{% else %}nothing is left, so there is no limit: Python does not '
+    "divide by zero{% endif %}",
+)
+def without_a_rest_there_is_no_limit(submission: Submission) -> Iterator[Arguments]:
+    """`best_possible` is {% if limit == "remaining" %}0{% else %}infinite{% endif %} if the parts are the whole, and \
+only then."""
+    parts = _parts(submission)
+    for times in (1, 2):
+        yield times * sum(parts.values()), parts
 
 
 TASKS = (

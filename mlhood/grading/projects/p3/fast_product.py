@@ -8,16 +8,15 @@ make longer. The figure is the share of NumPy's speed; of the ratios of all roun
 
 A step is reached if the whole interval of a race is above it. Where a race misses it, its interval being below, there
 is another one, of other matrices, when the machine has become quiet: another program may have run beside one process
-only. Two of them, or one that is far below (DRIFT), refuse the step; otherwise it is left to the instructor. No point
+only. Two of them, or one that is FAR below, refuse the step; otherwise it is left to the instructor. No point
 is lost by noise.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,12 +30,12 @@ from mlhood.grading.checks.tables import UNDECIDED
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing import KEEP, wait_until_quiet
 from mlhood.grading.checks.timing_verdict import SIZE, trimmed_mean
-from mlhood.grading.projects.collect import master_solutions, varied_solutions
 from mlhood.grading.projects.p3 import numba_errors
-from mlhood.grading.projects.p3.probes import products
+from mlhood.grading.projects.p3.probes import products, shifted
+from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.codec import Remote
 from mlhood.grading.variants.parameter import Parameter
-from mlhood.measure.claims import DRIFT
+from mlhood.kernels import GEMM
 from mlhood.measure.ratio import Ratio
 
 PROBE = "mlhood.grading.projects.p3.probes:products"
@@ -50,6 +49,7 @@ CHECKED_ROWS = 8
 # Of the speed of the course's own solution, which has the same vectors and caches; so the steps are as high everywhere.
 # Measured: loops in the order i, k, j reach 0.4 to 0.7 of it, panels that are read for one row at a time 0.4 to 0.75.
 STEPS = (0.3, 0.6, 0.8)
+FAR = 2.0  # times: no load that slows one of the two processes only is taken for so much
 OWN = 0.85  # as fast, with some allowance for noise
 ALL_STEPS = (*STEPS, OWN)
 # which operands `gemm_fast` gets transposed
@@ -157,12 +157,12 @@ def _state(races: Sequence[Race], step: float) -> str:
     if any(race.against.low >= step for race in races):
         return "reached"
     missed = [race for race in races if race.against.high < step]
-    far = any(DRIFT * race.against.high < step for race in missed)
+    far = any(FAR * race.against.high < step for race in missed)
     return "missed" if far or len(missed) > 1 else ""
 
 
 class _Product:
-    """Times products of matrices of a few sizes that are drawn once, each call on another shift of them."""
+    """Times products of matrices of a few sizes that are drawn once, in each call changed by another shift."""
 
     def __init__(self, submission: Submission, function: Remote) -> None:
         self.submission, self.function = submission, function
@@ -206,44 +206,19 @@ class _Product:
         results = iter(wanted)
         for shift in shifts:
             for a, b in self.pairs:
-                left, right = _factors(self.submission, np.roll(a, shift), b)
+                left, right = _factors(self.submission, shifted(a, shift), b)
                 part = left[row : row + CHECKED_ROWS].astype(np.float64)
                 what = "what `gemm_fast` returns while it is timed"
                 expect.close(next(results), part @ right, what, rtol=1e-3, atol=1e-3, given=f"a {a.shape}, b {b.shape}")
 
 
 def _course_product(submission: Submission, own: _Product) -> Callable[..., np.ndarray]:
-    """Return the course's product, which takes its operands as `gemm_fast` does in this variant of the course."""
-    if "P3.8" in master_solutions("P3"):
-        return course_product(vars(submission.parameters))
-    packed = course_product()
+    """Return the course's own solution; in the student version, which has none, the package's packed loops."""
+    solution = submission.context.solution
+    if isinstance(solution, Solution):
+        return solution.compiled("gemm_fast")
+    packed = GEMM["packed"]
     return own.of_factors(lambda a, b: packed(np.ascontiguousarray(a), np.ascontiguousarray(b)))
-
-
-def course_product(values: Mapping[str, Any] | None = None) -> Callable[..., np.ndarray]:
-    """Return the course's own solution; in the student edition, which has none, the package's packed loops.
-
-    Args:
-        values: Of the project's parameters; the defaults by default. The packed loops take factors, whatever they are.
-    """
-    solutions = varied_solutions("P3", values, ["P3.8"]) if values else master_solutions("P3")
-    if "P3.8" not in solutions:
-        from mlhood.kernels import GEMM
-
-        return GEMM["packed"]
-    return _compiled_product(solutions["P3.8"])
-
-
-@cache
-def _compiled_product(solution: str) -> Callable[..., np.ndarray]:
-    """Return `gemm_fast` of a solution of the course's own: compiled once, which takes seconds, for all submissions."""
-    import numba
-    from numba import uintp
-
-    names: dict[str, Any] = {"np": np, "numba": numba, "uintp": uintp}
-    names["compiled"] = numba.njit(nogil=True, fastmath={"contract"})
-    exec(solution, names)  # noqa: S102 - the course's own
-    return names["gemm_fast"]
 
 
 def _check_step(submission: Submission, step: float, what: str) -> None:

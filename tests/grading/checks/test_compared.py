@@ -1,0 +1,124 @@
+"""Checks that compare a function of the notebook with that of the solution."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from mlhood.grading.checks.compared import compared
+from mlhood.grading.checks.expect import CheckFailed
+from mlhood.grading.checks.submission import CheckContext, Session, Submission
+from mlhood.grading.rpc.transport import LocalTransport
+
+
+def half(x):
+    return x / 2
+
+
+SOLUTIONS = {
+    "half": half,
+    "count": lambda x: 2 * x,
+    "array": lambda x: np.full(3, x, np.float32),
+    "parts": lambda x: {"total": 3 * x, "share": x / 4},
+    "text": str,
+    "flag": lambda x: x > 6,
+}
+
+
+@pytest.fixture
+def submission(tmp_path):
+    def make(**names):
+        session = Session(LocalTransport(names), tmp_path, tmp_path)
+        values = SimpleNamespace(unit="m")
+        return Submission(session, CheckContext(parameters=values, solution=lambda name, *args: SOLUTIONS[name](*args)))
+
+    return make
+
+
+def check_of(function, **options):
+    @compared(2, function, **{"hint": "in {{ unit }}", **options})
+    def name_of_the_check(submission):
+        """The title."""
+        for x in (6, 7):
+            yield (x,)
+
+    return name_of_the_check
+
+
+def test_a_check_has_the_name_and_the_docstring_of_the_function_that_draws():
+    check = check_of("half")
+    assert (check.name, check.title, check.points) == ("name_of_the_check", "The title", 2)
+
+
+@pytest.mark.parametrize("function", SOLUTIONS)
+def test_the_solution_passes(function, submission):
+    check_of(function, key="total" if function == "parts" else "")(submission(**{function: SOLUTIONS[function]}))
+
+
+@pytest.mark.parametrize(
+    ("function", "wrong", "what", "got"),
+    [
+        ("half", lambda x: x, "what `half` returns is wrong", "6"),
+        ("count", lambda x: 2.0 * x, "no integer in what `count` returns", "12.0"),
+        ("array", lambda x: np.full(3, x + (x > 6), np.float32), "wrong values in what `array` returns", "8"),
+        ("text", repr, "what `text` returns is wrong", "'6'"),
+        ("flag", lambda x: False, "what `flag` returns is wrong", "False"),
+    ],
+)
+def test_a_wrong_result_fails_with_the_call(function, wrong, what, got, submission):
+    wrong = (lambda x: str(x) * 2) if function == "text" else wrong
+    with pytest.raises(CheckFailed) as failure:
+        check_of(function)(submission(**{function: wrong}))
+    assert failure.value.what == what
+    assert failure.value.parts["for"].startswith(f"{function}(")
+    assert failure.value.parts["hint"] == "in m"
+
+
+def test_an_error_has_the_call_and_the_hint(submission):
+    with pytest.raises(CheckFailed, match="stops with an error") as failure:
+        check_of("half")(submission(half=lambda x: x / 0))
+    assert (failure.value.parts["for"], failure.value.parts["hint"]) == ("half(6)", "in m")
+
+
+@pytest.mark.parametrize(("unit", "hint"), [("m", "doubled"), ("", "in {{ unit }}")])
+def test_a_common_mistake_has_its_own_hint_where_it_is_one(unit, hint, submission):
+    mistakes = {"doubled" if unit else "{% if false %}never{% endif %}": lambda right, x: 2 * right}
+    with pytest.raises(CheckFailed) as failure:
+        check_of("count", mistakes=mistakes)(submission(count=lambda x: 4 * x))
+    assert failure.value.parts["hint"] == hint.replace("{{ unit }}", "m")
+
+
+def test_an_array_has_to_be_of_the_type_if_that_is_asked(submission):
+    doubles = submission(array=lambda x: np.full(3, float(x)))
+    check_of("array")(doubles)
+    with pytest.raises(CheckFailed, match="wrong data type"):
+        check_of("array", typed=True)(doubles)
+
+
+def test_a_key_is_missing(submission):
+    with pytest.raises(CheckFailed, match="total missing") as failure:
+        check_of("parts", key="total")(submission(parts=lambda x: {"share": 1}))
+    assert failure.value.parts["hint"] == "return {'total': ..., 'share': ...}"
+
+
+def test_a_view_of_results_is_compared(submission):
+    check_of("half", view=math.isfinite)(submission(half=lambda x: 1.0))
+    with pytest.raises(CheckFailed):
+        check_of("half", view=math.isfinite)(submission(half=lambda x: math.inf))
+
+
+def own_half(submission, result, x):
+    return submission.call("count", x) / 4
+
+
+@pytest.mark.parametrize("count", [lambda x: 2 * x, lambda x: 8 * x])
+def test_a_result_that_follows_from_others_is_right(count, submission):
+    check_of("half", own=own_half)(submission(half=lambda x: count(x) / 4, count=count))
+
+
+def test_results_that_follow_from_others_have_to_depend_on_the_arguments(submission):
+    with pytest.raises(CheckFailed, match="the same for all arguments"):
+        check_of("half", own=own_half)(submission(half=lambda x: 0.0, count=lambda x: 0))
