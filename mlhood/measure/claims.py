@@ -19,10 +19,6 @@ State = Literal["fails", "missing", "open", "holds"]
 # worst first: a claim about several pairs of cells has the state of the worst of them
 STATES: tuple[State, ...] = get_args(State)
 _MAX_TEXT = 500
-DRIFT = 2.0
-"""How many times as long the same may take in a later comparison, whose rounds no interval of an earlier one knows of:
-the machine's load and its clock frequency are others. Measured with four kinds of small tiles in P4's table: ratios
-between rows were 0.84 to 1.08 times those of a race, and once, while the machine was disturbed, 0.66."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +70,7 @@ class Claim:
         """Judge the claim from the cells that are filled.
 
         It holds if the whole confidence interval of the ratio satisfies it, fails if none of it does, and is open if
-        the interval contains the threshold. Measurements of different comparisons also leave it open if they are wrong
-        by no more than `DRIFT`.
+        the interval contains the threshold.
         """
         judged = [self._judge_pair(cells, left, right) for left, right in self.pairs(rows, columns)]
         states: set[State] = {state for state, _ in judged}
@@ -89,22 +84,17 @@ class Claim:
             return "missing", f"{missing} not measured yet"
         if self.relation == "agree":
             return _agreement(cells[left], cells[right], where)
-        drift = DRIFT if _may_drift(cells[left], cells[right]) else 1.0
-        return self._judge_ratio(ratio(cells[left], cells[right], where), where, drift)
-
-    def _judge_ratio(self, measured: Ratio, where: str, drift: float) -> tuple[State, str]:
+        measured = ratio(cells[left], cells[right], where)
         reason = f"{where}: ratio {measured}, claimed {self.relation} {self.factor:g}"
         low, high, factor = measured.low, measured.high, self.factor
         if self.relation == "<":
-            holds, undecided, drifted = high < factor, low < factor, low < factor * drift
+            holds, undecided = high < factor, low < factor
         else:
-            holds, undecided, drifted = low > factor, high > factor, high * drift > factor
+            holds, undecided = low > factor, high > factor
         if holds:
             return "holds", reason
         if undecided:
             return "open", f"{reason}; measure more rounds, on a quieter machine"
-        if drifted:
-            return "open", f"{reason}; the machine may have been busier during one of the two: measure both again"
         return "fails", reason
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,13 +161,6 @@ def ratio(cell: Cell, other: Cell, where: str = "cells") -> Ratio:
     if isinstance(cell, Count) and isinstance(other, Count):
         return cell.ratio(other)
     raise MeasureError("a measurement and a count have no ratio", where=where)
-
-
-def _may_drift(cell: Cell, other: Cell) -> bool:
-    """Whether these are measurements of different comparisons."""
-    if isinstance(cell, Count) or isinstance(other, Count):
-        return False
-    return not cell.run or cell.run != other.run
 
 
 def _agreement(cell: Cell, other: Cell, where: str) -> tuple[State, str]:

@@ -81,6 +81,10 @@ CHEATS = {
     "masked arrays": "def product(a, b): return np.ma.dot(a, b)",
     "einsum": "def product(a, b): return np.einsum('ij,jk', a, b)",
     "the matrix class": "def product(a, b): return np.asarray(np.matrix(a) * np.matrix(b))",
+    "a subclass of arrays": (
+        "def product(a, b):\n    a, b = (x.astype(np.longdouble).view(np.recarray) for x in (a, b))\n"
+        "    return np.asarray(a @ b, np.float32)"
+    ),
     "linear algebra": "def product(a, b): return np.linalg.multi_dot([a, b])",
     "a solver": "def product(a, b): return np.linalg.solve(np.linalg.inv(a @ a.T), b)",
     "a product of numba": "import numba\n@numba.njit\ndef product(a, b): return a @ b",
@@ -112,6 +116,18 @@ CHEATS = {
         "    f, m = ctypes.c_float, n(4)\n"
         "    sgemm(101, 111, 111, n(3), n(2), m, f(1), p[0], m, p[1], n(2), f(0), p[2], n(2))\n"
         "    return c"
+    ),
+    "the library behind the library": (
+        "import ctypes, glob\nS = ctypes.c_ssize_t\nclass Axis(ctypes.Structure):\n"
+        "    _fields_ = [('stride', S), ('low', S), ('high', S)]\nclass Array(ctypes.Structure):\n"
+        "    _fields_ = [('base', ctypes.c_void_p), ('offset', S), ('length', S), ('version', ctypes.c_int),\n"
+        "                ('rank', ctypes.c_byte), ('type', ctypes.c_byte), ('flags', ctypes.c_short), ('span', S),\n"
+        "                ('axes', Axis * 2)]\ndef described(x):\n"
+        "    axes = (Axis(step // 4, 0, size - 1) for step, size in zip(x.strides, x.shape))\n"
+        "    return ctypes.byref(Array(x.ctypes.data, 0, 4, 0, 2, 3, 0, 4, (Axis * 2)(*axes)))\n"
+        "library = ctypes.CDLL(glob.glob('/site/numpy.libs/*gfortran*')[0])\ndef product(a, b):\n"
+        "    a, b, c = np.asfortranarray(a), np.asfortranarray(b), np.zeros((3, 2), np.float32, order='F')\n"
+        "    library._gfortran_matmul_r4(*map(described, (c, a, b)), 0, 0, None)\n    return c"
     ),
     "a library of the system": (
         "import ctypes.util\ndef product(a, b): return ctypes.CDLL('libblas.so.3').cblas_sgemm(a, b)"

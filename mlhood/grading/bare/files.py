@@ -27,12 +27,11 @@ from mlhood.grading.bare.blas import is_blas, without_products
 from mlhood.grading.bare.libraries import NOT_AVAILABLE, Libraries
 
 SITE = Path("/site")
-KERNEL = ("ipykernel", "threadpoolctl")  # with it requests limit the threads that are measured
+KERNEL = ("ipykernel", "threadpoolctl", "flatbuffers")
+"""What requests need: to limit the threads that are measured, and to write programs with `jax.export`."""
 SERVER = (
     "mlhood.grading.rpc.server",
-    "mlhood.grading.sandbox.launcher",
     "mlhood.grading.bare.kernel",
-    "mlhood.grading.sandbox.seccomp",
     "mlhood.measure.threading",
 )
 ROOT = Path(__file__).parents[3]
@@ -81,8 +80,8 @@ def interpreter() -> str:
 
 
 @functools.cache
-def files_of(libraries: Libraries) -> BareFiles:
-    """Return the files for libraries."""
+def files_of(libraries: Libraries, *launchers: str) -> BareFiles:
+    """Return the files for libraries, with the modules that start the kernel in a sandbox."""
     folder = Path(sysconfig.get_path("purelib"))
     names = {part for name in (*KERNEL, *libraries.packages) for part in _top_levels(name)}
     entries = tuple(sorted(path for name in names if (path := folder / name).exists()))
@@ -91,7 +90,7 @@ def files_of(libraries: Libraries) -> BareFiles:
         "site": str(SITE),
         "products": libraries.products,
     }
-    return BareFiles(setup, entries, _tree(libraries))
+    return BareFiles(setup, entries, _tree(libraries, launchers))
 
 
 @functools.cache
@@ -154,11 +153,11 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
     return folder
 
 
-def _tree(libraries: Libraries) -> Path:
+def _tree(libraries: Libraries, launchers: Sequence[str]) -> Path:
     """Write the modules of `mlhood` into a folder, without what is left out of them."""
     root = Path(tempfile.mkdtemp(dir=_folder().name))
     root.chmod(0o755)
-    for module in _imported((*SERVER, *libraries.modules), libraries.without):
+    for module in _imported((*SERVER, *launchers, *libraries.modules), libraries.without):
         source = _file(module)
         target = root / source.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)

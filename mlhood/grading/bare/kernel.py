@@ -145,9 +145,10 @@ def remove_products() -> None:
     methods = gc.get_referents(np.ndarray.__dict__)[0]
     for name in ("dot", "__matmul__", "__rmatmul__", "__imatmul__"):
         methods.pop(name, None)
-    numbers = ctypes.c_void_p.from_address(id(np.ndarray) + AS_NUMBER).value or 0
-    for offset in MATRIX_PRODUCTS:
-        ctypes.c_void_p.from_address(numbers + offset).value = None
+    for kind in (np.ndarray, *np.ndarray.__subclasses__()):  # which have copies of its slots
+        numbers = ctypes.c_void_p.from_address(id(kind) + AS_NUMBER).value or 0
+        for offset in MATRIX_PRODUCTS:
+            ctypes.c_void_p.from_address(numbers + offset).value = None
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(np.ndarray))
 
 
@@ -160,6 +161,10 @@ def install(setup: dict[str, Any]) -> None:
     # why, by what the skipped statement would have defined
     builtins._skipped = {}  # pyright: ignore[reportAttributeAccessIssue]
     sys.meta_path.insert(0, Finder(setup))
+    if "jax" in setup["packages"]:
+        sys.path.append(setup["site"])
+        importlib.import_module("flatbuffers")  # it looks for NumPy on the path alone, when it is imported
+        sys.path.remove(setup["site"])
     if not setup["products"]:
         with contextlib.suppress(ImportError):
             importlib.import_module("numba")  # it looks the products up when it is imported

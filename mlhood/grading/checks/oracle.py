@@ -4,6 +4,7 @@ compiler's verifier and interpreter. Each is read in an isolated process."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,10 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """The nodes of a compiler graph in topological order, and the results of running it by the name of the output."""
+    """The nodes of a compiler graph, and the results of running it by the name of the output.
+
+    They are in topological order; those of a graph in a node, such as a branch of an If, follow it.
+    """
 
     nodes: tuple[NodeFacts, ...]
     results: dict[str, np.ndarray]
@@ -158,9 +162,19 @@ def _read_graphs(graphs: list[list[Any]]) -> list[tuple[list[tuple[Any, ...]], d
     results = []
     for graph, feeds in graphs:
         interpreter = Interpreter(graph)
-        nodes = [_node_facts(node) for node in graph.topological()]
+        nodes = [_node_facts(node) for node in _nodes(graph)]
         results.append((nodes, interpreter.run(feeds) if feeds else {}))
     return results
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    from mlhood.compiler.hir.graph import Graph
+
+    for node in graph.topological():
+        yield node
+        for attribute in node.operator.attributes.values():
+            if isinstance(attribute, Graph):
+                yield from _nodes(attribute)
 
 
 def _node_facts(node: Any) -> tuple[Any, ...]:

@@ -73,7 +73,7 @@ class TimingClaim:
         claimed: Slow over fast, according to the table.
         course: The course's own version of the slower side; None if that is not the student's code.
         allowance: By how much the judge's ratio may be smaller than the table's beyond both errors.
-        directed: Whether the fast side has to be faster, whatever the table says.
+        directed: Whether the fast side has to be faster; if not, only its ratio has to be as in the table.
     """
 
     name: str

@@ -14,6 +14,8 @@ and its inverse are then equally far from 1, and three questions are asked. A cl
    factor of PRECISION may hide in it, the answer is neither yes nor no: noise does not confirm a claim. A table whose
    interval contains 1, such as one whose columns time the same function, shows no difference: that is refused where
    both intervals are further apart than the allowance, and open where they are apart at all.
+   Of a claim without a direction this is the only question, and what lies within the allowance holds, unless the
+   table's own interval is so wide that it says nothing.
 3. Is the slower side as fast as it should be? The judge times the course's own version of the same algorithm in the
    same rounds, and the slower side may take at most so many times as long (`timing_claim.Course.most`).
 
@@ -80,7 +82,7 @@ def decide(rounds: Rounds, claim: TimingClaim) -> Verdict:
     """
     ratios = [slow / fast for slow, fast in zip(rounds.slow, rounds.fast, strict=True)]
     ratio = trimmed_mean(ratios, SIZE)
-    direction = _direction(ratios, ratio) if claim.directed or claim.claimed.low > 1 else "holds"
+    direction = _direction(ratios, ratio) if claim.directed else "holds"
     answers: list[State] = [direction, _size(claim, ratio)]
     reason = f"{claim.name}: {ratio} times as long when timed from outside, and {claim.claimed} in the table"
     what = ANOTHER if claim.claimed.low <= 1 and answers[-1] == "fails" else ""
@@ -111,7 +113,10 @@ def _size(claim: TimingClaim, ratio: Ratio) -> State:
     claimed = claim.claimed
     if claimed.low <= 1:  # the table shows no difference
         apart = max(ratio.low / claimed.high, claimed.low / ratio.high)
-        return "holds" if apart <= 1 else "inconclusive" if apart <= claim.allowance else "fails"
+        if apart > claim.allowance:
+            return "fails"
+        wide = claimed.high > PRECISION**2 * claimed.low
+        return "inconclusive" if (apart > 1 if claim.directed else wide) else "holds"
     gap = math.log(claimed.value / ratio.value) - math.log(claim.allowance)
     error = math.hypot(math.log(claimed.value / claimed.low), math.log(ratio.high / ratio.value))
     if gap > error:

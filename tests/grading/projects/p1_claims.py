@@ -106,7 +106,6 @@ LINE = "; figure.add_artist(Rectangle((0.5, y + 0.02), 0.01, places[0] - places[
 
 SHAPES, GEOMETRY = "parameters_have_lenets_shapes", "convolutions_have_lenets_geometry"
 LOGITS, VALUES, BATCH = "gives_ten_logits_an_image", "computes_lenet", "takes_a_batch_of_any_size"
-BATCHES = "batches_are_small_and_shuffled"
 MOVES, LOSS, ACCURACY = "training_moves_every_weight", "loss_is_told_and_falls", "model_reads_unseen_digits"
 FILE = ("file_has_the_asked_names", "file_computes_the_model", "batch_is_dynamic", "lenet_onnx_holds_the_trained_model")
 TABLE = ("rows_follow_the_graph", "parameters_are_counted", "multiply_accumulates_are_counted")
@@ -160,14 +159,14 @@ CLAIMS: tuple[Mistake, ...] = (
         (
             "noise instead of training",
             {"P1-3-solution": NOISE_FOR_TRAINING},
-            (BATCHES, MOVES, LOSS, ACCURACY),
+            (MOVES, LOSS, ACCURACY),
             "not such that the loss",
         ),
         ("digits of its own", OWN_DIGITS, (MOVES, LOSS, ACCURACY), "on the images passed in"),
         (
             "digits that are looked up",
             {"P1-3-solution": LOOKS_THEM_UP},
-            (BATCHES, MOVES, LOSS, ACCURACY),
+            (MOVES, LOSS, ACCURACY),
             "classifies too few of the held-out digits",
         ),
     ),

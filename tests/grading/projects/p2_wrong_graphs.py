@@ -88,19 +88,19 @@ WRONG: tuple[Mistake, ...] = (
         (
             "a product by @",
             {"P2-1-solution": "def linear_relu(x, w, b, y):\n    y[:] = np.maximum(x[:] @ w.T + b[:], 0)"},
-            (COMPUTES, ONCE, PREDICTED),
-            "whole rows or arrays",
+            (COMPUTES, ONCE),
+            "for @",
         ),
         (
             "a row's product by @",
             nest("total = b[j] + x[i] @ w[j]", "pass", "y[i, j] = max(total, 0)"),
-            (COMPUTES, ONCE, PREDICTED),
-            "whole rows or arrays",
+            (COMPUTES, ONCE),
+            "for @",
         ),
         (
             "a row's product by NumPy",
             nest("total = b[j] + np.dot(list(x[i]), list(w[j]))", "pass", "y[i, j] = max(total, 0)"),
-            (COMPUTES, ONCE, PREDICTED),
+            (COMPUTES, ONCE),
             "numpy.dot",
         ),
         ("floats", traffic("n * (2.0 * depth + 4)", "n * (2 * depth + 2)"), PREDICTED, "no integer"),
@@ -144,7 +144,7 @@ def linear_relu(x, w, b, y):
         (
             "a row's product by a newer function of NumPy",
             nest("total = b[j] + np.vecdot(list(x[i]), list(w[j]))", "pass", "y[i, j] = max(total, 0)"),
-            (COMPUTES, ONCE, PREDICTED),
+            (COMPUTES, ONCE),
             "numpy.vecdot",
         ),
     ),

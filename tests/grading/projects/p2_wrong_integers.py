@@ -141,7 +141,7 @@ WRONG: tuple[Mistake, ...] = (
             "the offset in int8",
             sums(x="np.pad((x - np.int8(x_offset)).astype(np.int64), widths)"),
             (SUMS, PADDED, WIDE),
-            "are wrong",
+            "wrong values",
         ),
         (
             "no rounding",
@@ -173,7 +173,7 @@ WRONG: tuple[Mistake, ...] = (
             "a shift of 0 is forgotten",
             rescale(f"np.clip((({LONG} + (1 << (shift - 1))) >> shift) + offset, -128, 127).astype(np.int8)"),
             ROUNDED,
-            "shift 0",
+            "nothing is shifted out",
         ),
         (
             "int32 for int8",
@@ -197,7 +197,7 @@ WRONG: tuple[Mistake, ...] = (
             "sixteen bits before it is clamped",
             rescale(f"((({LONG} + {HALF}) >> shift) + offset).astype(np.int16).clip(-128, 127).astype(np.int8)"),
             SATURATED,
-            "clamp before",
+            "before the numbers become",
         ),
         (
             "sums in float32",
@@ -210,7 +210,7 @@ WRONG: tuple[Mistake, ...] = (
             WIDE,
             "how large do the sums become",
         ),
-        ("a bias of sixteen bits", sums(bias="bias.astype(np.int16)[:, None, None]"), WIDE, "are wrong"),
+        ("a bias of sixteen bits", sums(bias="bias.astype(np.int16)[:, None, None]"), WIDE, "wrong values"),
         (
             "another convolution of torch",
             {
@@ -220,7 +220,7 @@ WRONG: tuple[Mistake, ...] = (
                 "    return sums.numpy().astype(np.int64) + bias[:, None, None]"
             },
             (SUMS, PADDED, WIDE),
-            "torch.conv3d",
+            "is not available where this is graded",
         ),
         (
             "half a step without a shift",

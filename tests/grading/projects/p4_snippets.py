@@ -105,9 +105,9 @@ return {result}
 
 def choosing(
     analysed: str = "analysed",
-    small: str = "(1, k2, k3)",
+    small: str = "(1, 1, 1)",
     large: str = "(problem.channels, passing, staying)",
-    own: str = "(max(1, k1 // 2), k2, max(1, k3 // 2))",
+    own: str = "(max(1, k1 // 2), k2, 1 + k3 // 2)",
     counts: str = "counts(problem, order)",
 ) -> dict[str, str]:
     body = f"""
@@ -123,11 +123,14 @@ return rows
     return {"P4-5-solution": _function(head, body)}
 
 
+NAMES = '{order: f"{row}, {order}" for order in table.columns}'
+
+
 def filling(
     rows: str = "table.rows",
-    alternatives: str = "{order: made[row][order] for order in table.columns}",
+    measured: str = "measured = timed(calls)",
     options: str = ", flops=2 * layer.macs",
-    fill: str = "table.fill(row, timed(alternatives))",
+    fill: str = f"table.fill(row, measured, {NAMES})",
     small: str = "20_000",
 ) -> dict[str, str]:
     return {
@@ -138,11 +141,11 @@ def call(times):
     return lambda: sum(range(times)) * 0.0
 
 many = {{row: {small} if row == "too small" else 14_000 for row in table.rows}}
-made = {{row: dict.fromkeys(table.columns, call(many[row])) for row in table.rows}}
+calls = {{f"{{row}}, {{order}}": call(many[row]) for row in table.rows for order in table.columns}}
+def timed(alternatives):
+    return compare(alternatives, shortest=1e-4, describe_machine=False{options})
+{measured}
 for row in {rows}:
-    def timed(alternatives):
-        return compare(alternatives, shortest=1e-4, describe_machine=False{options})
-    alternatives = {alternatives}
     {fill}
 """
     }
@@ -221,8 +224,8 @@ return convolve
 def network_filling(
     rows: str = "network_times.rows",
     small: str = "20_000",
-    alternatives: str = "calls",
     options: str = "",
+    fill: str = "network_times.fill(row, measured, {order: f'{row}, {order}' for order in network_times.columns})",
 ) -> dict[str, str]:
     """P4.6's table, right by default; no network is compiled."""
     return {
@@ -230,9 +233,13 @@ def network_filling(
 def network(times):
     return lambda: sum(range(times)) * 0.0
 
+calls = {{
+    f"{{row}}, {{order}}": network({small} if row == "too small" else 14_000)
+    for row in network_times.rows for order in network_times.columns
+}}
+measured = compare(calls, shortest=1e-4, describe_machine=False{options})
 for row in {rows}:
-    calls = dict.fromkeys(network_times.columns, network({small} if row == "too small" else 14_000))
-    network_times.fill(row, compare({alternatives}, shortest=1e-4, describe_machine=False{options}))
+    {fill}
 """
     }
 

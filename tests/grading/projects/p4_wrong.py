@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.grading.projects.gallery import Mistake, mistakes
 from tests.grading.projects.p4_snippets import (
+    NAMES,
     choosing,
     counting,
     filling,
@@ -36,7 +37,7 @@ PACKED = "weights_are_packed_once"
 NETWORKS, NETWORK_FASTER = "network_rows_are_comparisons", "network_is_faster_as_analysed"
 POSSIBLE, LESS = "slicings_are_possible", "traffic_is_less_than_the_analysis"
 HALF, SEARCHED = "half_of_the_gain_is_reached", "courses_search_is_reached"
-ANALYSED, SMALL, LARGE = "analysed_is_taken_over", "too_small_is_legal", "too_large_breaks_a_cache"
+ANALYSED, SMALL, LARGE = "analysed_is_taken_over", "too_small_is_one_of_each", "too_large_breaks_a_cache"
 OWN, COMPARED, OPERATIONS = "my_own_is_another", "rows_are_comparisons", "operations_are_told"
 FASTER = "orders_agree_and_analysed_is_faster"
 WEIGHTS, INPUTS, OUTPUTS = "weights_stay", "inputs_stay", "outputs_stay"
@@ -45,9 +46,11 @@ NAMED, QUOTED, ATTRIBUTES = "operations_are_counted", "quoted_operations_count",
 COMPUTATIONS, OPCODES, PARAMETERS = "fused_computations_are_found", "opcodes_are_listed", "parameters_are_left_out"
 
 INTERLEAVED_TILES = "for i0 in range(tile_m) for j0 in range(tile_n)"
-COLUMN_BY_COLUMN = """for name, call in alternatives.items():
-        table[row, name] = timed({name: call})[name]"""
-SWAPPED_ROWS = "{order: made['too small' if row == 'analysed' else 'analysed'][order] for order in table.columns}"
+ROW_BY_ROW = f"""names = {NAMES}
+    table.fill(row, timed({{name: calls[name] for name in names.values()}}), names)"""
+ONE_ORDER = network_filling(fill="network_times[row, 'WS'] = measured[f'{row}, WS']")
+SWAPPED_ROWS = """swap = {"analysed": "too small", "too small": "analysed"}
+    table.fill(row, measured, {order: f"{swap.get(row, row)}, {order}" for order in table.columns})"""
 
 ORDERS: tuple[Mistake, ...] = (
     *mistakes(
@@ -326,12 +329,11 @@ ANALYSIS: tuple[Mistake, ...] = (
     ),
     *mistakes(
         "P4.5",
-        ("too small is the analysed row", choosing(small="(k1, k2, k3)"), (SMALL, COMPARED, FASTER), "k1 = 1 or 2"),
         (
-            "too small in channels, too large in tiles",
-            choosing(small="(1, passing, staying)"),
-            SMALL,
-            "does not fit into a cache",
+            "too small is the analysed row",
+            choosing(small="(k1, k2, k3)"),
+            (SMALL, COMPARED, FASTER),
+            "not one of each",
         ),
         ("too large is the analysed row", choosing(large="(k1, k2, k3)"), LARGE, "exceeds no cache"),
         (
@@ -355,13 +357,13 @@ ANALYSIS: tuple[Mistake, ...] = (
             (ANALYSED, SMALL, LARGE, OWN, COMPARED, FASTER),
             "`triples` changes its arguments",
         ),
-        ("one column after the other", filling(fill=COLUMN_BY_COLUMN), COMPARED, "side by side"),
+        ("one row after the other", filling(fill=ROW_BY_ROW), COMPARED, "side by side"),
         ("a missing row", filling(rows="table.rows[:3]"), (COMPARED, OPERATIONS, FASTER), "my own/WS, my own/IS"),
         ("MACs instead of operations", filling(options=", flops=layer.macs"), OPERATIONS, "two operations"),
         ("results not compared", filling(options=", flops=2 * layer.macs, check=False"), FASTER, "never compared"),
         (
             "two rows swapped",
-            filling(alternatives=SWAPPED_ROWS, small="90_000"),
+            filling(fill=SWAPPED_ROWS, small="90_000"),
             (COMPARED, FASTER),
             "do not differ as your functions do",
         ),
@@ -408,8 +410,8 @@ ANALYSIS: tuple[Mistake, ...] = (
         ("a missing row", network_filling(rows="network_times.rows[1:]"), (NETWORKS, NETWORK_FASTER), "analysed/WS"),
         ("results not compared", network_filling(options=", check=False"), NETWORK_FASTER, "never compared"),
         (
-            "columns measured one after another",
-            network_filling(alternatives="{'WS': calls['WS']}", options=")['WS'], compare({'IS': calls['IS']}"),
+            "one order only",
+            network_filling(fill="network_times[row, 'WS'] = measured[f'{row}, WS']"),
             (NETWORKS, NETWORK_FASTER),
             "cells of the table are empty",
         ),

@@ -178,7 +178,6 @@ return seconds * {unit}
 
 def filling(
     rows: str = "cases.items()",
-    alternatives: str = '{"No-JAX": case.no_jax, "JAX": case.with_jax}',
     options: str = "",
     fill: str = "table.fill(row, timed(alternatives))",
     no_jax: str = "lambda: case.no_jax(*case.arguments)",
@@ -200,10 +199,10 @@ gc.freeze()  # each comparison collects garbage first, among all that is loaded
 table = operators_table()
 def call(times):
     return lambda: sum(range(times)) * 0.0
-cases = dict.fromkeys(table.rows, SimpleNamespace(no_jax=call(20_000), with_jax=call(14_000)))
+cases = dict.fromkeys(table.rows, SimpleNamespace(no_jax=call(20_000), with_jax=call(20_000)))
 for row, case in {rows}:
     timed = partial(compare, shortest=1e-4, describe_machine=False{options})
-    alternatives = {alternatives}
+    alternatives = {{"No-JAX": case.no_jax, "JAX": case.with_jax}}
     {fill}
 """
     }

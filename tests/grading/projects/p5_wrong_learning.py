@@ -221,7 +221,7 @@ LEARNING: tuple[Mistake, ...] = (
             ENTROPY,
             "infinite",
         ),
-        ("not compiled", stepping(jit=""), DONATED, "is not compiled"),
+        ("not compiled", stepping(jit=""), DONATED, "is the step compiled"),
         ("not trained", training(epochs="range(0)"), (LOSSES, READS), "takes no step"),
         ("all parameters zero", training(result="jax.tree.map(jnp.zeros_like, params), losses"), READS, "10|9"),
         ("invented losses", training(result="params, [3.0, 2.0, 1.0]"), LOSSES, "not those of its steps"),

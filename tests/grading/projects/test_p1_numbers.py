@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.grading.projects.p1 import reference
-from mlhood.grading.projects.p1.stored_numbers import count, versions
+from mlhood.grading.projects.p1.stored_numbers import count, counted, versions
 
 
 def model(nodes, initializers=(), *, sparse=(), functions=(), imports=(("", 18),)) -> bytes:
@@ -54,17 +55,29 @@ def test_constants_are_numbers(attributes, numbers):
     assert count(model([constant(**attributes), ADD])) == numbers
 
 
-def test_a_sparse_tensor_holds_values_and_indices():
+def test_a_sparse_tensor_holds_values_indices_and_a_shape():
     values, indices = numpy_helper.from_array(THREE, "c"), numpy_helper.from_array(np.arange(3), "i")
-    assert count(model([ADD], sparse=[helper.make_sparse_tensor(values, indices, [9])])) == 3 + 6
+    assert count(model([ADD], sparse=[helper.make_sparse_tensor(values, indices, [9])])) == 3 + 6 + 2
+
+
+def test_declared_shapes_are_not_believed():
+    nodes = [helper.make_node("NonZero", ["x"], ["v"]), helper.make_node("Shape", ["v"], ["s"])]
+    nodes.append(helper.make_node("Cast", ["s"], ["y"], to=TensorProto.FLOAT))
+    proto = onnx.load_model_from_string(model(nodes))
+    proto.graph.value_info.append(helper.make_tensor_value_info("v", TensorProto.INT64, [2, 777]))
+    numbers, data = counted(proto.SerializeToString())
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    assert numbers == 0
+    assert session.run(None, {"x": np.ones((1, 3), np.float32)})[0].tolist() == [2, 3]
 
 
 def test_what_describes_operators_is_free_up_to_a_limit():
     pool = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2])
-    assert count(model([pool] * 64)) == 0  # 4 bytes each, and 4 of integers
+    assert count(model([pool] * 64)) == 0  # 2 bytes for the operator, 2 for its input, and 4 of integers
     assert count(model([pool] * 66)) == 4
     assert count(model([helper.make_node("Pad", ["x"], ["y"], pads=[1, 300] * 200)])) == (4 + 600 - 512) // 4
     assert count(model([helper.make_node("Einsum", ["x"], ["y"], equation="a" * 800)])) == (4 + 800 - 512) // 4
+    assert count(model([helper.make_node("Concat", ["x", "c"] * 300, ["y"], axis=0)])) == 173  # 601 names
 
 
 def test_real_attributes_are_numbers_unless_they_have_their_default():
@@ -111,6 +124,13 @@ def test_a_subgraph_and_a_function_hold_numbers():
 def test_operators_that_hide_numbers_are_refused(node):
     with pytest.raises(ValueError, match=f"the operator {node.op_type} is not allowed"):
         count(model([node]))
+
+
+def test_a_negative_axis_is_refused():
+    data = onnx.load_model_from_string(model([ADD], [numpy_helper.from_array(THREE, "c")]))
+    data.training_info.add().initialization.initializer.add(data_type=TensorProto.FLOAT, dims=[-1000])
+    with pytest.raises(ValueError, match="negative axis"):
+        count(data.SerializeToString())
 
 
 def test_numbers_in_another_file_are_refused():

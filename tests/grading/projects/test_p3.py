@@ -15,6 +15,7 @@ from mlhood.grading.checks.marks import judge
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.timing_claim import Course
 from mlhood.grading.projects.p3 import P3, fast_product, model_races, network, probes, races, reference
+from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18, convolution_table, model_table
@@ -426,9 +427,16 @@ def test_a_step_within_the_noise_is_undecided(monkeypatch, tmp_path):
     assert [check.status for check in result.checks[:3]] == ["passed"] * 3
 
 
+def test_no_row_of_a_timed_product_is_one_of_another_call():
+    a = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
+    rows = [tuple(row) for shift in range(1, a.size // 2) for row in probes.shifted(a, shift)]
+    assert len(set(rows)) == len(rows)
+
+
 def test_the_courses_own_product_is_right():
     a, b = draw((9, 6)), draw((6, 11))
-    np.testing.assert_allclose(fast_product.course_product()(a, b), a @ b, rtol=1e-4, atol=1e-5)
+    product = Solution("P3", P3.parameters).compiled("gemm_fast")
+    np.testing.assert_allclose(product(a, b), a @ b, rtol=1e-4, atol=1e-5)
 
 
 # -- compilation errors, rounding and nonsense

@@ -134,24 +134,6 @@ def test_a_block_used_with_all_rows_at_once_is_reused(seed, tmp_path):
     assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
 
 
-PANEL_BY_PANEL = """
-def gemm_packed(a, b):
-    c, panel = np.zeros((len(a), b.shape[1]), np.float32), np.zeros((len(b), 8), np.float32)
-    for j0 in range(0, b.shape[1], 8):
-        used = min(8, b.shape[1] - j0)
-        panel[:, :used] = b[:, j0:j0 + used]
-        for i in range(len(a)):
-            for k in range(len(b)):
-                c[i, j0:j0 + used] += a[i, k] * panel[k, :used]
-    return c
-"""
-
-
-def test_panels_may_be_packed_one_at_a_time(tmp_path):
-    messages = judged(names_in(PANEL_BY_PANEL), tmp_path)
-    assert messages["packed_is_right"] == messages["packed_reads_panels"] == ""
-
-
 HELPERS = """
 @compiled
 def rows(c, a, b, i0, k0, j0, block):

@@ -160,7 +160,7 @@ def test_softmax_takes_the_largest_of_each_row(tmp_path):
     names = names_in(programs.convolving(), programs.pooling(), programs.norming(), wrong)
     messages = judged(names, tmp_path, "P5.2")
     assert failed(messages) == ["softmax_stands_large_numbers"]
-    assert "1000 and -1000" in messages["softmax_stands_large_numbers"]
+    assert "invalid value" in messages["softmax_stands_large_numbers"]
 
 
 def test_a_convolution_without_bias_has_two_gradients(tmp_path):

@@ -100,54 +100,6 @@ def logits(model: Any, images: Any, training: bool) -> Any:
         return call_guarded(model, images)
 
 
-def trained(train: Any, model: Any, images: Any, labels: Any, *told: float) -> dict[str, Any]:
-    """Call `train`, and record the batches that it trains the model with.
-
-    Args:
-        train: The student's function.
-        model: The course's LeNet.
-        images: Different from one another.
-        labels: Of the images.
-        told: Its last argument in a variant.
-
-    Returns:
-        `returned`, its result; `largest`, the size of the largest batch; and `epochs`, the order of the images in the
-        first two epochs: their indices, as far as they reach the model as they are.
-    """
-    import torch
-
-    index, largest, order = {image.tobytes(): i for i, image in enumerate(images.numpy())}, [0], []
-
-    def record(module: Any, inputs: Any) -> None:
-        if torch.is_grad_enabled():
-            largest[0] = max(largest[0], len(inputs[0]))
-            order.extend(index.get(image.tobytes(), -1) for image in inputs[0].detach().numpy())
-
-    hook = model.register_forward_pre_hook(record)
-    try:
-        returned = call_guarded(train, model, images, labels, *told)
-    finally:
-        hook.remove()
-    return {"returned": returned, "largest": largest[0], "epochs": _epochs(order)}
-
-
-def _epochs(order: list[int]) -> list[list[int]]:
-    """Return the first two runs without an image that has been there; none if the images are others."""
-    epochs: list[list[int]] = []
-    seen: set[int] = set()
-    for image in order:
-        if image < 0:
-            return []
-        if not epochs or image in seen:
-            if len(epochs) == 2:
-                break
-            epochs.append([])
-            seen.clear()
-        epochs[-1].append(image)
-        seen.add(image)
-    return epochs
-
-
 def with_dropout(model: Any) -> Any:
     """Let a LeNet drop some of its features, and be in training mode."""
     from torch import nn

@@ -28,7 +28,7 @@ ACCURACY = 0.9
 COPIES = 4  # of each held-out digit, each moved and noisy in its own way
 LENET = 61_706
 COURSE = 384  # what the master notebook's file holds: 380 parameters, and the shape that its Reshape reads
-COUNTER = "mlhood.grading.projects.p1.stored_numbers:count"
+COUNTER = "mlhood.grading.projects.p1.stored_numbers:counted"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def _measure(submission: Submission) -> _Reader:
     """Count the numbers in the student's file, and read held-out digits that are moved and noisy as the seed says."""
     path = submission.file(FILE)
     try:
-        numbers = int(run_isolated(COUNTER, path.read_bytes()))
+        numbers, model = run_isolated(COUNTER, path.read_bytes())
     except IsolatedCallError as failure:
         expect.fail(f"the numbers in `{FILE}` cannot be counted", got=str(failure))
     data = digits(mnist="")
@@ -51,10 +51,10 @@ def _measure(submission: Submission) -> _Reader:
     images = np.ascontiguousarray(SENSORS[submission.parameters.sensor](images))
     labels = np.tile(data.test_labels, COPIES)
     order = submission.rng.permutation(len(labels))
-    facts = onnx_facts(path, images[order], what=f"`{FILE}`")
+    facts = onnx_facts(model, images[order], what=f"`{FILE}`")
     hint = "its output is `logits` [batch,10] for `image` [batch,1,32,32]"
     logits = expect.array(facts.results[0], (len(labels), 10), f"what `{FILE}` computes", hint=hint)
-    return _Reader(numbers, float((logits.argmax(1) == labels[order]).mean()))
+    return _Reader(int(numbers), float((logits.argmax(1) == labels[order]).mean()))
 
 
 def _as_seen(submission: Submission) -> str:

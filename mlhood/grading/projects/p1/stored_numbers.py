@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 FREE_BYTES = 512  # of what describes operators (kernel, strides, padding), not data
-BYTES_OF_A_NODE = 4  # its operator and its inputs: a weight can be written as a chain of additions, too
+BYTES_OF_A_NAME = 2  # of an operator, or of an input: which values a node reads can stand for weights, too
 RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 BYTES_OF_A_NUMBER = 4
 
@@ -26,14 +26,32 @@ def versions(data: bytes) -> list[int]:
     return [model.ir_version, opsets[0] if len(opsets) == 1 else 0]
 
 
+def counted(data: bytes) -> list[Any]:
+    """Return how many numbers a model holds (see `count`), and the model without the shapes that it declares.
+
+    ONNX Runtime believes these, right or wrong, and a model can read them: numbers that nobody counts. Only those of
+    the model's inputs stay.
+    """
+    import onnx
+
+    model = onnx.load_model_from_string(data)
+    inputs = list(model.graph.input)
+    del model.graph.input[:]
+    for message in list(_messages(model)):
+        if isinstance(message, (onnx.TypeProto.Tensor, onnx.TypeProto.SparseTensor)):
+            message.ClearField("shape")
+    model.graph.input.extend(inputs)
+    return [count(data), model.SerializeToString()]
+
+
 def count(data: bytes) -> int:
     """Return how many numbers an ONNX model holds; one of more than four bytes, such as an int64, counts as two.
 
-    Nodes, and the integers and texts in their attributes, count by their bytes, of which some are free.
+    Nodes, their inputs, and the integers and texts in their attributes count by their bytes, of which some are free.
 
     Raises:
-        ValueError: It may hold more than can be counted: external data, or operators that are not ONNX's own or that
-            draw random numbers.
+        ValueError: It may hold more than can be counted: external data, a negative axis, or operators that are not
+            ONNX's own or that draw random numbers.
     """
     import onnx
 
@@ -48,9 +66,11 @@ def count(data: bytes) -> int:
     constants += [each for function in model.functions for each in function.attribute_proto]
     operators = [node for node in nodes if node.op_type != "Constant"]
     others = [each for node in operators for each in node.attribute if not _is_default(node.op_type, each)]
-    described = BYTES_OF_A_NODE * len(nodes) + sum(map(_described, others))
+    described = BYTES_OF_A_NAME * sum(1 + len(node.input) for node in nodes) + sum(map(_described, others))
     return (
         sum(_tensor(message) for message in messages if isinstance(message, onnx.TensorProto))
+        # its shape can be read, and is not that of its values
+        + sum(2 * len(message.dims) for message in messages if isinstance(message, onnx.SparseTensorProto))
         + sum(len(each.floats) + each.HasField("f") for each in [*constants, *others])
         + sum(2 * (len(each.ints) + each.HasField("i")) + sum(map(_text, _texts(each))) for each in constants)
         + -(-max(0, described - FREE_BYTES) // BYTES_OF_A_NUMBER)
@@ -74,6 +94,8 @@ def _tensor(tensor: Any) -> int:
 
     if tensor.data_location == TensorProto.EXTERNAL:
         raise ValueError("the numbers are in another file")
+    if min(tensor.dims, default=0) < 0:
+        raise ValueError("a tensor has a negative axis")
     if tensor.data_type == TensorProto.STRING:
         return sum(max(1, _text(text)) for text in tensor.string_data)
     size = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)).itemsize

@@ -23,7 +23,7 @@ SQNR_ARGUMENT = Parameter("sqnr_argument", ("none", "axis", "peak", "in_bits"))
 AGREEMENT = Parameter("agreement", ("agreement", "disagreement", "matches", "differences"))
 GAIN = Parameter("gain", ("gain", "spread", "median", "price"))
 
-COSTS = "mlhood.grading.checks.reference_runs:recipe_costs"
+COSTS = "mlhood.grading.projects.reference_runs:recipe_costs"
 CALIBRATION = 300
 # The rows of the notebook's table, as arguments of `Recipe`.
 ROWS: dict[str, dict[str, Any]] = {

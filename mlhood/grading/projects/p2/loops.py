@@ -1,4 +1,8 @@
-"""Checks of P2.1: the fusion of two loop nests, and the memory traffic that it saves."""
+"""Checks of P2.1: the fusion of two loop nests, and the memory traffic that it saves.
+
+What a nest stores and reads again shows in its results. In a y of Booleans nothing is left of a sum that is stored
+there. And if y has the memory of x, w or b, whoever reads an element after the first y[i, j] are written reads these.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,9 @@ import numpy as np
 
 from mlhood.grading.bare.libraries import LOOPS
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.submission import Submission, check_rules
+from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.projects.p2.probes import as_input, shared_part
 from mlhood.grading.rpc.codec import Remote
 from mlhood.grading.variants.parameter import Parameter
 
@@ -19,8 +24,8 @@ TRAFFIC_UNIT = Parameter("traffic_unit", ("elements", "bytes of float32", "bytes
 UNIT_BYTES = {"elements": 1, "bytes of float32": 4, "bytes of float64": 8}
 
 PROBES = "mlhood.grading.projects.p2.probes:"
-LARGE = (19, 17)  # rows and outputs
-EARLY = 0.5  # share of x and of w that is read before anything is written: all of both if the sums are kept
+INPUTS = ("x", "w", "b")
+SHARED_SIZES = (9, 2, 8)  # rows, depth and outputs; a block of sums in registers is a small part of y
 
 
 def function(submission: Submission, name: str) -> Remote:
@@ -31,22 +36,15 @@ def function(submission: Submission, name: str) -> Remote:
     return value
 
 
-def _run(
-    submission: Submission, sizes: tuple[int, ...] | None = None, *, by_default: bool = False
-) -> tuple[dict, np.ndarray]:
-    """Return what `linear_relu` computes and how often it accesses its arrays, and the right result.
+def _draw(submission: Submission, rows: int, depth: int, outputs: int) -> dict[str, np.ndarray]:
+    shapes = (rows, depth), (outputs, depth), (outputs,)
+    return {name: submission.normal(*shape) for name, shape in zip(INPUTS, shapes, strict=True)}
 
-    With `by_default`, the last argument that `linear_relu` has in a variant is left out.
-    """
-    rows, depth, outputs = sizes or _sizes(submission, depths=(4, 6))
-    x, w, b = submission.normal(rows, depth), submission.normal(outputs, depth), submission.normal(outputs)
-    with expect.case(f"x {[rows, depth]}, w {[outputs, depth]}"):
-        extra = {} if by_default else _relu_argument(submission)
-        counts = submission.call(PROBES + "counted", function(submission, "linear_relu"), x, w, b, extra)
-    keys = ("y", "reads", "writes", "inputs", "early", "broken")
-    report = dict(expect.mapping(counts, keys, "the result of `linear_relu`"))
-    check_rules(report["broken"], "`linear_relu`")
-    return report, _relu(x @ w.T + b, **extra)
+
+def _run(submission: Submission, arrays: dict[str, np.ndarray], *how: Any, **extra: float) -> Any:
+    """Return y as `linear_relu` leaves it; `how` is what the probe takes besides."""
+    with expect.case(f"x {[*arrays['x'].shape]}, w {[*arrays['w'].shape]}"):
+        return submission.call(PROBES + "filled", function(submission, "linear_relu"), arrays, extra, *how)
 
 
 def _sizes(submission: Submission, depths: tuple[int, int]) -> tuple[int, int, int]:
@@ -62,6 +60,11 @@ def _relu_argument(submission: Submission) -> dict[str, Any]:
     return {} if argument == "none" else {argument: float(submission.rng.uniform(0.2, 0.6))}
 
 
+def _layer(arrays: dict[str, np.ndarray], **extra: float) -> np.ndarray:
+    """Return relu(x wᵀ + b)."""
+    return _relu(arrays["x"] @ arrays["w"].T + arrays["b"], **extra)
+
+
 def _relu(z: np.ndarray, ceiling: float = np.inf, slope: float = 0.0, threshold: float = 0.0) -> np.ndarray:
     """Return relu(z), clipped at a ceiling, with a slope below 0, or 0 for all that do not exceed a threshold."""
     positive = np.where(z > threshold, np.minimum(z, ceiling), 0)
@@ -71,75 +74,94 @@ def _relu(z: np.ndarray, ceiling: float = np.inf, slope: float = 0.0, threshold:
 @points(1)
 def one_nest_computes_the_layer(submission: Submission) -> None:
     """`linear_relu` writes relu(x wᵀ + b) into y, for any sizes."""
-    counts, want = submission.once("run", lambda: _run(submission))
-    got = counts["y"]
-    if isinstance(got, np.ndarray) and got.shape == want.shape and np.isnan(got).any():
-        expect.fail(
-            "`linear_relu` leaves elements of y unwritten",
-            expected=f"{want.size} elements written",
-            got=int(np.isfinite(got).sum()),
-            hint="the argument y is where the result goes: every row i and every output j needs one assignment",
-        )
     hint = "compare with the two nests line by line: where does the bias enter, and what does the max see?"
-    expect.close(got, want, "y, as `linear_relu` leaves it", given="x, w and b of random sizes", hint=hint)
-    odd = _sizes(submission, depths=(5, 7))  # a loop that takes two steps at once has one left
-    counts, want = _run(submission, odd)
-    given = f"x {[odd[0], odd[1]]}, w {[odd[2], odd[1]]}"
-    expect.close(counts["y"], want, "y, as `linear_relu` leaves it", given=given, hint=hint)
     argument = submission.parameters.relu_argument
-    if argument != "none":
-        counts, want = _run(submission, by_default=True)
-        expect.close(counts["y"], want, "y, as `linear_relu` leaves it", given=f"`{argument}` is left out", hint=hint)
+    # with an odd depth, a loop that takes two steps at once has one left
+    for depths, passed in (((4, 6), True), ((5, 7), True), *([((4, 6), False)] if argument != "none" else [])):
+        arrays = _draw(submission, *_sizes(submission, depths))
+        extra = _relu_argument(submission) if passed else {}
+        got, want = _run(submission, arrays, **extra), _layer(arrays, **extra)
+        if isinstance(got, np.ndarray) and got.shape == want.shape and np.isnan(got).any():
+            expect.fail(
+                "`linear_relu` leaves elements of y unwritten",
+                expected=f"{want.size} elements written",
+                got=int(np.isfinite(got).sum()),
+                hint="the argument y is where the result goes: every row i and every output j needs one assignment",
+            )
+        given = f"x {[*arrays['x'].shape]}, w {[*arrays['w'].shape]}" if passed else f"`{argument}` is left out"
+        expect.close(got, want, "y, as `linear_relu` leaves it", given=given, hint=hint)
 
 
 @points(1)
 def nothing_is_stored_in_between(submission: Submission) -> None:
-    """`linear_relu` writes every element of y once and never reads it back."""
-    counts, want = submission.once("run", lambda: _run(submission))
-    hint = "keep the sum in a variable until it is complete"
-    expect.equal(counts["writes"], want.size, "`linear_relu` does not write every element of y once", hint=hint)
-    expect.equal(counts["reads"], 0, "`linear_relu` reads elements of y back", hint=hint)
-    expect.resembles(counts["y"], want, "y, as `linear_relu` leaves it", hint="y[i, j] has to hold relu(x wᵀ + b)")
-    # so large that a block of sums in registers is a small part of y
-    counts, _ = _run(submission, (LARGE[0], int(submission.rng.choice([4, 6])), LARGE[1]))
+    """`linear_relu` stores no sum before it is complete, in y or anywhere else."""
+    arrays = _draw(submission, *_sizes(submission, (4, 6)))
+    once = expect.array(_run(submission, arrays), (len(arrays["x"]), len(arrays["w"])), "y, as `linear_relu` leaves it")
+    hint = "y[i, j] has to hold relu(x wᵀ + b)"
+    expect.resembles(once, _layer(arrays), "y, as `linear_relu` leaves it", hint=hint)
+    what, hint = "`linear_relu` reads elements of y back", "keep the sum in a variable until it is complete"
+    expected, given = "True where a result is not 0", "a y of Booleans, in which nothing is left of what a sum was"
+    got = _run(submission, arrays, "bool")
+    same = isinstance(got, np.ndarray) and np.array_equal(got, once != 0)
+    expect.true(same, what, expected=expected, got=got, given=given, hint=hint)
     what = "`linear_relu` reads x and w before it writes the first y[i, j]: all sums are stored somewhere else first"
-    expected, got = "less than half of both", f"{counts['early']:.0%} or more of each"
+    given = "an x or a w that has the memory of a part of y"
     hint = "one nest: when is the sum of y[i, j] complete, and where does it go?"
-    given = f"{LARGE[0]} rows and {LARGE[1]} outputs"
-    early = expect.number(counts["early"], "what is read first")
-    expect.true(early < EARLY, what, expected=expected, got=got, given=given, hint=hint)
+    expect.true(max(_reads(submission)[name] for name in ("x", "w")) > 0, what, given=given, hint=hint)
 
 
-def _own_traffic(submission: Submission, sizes: tuple[int, ...]) -> int | None:
-    """Return the elements that the student's nest reads and writes; None if it is not a right one."""
-    try:
-        counts, want = _run(submission, sizes)
-        expect.close(counts["y"], want, "y")
-    except expect.CheckFailed:
-        return None
-    right = counts["writes"] == want.size and counts["reads"] == 0
-    return counts["inputs"] + counts["writes"] if right and isinstance(counts["inputs"], int) else None
+def _reads(submission: Submission) -> dict[str, float]:
+    return submission.once("reads", lambda: {name: _read_again(submission, name) for name in INPUTS})
+
+
+def _read_again(submission: Submission, name: str) -> float:
+    """Return for which share of the y[i, j] elements of x, w or b are read that others have needed, too.
+
+    The array has the memory of the first or the last elements of y along the axis that it lacks. So where an element is
+    read again, it is a result, and the y[i, j] differs. What no nest of a right `linear_relu` can leave counts as 0.
+    """
+    rows, depth, outputs = SHARED_SIZES
+    arrays = {key: 1 + np.abs(array) for key, array in _draw(submission, rows, depth, outputs).items()}
+    plain, shares = _run(submission, arrays), []
+    is_right = expect.holds(expect.close, plain, _layer(arrays), "y")
+    for last in (False, True):
+        place, got = shared_part(name, depth, last), _run(submission, arrays, "float32", name, last)
+        got = expect.array(got, (rows, outputs), "y, as `linear_relu` leaves it")
+        again = _layer(arrays | {name: as_input(name, got[place])})
+        others = np.ones(got.shape, bool)
+        others[place] = False
+        same = np.isclose(got, plain, rtol=1e-4)
+        explained = np.isclose(got, again, rtol=1e-4) | same
+        shares.append(float(1 - same[others].mean()) if explained[others].all() or not is_right else 0.0)
+    return max(shares)
 
 
 @points(2)
 def traffic_is_predicted(submission: Submission) -> None:
     """`traffic` returns how many {{ traffic_unit }} the two loop nests, and your fused one, read and write."""
     for _ in range(3):
-        rows, depth, outputs = sizes = tuple(int(n) for n in submission.rng.permutation(np.arange(5, 22))[:3])
+        rows, depth, outputs = (int(n) for n in submission.rng.permutation(np.arange(5, 22))[:3])
         given = f"rows={rows}, depth={depth}, outputs={outputs}"
         with expect.case(given):
             result = submission.call("traffic", rows, depth, outputs)
             report = expect.mapping(result, ("separate", "fused"), "what `traffic` returns")
             got = {key: expect.integer(report[key], f"`{key}` of `traffic`") for key in ("separate", "fused")}
-        unit = UNIT_BYTES[submission.parameters.traffic_unit]
-        products = rows * outputs * (2 * depth + 1)
-        own = _own_traffic(submission, sizes)
-        fused = products + rows * outputs if own is None else own
+        unit, n = UNIT_BYTES[submission.parameters.traffic_unit], rows * outputs
         hint = "follow one (i, j) through your nest, line by line; what does it read of b, x and w, how often?"
+        fused = sum(_inputs_read(submission, rows, depth, outputs).values()) + n
         expect.equal(got["fused"], unit * fused, "`traffic` is wrong for `fused`", given=given, hint=hint)
         hint = "follow one (i, j) through both nests, line by line; which accesses to z does the first make?"
-        separate = products + 3 * rows * outputs
+        separate = n * (2 * depth + 4)
         expect.equal(got["separate"], unit * separate, "`traffic` is wrong for `separate`", given=given, hint=hint)
+
+
+def _inputs_read(submission: Submission, rows: int, depth: int, outputs: int) -> dict[str, int]:
+    """Return how many elements of x, w and b the student's nest reads; if it is not a right one, the usual nest."""
+    again = {"x": rows * outputs * depth, "w": rows * outputs * depth, "b": rows * outputs}
+    once = {"x": rows * depth, "w": outputs * depth, "b": outputs}
+    if not submission.passed(one_nest_computes_the_layer, nothing_is_stored_in_between):
+        return again
+    return {name: again[name] if share else once[name] for name, share in _reads(submission).items()}
 
 
 TASKS = (

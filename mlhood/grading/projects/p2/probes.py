@@ -19,7 +19,6 @@ from mlhood.compiler.onnx.importer import import_model
 from mlhood.errors import CompilerError
 from mlhood.grading.checks.probes import Kept
 from mlhood.grading.rpc.guard import CHANGED, RuleBroken
-from mlhood.measure.traffic import Counted
 
 
 def attempt(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,86 +51,45 @@ def refused(rules: Mapping[str, Callable], data: bytes) -> dict[str, Any]:
 MAX_REWRITES = 8  # more than the nodes of a graph that is to be rewritten
 
 
-class WholeArrayError(TypeError):
-    """A loop nest hands an array, or a row of one, to NumPy."""
+def shared_part(name: str, depth: int, last: bool) -> tuple[slice, slice]:
+    """Return the index of the first or last elements of y that have as many elements as x, w or b."""
+    size = 1 if name == "b" else depth
+    end = slice(-size, None) if last else slice(size)
+    return (slice(None), end) if name == "x" else (end, slice(None))
 
-    def __init__(self) -> None:
-        super().__init__("NumPy or `@` is given whole rows or arrays: write the loops, and read x[i, k] and w[j, k]")
+
+def as_input(name: str, part: np.ndarray) -> np.ndarray:
+    """Return a view of a part of y in the shape of x, w or b."""
+    return {"x": part, "w": part.T, "b": part[0]}[name]
 
 
-class Elements:
-    """Elements that were read by a slice: to be indexed and iterated over, but not to be computed with as a whole.
+def filled(
+    function: Callable,
+    arrays: Mapping[str, np.ndarray],
+    extra: Mapping[str, float],
+    dtype: str = "float32",
+    shared: str = "",
+    last: bool = False,
+) -> np.ndarray:
+    """Return y as `linear_relu` leaves it; it is NaN at first, so that unwritten elements show.
 
     Args:
-        values: Read-only array of one axis or more.
+        function: The student's.
+        arrays: x, w and b, which it cannot write.
+        extra: Its last argument in a variant.
+        dtype: Of y.
+        shared: Which of the three has the memory of a part of y, if any.
+        last: Whether that is the last part.
     """
-
-    __array_ufunc__ = None  # NumPy leaves operators to this class
-
-    def __init__(self, values: np.ndarray) -> None:
-        self._values = values
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __getitem__(self, index: Any) -> Any:
-        value = self._values[index]
-        return Elements(value) if isinstance(value, np.ndarray) else value
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        raise WholeArrayError
-
-    def _refused(self, *_: object) -> Any:
-        raise WholeArrayError
-
-    __matmul__ = __rmatmul__ = __mul__ = __rmul__ = __add__ = __radd__ = _refused
-
-
-class Looped(Counted):
-    """A counting array that only loops can compute with."""
-
-    __slots__ = ()
-    __array_ufunc__ = None
-
-    def __getitem__(self, index: Any) -> Any:
-        """Read an element; a slice reads all of its elements."""
-        value = super().__getitem__(index)
-        return Elements(value) if isinstance(value, np.ndarray) else value
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        raise WholeArrayError
-
-    def __matmul__(self, other: Any) -> np.ndarray:
-        raise WholeArrayError
-
-    def __rmatmul__(self, other: Any) -> np.ndarray:
-        raise WholeArrayError
-
-
-def counted(
-    function: Callable, x: np.ndarray, w: np.ndarray, b: np.ndarray, extra: Mapping[str, float] | None = None
-) -> dict[str, Any]:
-    """Run `linear_relu` on arrays that count accesses; y is NaN at first, so that unwritten elements show."""
-    result = np.full((len(x), len(w)), np.nan, np.float32)
-    inputs, first = [Looped(each) for each in (x, w, b)], []
-
-    class Result(Looped):
-        """Notes how often x and w have been read when it is written for the first time."""
-
-        __slots__ = ()
-
-        def __setitem__(self, index: Any, value: Any) -> None:
-            if not first:
-                first.extend(each.reads for each in inputs[:2])
-            super().__setitem__(index, value)
-
-    y = Result(result)
-    function(*inputs, y, **(extra or {}))
-    reads, written = [each.reads for each in inputs], any(each.writes for each in inputs)
-    # one of the two may be read ahead, into registers; the sums are complete when both have been read
-    early = min((before / (total or 1) for before, total in zip(first, reads, strict=False)), default=0.0)
-    counts = {"reads": y.reads, "writes": y.writes, "inputs": sum(reads), "early": early}
-    return {"y": result, "broken": CHANGED if written else ""} | counts
+    inputs = dict(arrays)
+    y = np.full((len(inputs["x"]), len(inputs["w"])), np.nan).astype(dtype)
+    if shared:
+        view = as_input(shared, y[shared_part(shared, inputs["x"].shape[1], last)])
+        view[...], inputs[shared] = inputs[shared], view
+    for array in inputs.values():
+        array.flags.writeable = False
+    function(*(inputs[name] for name in ("x", "w", "b")), y, **extra)
+    return y
 
 
 def imported(rules: Mapping[str, Callable], data: bytes) -> Graph:

@@ -11,7 +11,6 @@ from mlhood.compiler.hir import Graph
 from mlhood.compiler.quantize import Recipe, profile, quantize
 from mlhood.compiler.tables import IMAGES, STAGES, costs_table, latency_table
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.reference_runs import image_bytes
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import (
     check_agreed,
@@ -25,6 +24,7 @@ from mlhood.grading.checks.timing import KEEP
 from mlhood.grading.checks.timing_claim import Prepared, TimedCall, TimingClaim
 from mlhood.grading.projects.p2.loops import PROBES
 from mlhood.grading.projects.p2.rewrites import GROUPED, Builder
+from mlhood.grading.projects.reference_runs import image_bytes
 from mlhood.grading.rpc.codec import Hir, Remote
 from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
 from mlhood.grading.variants.parameter import Parameter
@@ -37,7 +37,7 @@ from mlhood.models import digits
 CONSTANT_LINE = Parameter("constant_line", (1, 32, 64))
 ACTIVATIONS = Parameter("activations", ("the arena", "the live maximum", "all buffers"))
 
-COSTS = "mlhood.grading.checks.reference_runs:stage_costs"
+COSTS = "mlhood.grading.projects.reference_runs:stage_costs"
 POOL = 2048  # images that nobody has seen
 CALLS = {1: 256, 16: 32}  # in one message, by the number of images
 ALLOWANCE = 2.0

@@ -21,7 +21,7 @@ from mlhood.grading.variants.parameter import Parameter
 
 # which of the two nodes has the strides `kernel`
 KERNEL_STRIDES = Parameter("kernel_strides", ("pool", "conv", "both", "neither"))
-RUNS = "mlhood.grading.checks.reference_runs:program_runs"
+RUNS = "mlhood.grading.projects.reference_runs:program_runs"
 CASES = 3
 REFUSED = "the verifier refuses the program of `by_hand`"
 RESULT = "y = reshape(maxpool(relu(conv(x, w, b)))): "

@@ -231,7 +231,7 @@ def _check_argument(submission: Submission, name: str, *, partly: bool) -> None:
 
 
 def _check_changes(submission: Submission, name: str) -> None:
-    """Check that a rewrite that leaves others alone removes the node after a convolution: it is no rewrite otherwise.
+    """Check that a rewrite removes the node after a convolution: otherwise it is none, whatever else it does.
 
     What the graph computes afterwards is not compared, so that a wrong value does not count twice.
     """
@@ -245,6 +245,14 @@ def _check_changes(submission: Submission, name: str) -> None:
     (facts,) = graph_facts([(graph, {})], what=f"the graph after `{name}`")
     what, hint = f"`{name}` leaves every graph alone", f"the {operator} of this one has to go"
     expect.equal(facts.count(operator), 0, what, given=builder.name, hint=hint)
+    _check_others(name, builder, facts, 0)
+
+
+def _check_others(name: str, builder: Builder, facts: GraphFacts, want: int) -> None:
+    """Check how many nodes are left that are no convolutions: what is folded or fused is in no other node."""
+    others = [node.operator for node in facts.nodes if node.operator != "Conv"]
+    what, hint = f"`{name}` leaves other nodes", "the convolution does their work, with other weights or an activation"
+    expect.true(len(others) == want, what, expected=want, got=", ".join(others), given=builder.name, hint=hint)
 
 
 @points(3)
@@ -272,6 +280,8 @@ def batchnorm_is_folded(submission: Submission) -> None:
     _check_counts(results, "BatchNormalization", [0] * 5, "`fold_batchnorm` leaves a BatchNormalization", hint)
     hint = "the old convolution has to go, too: what does `fuse` replace?"
     _check_counts(results, "Conv", [1, 1, 2, 1, 2], "`fold_batchnorm` leaves the wrong number of convolutions", hint)
+    for (builder, facts, _), want in zip(results, [0, 0, 1, 0, 0], strict=True):
+        _check_others("fold_batchnorm", builder, facts, want)
     _check_argument(submission, "fold_batchnorm", partly=True)
 
 
@@ -321,6 +331,8 @@ def relu_is_fused(submission: Submission) -> None:
     _check_counts(results, "Relu", [0] * 4, "`fuse_relu` leaves a Relu", hint)
     hint = "the old convolution has to go, too: what does `fuse` replace?"
     _check_counts(results, "Conv", [1, 2, 1, 1], "`fuse_relu` leaves the wrong number of convolutions", hint)
+    for builder, facts, _ in results:
+        _check_others("fuse_relu", builder, facts, 0)
     _check_argument(submission, "fuse_relu", partly=True)
 
 
@@ -356,6 +368,7 @@ def rewrites_say_what_they_did(submission: Submission) -> None:
         ("fold_batchnorm", lambda b: b.batchnorm(b.conv(b.x, 5)), lambda b: b.relu(b.conv(b.x, 5))),
         ("fuse_relu", lambda b: b.relu(b.conv(b.x, 5)), lambda b: b.batchnorm(b.conv(b.x, 5))),
     ):
+        _check_changes(submission, name)
         cases = [_build(submission, "a graph to change", matching), _build(submission, "a graph with no match", other)]
         for (builder, _, (changed, last)), want in zip(rewritten(submission, name, cases), (True, False), strict=True):
             hint = "remember whether there was a match, and return that"

@@ -2,142 +2,44 @@
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from inspect import isfunction
-from types import CellType, CodeType
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
-from mlhood.grading.checks.probes import globals_of, unwrapped
-from mlhood.grading.projects.p3.reference import ROWS, STEPS, Steps, columns, convolution
-from mlhood.grading.rpc.guard import call_guarded, guarded
+from mlhood.grading.checks.probes import globals_of
+from mlhood.grading.rpc.guard import guarded
 
 PANEL_PADDINGS = (
     "behind",
     "before",
     "copies",
 )  # what fills panels up: zeros behind b, zeros before it, its last column
-PRODUCTS = ("matmul", "dot", "multi_dot")  # of NumPy and torch; the last is one product if it gets two matrices
 
 
-class Columns(np.ndarray):
-    """A matrix that counts the products that it, a part or a copy of it takes part in."""
-
-    products: list[str]
-
-    def __array_finalize__(self, other: Any) -> None:
-        self.products = getattr(other, "products", [])
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        if ufunc is np.matmul:
-            self.products.append(ufunc.__name__)
-        plain = tuple(map(_plain, inputs))
-        results = {} if out is None else {"out": tuple(map(_plain, out))}
-        result = getattr(ufunc, method)(*plain, **results, **options)
-        return _counting(result, self.products) if ufunc is not np.matmul else result
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if function in (np.dot, np.linalg.multi_dot):
-            self.products.append(function.__name__)
-            return function(*_plain(args), **_plain(kwargs))
-        return _counting(super().__array_function__(function, types, args, kwargs), self.products)
-
-    def dot(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        """Count the product, as NumPy's method calls no function that could."""
-        self.products.append("dot")
-        return _plain(self).dot(*_plain(args), **kwargs)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value, in which matrices that count are ordinary arrays."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(_plain, value))
-    return value.view(np.ndarray) if isinstance(value, Columns) else value
-
-
-def _counting(value: Any, products: list[str]) -> Any:
-    if isinstance(value, np.ndarray):
-        value = value.view(Columns)
-        value.products = products
-    return value
-
-
-def with_reference_columns(
-    function: Callable,
-    arrays: list[np.ndarray],
-    stride: int,
-    padding: int,
-    factor: float = 1.0,
-    rows: str = ROWS[0],
-    steps: str = STEPS[0],
+def with_columns(
+    function: Callable, arrays: list[np.ndarray], stride: int, padding: int, matrices: list[np.ndarray]
 ) -> dict[str, Any]:
-    """Call a convolution with the notebook's `im2col` replaced by the reference's, times a factor.
+    """Call a convolution with the notebook's `im2col` replaced by a function that returns one of these after the other.
 
     Args:
         function: The convolution.
         arrays: x, w and bias.
         stride: Of the convolution.
         padding: Of the convolution.
-        factor: Of the columns.
-        rows: The order of the rows of `im2col`.
-        steps: Which argument of `im2col` is a pair.
+        matrices: What `im2col` returns: one for each image.
 
     Returns:
-        Its `result`; the numbers of `images` passed to `im2col` and of `products` with the columns; whether its code
-            `multiplies` at all, as a product with a copy that is made by `np.asarray` is not counted; and as `broken`
-            what `rpc.guard` says of the call.
+        Its `result`, and as `broken` what `rpc.guard` says of the call.
     """
-    images, products = [], []
-    in_code = multiplies(function)
-
-    def im2col(x: np.ndarray, kernel: tuple[int, int], stride: Steps, padding: Steps) -> np.ndarray:
-        images.append(x)
-        matrix = columns(np.asarray(x, np.float32), kernel, stride, padding, rows, steps)
-        return _counting(matrix * np.float32(factor), products)
-
-    with replaced(function, im2col=im2col) as python:
+    waiting = cycle(matrices)
+    with replaced(function, im2col=lambda *_, **__: next(waiting)) as python:
         result, broken = guarded(python, [*arrays, stride, padding])
-    counts = {"images": len(images), "products": len(products), "multiplies": in_code}
-    return {"result": _plain(result), "broken": broken} | counts
-
-
-def multiplies(function: Callable) -> bool:
-    """Whether `@` or a function that does the same is in the code of a function, or of one that it may call."""
-    names, waiting, seen = globals_of(function), [function], []
-    while waiting:
-        value = waiting.pop()
-        if any(value is other for other in seen):
-            continue
-        seen.append(value)
-        inner = value if isinstance(value, CodeType) else unwrapped(value)
-        code = inner if isinstance(inner, CodeType) else getattr(inner, "__code__", None)
-        called = {getattr(part, "__name__", "") for part in (value, getattr(value, "func", None))}
-        if not called.isdisjoint(PRODUCTS) or (code and _has_product(code)):
-            return True
-        if code:
-            waiting += [part for part in code.co_consts if isinstance(part, CodeType)]
-            waiting += [names[name] for name in code.co_names if name in names]
-        waiting += _held(value, names)
-    return False
-
-
-def _has_product(code: CodeType) -> bool:
-    named = not set(PRODUCTS).isdisjoint(code.co_names)
-    return named or any(step.argrepr in ("@", "@=") for step in dis.get_instructions(code))
-
-
-def _held(value: Any, names: dict[str, Any]) -> list[Any]:
-    """What a closure holds, or the methods of a class or an object of the notebook with these names."""
-    kind = value if isinstance(value, type) else type(value)
-    methods = [*vars(kind).values()] if kind.__module__ == names.get("__name__") else []
-    cells = getattr(value, "__closure__", None) or ()
-    return methods + [cell.cell_contents for cell in cells if cell != CellType()]  # an empty one has no contents
+    return {"result": result, "broken": broken}
 
 
 @contextmanager
@@ -188,39 +90,28 @@ def repeated(
 
 
 def choices(
-    mixed: Callable, chosen: list[list[int]] | list[int], cases: list[list[np.ndarray]], steps: list[int]
-) -> dict[str, Any]:
-    """Call what `mixed` makes of a convolution that only marks its results, with several weights.
+    mixed: Callable, chosen: list[Any], cases: list[list[np.ndarray]], steps: list[int], results: list[np.ndarray]
+) -> list[np.ndarray]:
+    """Call what `mixed` makes of a convolution that returns the results of another, with several weights.
 
     Args:
         mixed: The notebook's function.
         chosen: The shapes of weights that it gets, or their sizes.
         cases: x, w and bias of each convolution.
         steps: Stride and padding.
+        results: What the convolution returns for each case.
 
     Returns:
-        The `results`, how often the convolution was `called` for each case, and how often `direct` was.
+        The results of `mixed`.
     """
-    called: list[int] = []
-    called_direct: list[int] = []
-    own_direct = globals_of(mixed).get("direct", convolution)
-
-    def marked(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:
-        called[-1] += 1
-        return convolution(x, w, bias, stride, padding).astype(np.float32) + np.float32(1000)
-
-    def direct(*arguments: Any, **named: Any) -> np.ndarray:
-        called_direct[-1] += 1
-        return own_direct(*arguments, **named)
-
-    results = []
-    with replaced(mixed, direct=direct) as python:
-        convolve = python([tuple(shape) if isinstance(shape, list) else shape for shape in chosen], marked)
-        for x, w, bias in cases:
-            called.append(0)
-            called_direct.append(0)
-            results.append(np.array(convolve(x, w, bias, *steps)))
-    return {"results": results, "called": called, "direct": called_direct}
+    waiting = iter(results)
+    result = np.empty(0)
+    convolve = mixed([tuple(shape) if isinstance(shape, list) else shape for shape in chosen], lambda *_: result)
+    got = []
+    for arrays in cases:
+        result = next(waiting)
+        got.append(np.array(convolve(*arrays, *steps)))
+    return got
 
 
 def compiled_model(path: str, chosen: list[list[int]], function: Callable) -> Any:
@@ -243,7 +134,7 @@ def logits(model: Any, kept: Any, shifts: list[int]) -> np.ndarray:
 
 
 def products(function: Callable, kept: Any, shifts: list[int], row: int, rows: int = 8) -> list[np.ndarray]:
-    """Return some rows of the products of pairs of matrices, the first of each shifted circularly by so many elements.
+    """Return some rows of the products of pairs of matrices, the first of each changed by `shifted`.
 
     Args:
         kept: The pairs, kept in an earlier call as a flat list.
@@ -252,65 +143,37 @@ def products(function: Callable, kept: Any, shifts: list[int], row: int, rows: i
         rows: How many.
     """
     pairs = list(zip(kept.arrays[::2], kept.arrays[1::2], strict=True))
-    return [np.array(function(np.roll(a, shift), b)[row : row + rows]) for shift in shifts for a, b in pairs]
+    return [np.array(function(shifted(a, shift), b)[row : row + rows]) for shift in shifts for a, b in pairs]
 
 
-class Panels(np.ndarray):
-    """Panels of a matrix that note in a list if they are put together again: if more than one become a matrix."""
+def shifted(a: np.ndarray, shift: int) -> np.ndarray:
+    """Return a matrix times itself, element by element, one of them shifted circularly by so many elements.
 
-    depth: int
-    panel_size: int
-    joined: list[tuple[int, ...]]
-
-    def __array_finalize__(self, other: Any) -> None:
-        self._derive(other)
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        result = super().__array_function__(function, types, args, kwargs)
-        if isinstance(result, np.ndarray):  # some functions, as `concatenate`, return an ordinary array
-            result = result.view(Panels)
-            result._derive(self)
-        return result
-
-    def _derive(self, other: Any) -> None:
-        if not hasattr(other, "joined"):  # an ordinary array, or what NumPy has made without saying of what
-            return
-        self.depth, self.panel_size, self.joined = other.depth, other.panel_size, other.joined
-        if self.ndim == 2 and self.depth in self.shape and self.size > self.panel_size:
-            self.joined.append(self.shape)
+    A matrix that is only shifted has the rows of another one, for as many shifts as it has rows: of their products, one
+    could be kept for all.
+    """
+    return np.roll(a, shift) * a
 
 
-def with_reference_pack(
-    function: Callable, a: np.ndarray, b: np.ndarray, factor: float = 1.0, padding: str = PANEL_PADDINGS[0], *rest: Any
-) -> dict[str, Any]:
-    """Call a matrix product with the notebook's `pack` replaced by the reference's, times a factor.
+def with_panels(
+    function: Callable, a: np.ndarray, b: np.ndarray, other: np.ndarray, padding: str, *rest: Any
+) -> np.ndarray:
+    """Return a matrix product with the notebook's `pack` replaced by one that packs another matrix, whatever it gets.
 
     Args:
         function: The product.
         a: The left matrix.
         b: The right matrix.
-        factor: Of the panels.
+        other: The matrix whose panels `pack` returns, of b's shape.
         padding: Of the panels, one of `PANEL_PADDINGS`.
         rest: Further arguments of the product.
-
-    Returns:
-        Its `result`, and the shapes of matrices that it has `joined` from panels.
     """
-    joined: list[tuple[int, ...]] = []
 
-    def pack(b: np.ndarray, width: int) -> Panels:
-        panels = (packed(b, width, padding) * np.float32(factor)).view(Panels)
-        panels.depth, panels.panel_size, panels.joined = len(b), len(b) * width, joined
-        return panels
+    def pack(b: np.ndarray, width: int) -> np.ndarray:
+        return packed(other, width, padding)
 
     with replaced(function, pack=pack) as python:
-        result = python(a, b, *rest)
-    return {"result": result.view(np.ndarray) if isinstance(result, Panels) else result, "joined": joined}
-
-
-def panels_are_contiguous(pack: Callable, b: np.ndarray, width: int) -> bool:
-    """Whether each panel that the notebook's `pack` makes of b is contiguous in memory."""
-    return all(np.asarray(panel).flags.c_contiguous for panel in call_guarded(pack, b, width))
+        return python(a, b, *rest)
 
 
 def packed(b: np.ndarray, width: int, padding: str = PANEL_PADDINGS[0]) -> np.ndarray:

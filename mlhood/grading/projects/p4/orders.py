@@ -296,7 +296,7 @@ def _check_product(
         sizes: Channels, kernel positions, windows, filters.
         tiles: k1, k2, k3, windows and filters of a tile.
         hint: The hint on failure.
-        through_steps: Whether to check the calls of `steps`, too.
+        through_steps: Whether to check what comes of the right `steps`, too.
     """
     channels, positions, windows, filters = sizes
     columns = submission.normal(channels, positions, windows)
@@ -324,36 +324,41 @@ def _check_product(
 
 
 def _check_with_right_steps(submission: Submission, arguments: tuple, want: np.ndarray, given: str) -> None:
-    """Fail unless `sliced_product` is right once `steps` is, and calls it with what it wants, for all slices at once.
-
-    It may do so for one slice at a time, if slices are the outermost loop.
-    """
-    columns, weights, order, k1, k2, k3, window, filter_tile = arguments
-    layout, options = submission.parameters.product_layout, _nest_options(submission)
-    channels, windows = (columns.shape[layout[0].index(name)] for name in "CP")
-    filters = weights.shape[layout[1].index("F")]
-    right = [order, -(-windows // window), -(-filters // filter_tile), -(-channels // k1), k2, k3]
-    hint = "let `steps` say which tiles come next: pass it the order, the three numbers, and the sizes of the groups"
-    with expect.case(given, hint):
-        result, calls = _with_steps(submission, arguments, reference.steps(*right, **options), right[3])
-        expect.true(bool(calls), "`sliced_product` does not use `steps`")
-        single = [[*right[:3], 1, *right[4:]]] if options["slice_loop"] == "outermost" else []
-        odd = [call for call in calls if call not in (right, *single)]
-        shown = ", ".join(f"{x:g}" if isinstance(x, float) else x for x in odd[0]) if odd else ""
-        what = "`sliced_product` calls `steps` with the wrong arguments"
-        expect.true(not odd, what, expected=f"steps({', '.join(map(str, right))})", got=f"steps({shown})")
+    """Fail unless `sliced_product` is right once `steps` is."""
+    counts = _counts(submission, *arguments)
+    right = reference.steps(arguments[2], *counts, *arguments[4:6], **_nest_options(submission))
+    with expect.case(given, "let `steps` say which tiles come next: pass it the order, the three numbers, and k2, k3"):
+        result = _with_steps(submission, arguments, right)
         expect.close(result, want, "what `sliced_product` returns", dtype=np.float32)
 
 
-def _with_steps(submission: Submission, arguments: tuple, steps: list, slices: int) -> tuple[object, list[list[Any]]]:
-    """Return the result of `sliced_product` if `steps` returns these, and the arguments that it passed to `steps`."""
-    function, options = submission.value("sliced_product"), _nest_options(submission)
-    report = submission.call(PROBES + "with_steps", function, [*map(list, steps)], slices, options, *arguments)
-    report = expect.mapping(report, ("result", "calls", "broken"), "the product")
+def _counts(submission: Submission, columns: np.ndarray, weights: np.ndarray, *tiles: Any) -> tuple[int, int, int]:
+    """Return the numbers of input tiles, of weight tiles and of slices."""
+    layout, (_, k1, _, _, window, filter_tile) = submission.parameters.product_layout, tiles
+    channels, windows = (columns.shape[layout[0].index(name)] for name in "CP")
+    filters = weights.shape[layout[1].index("F")]
+    return -(-windows // window), -(-filters // filter_tile), -(-channels // k1)
+
+
+def _with_steps(submission: Submission, arguments: tuple, steps: list, repeats: int = 1) -> object:
+    """Return the result of `sliced_product` if `steps` returns these for the arguments that it is to be called with.
+
+    If slices are the outermost loop, it may be called for one slice at a time, and returns those of slice 0 then, so
+    many times.
+    """
+    function, options, order = submission.value("sliced_product"), _nest_options(submission), arguments[2]
+    *tiles, slices = _counts(submission, *arguments)
+    named = [([order, *tiles, slices, *arguments[4:6]], [*map(list, steps)])]
+    if options["slice_loop"] == "outermost" and slices > 1:
+        place = options["step"].split(", ").index("slice")
+        single = [list(step) for step in steps if step[place] == 0] * repeats
+        named.append(([order, *tiles, 1, *arguments[4:6]], single))
+    report = submission.call(PROBES + "with_steps", function, named, *arguments)
+    report = expect.mapping(report, ("result", "others", "broken"), "the product")
     check_rules(report["broken"], "`sliced_product`")
-    claimed = report["calls"] if isinstance(report["calls"], list) else []
-    calls = [call for call in claimed if isinstance(call, list) and [*map(type, call)] == [str, *[float] * 5]]
-    return report["result"], calls
+    what = "`sliced_product` calls `steps` with the wrong arguments"
+    expect.true(report["others"] == [], what, expected=f"steps{tuple(named[0][0])}", got=f"steps: {report['others']}")
+    return report["result"]
 
 
 def _check_that_steps_decide(submission: Submission, sizes: tuple[int, ...], tiles: tuple[int, ...]) -> None:
@@ -384,27 +389,29 @@ def _check_that_steps_decide(submission: Submission, sizes: tuple[int, ...], til
 def _check_named_steps(submission: Submission, arguments: tuple, named: np.ndarray, given: str, computed: str) -> None:
     """Compare the sums of these steps (slice, input tile, weight tile), in their order or exact.
 
-    If slices are the outermost loop, `steps` may be asked for one slice at a time, and names those of slice 0 then.
+    If slices are the outermost loop, `steps` may be asked for one slice at a time, and names those of slice 0 twice.
     """
     columns, weights, *tiles = arguments
-    slices = -(-len(columns) // tiles[1])
     layout, options = submission.parameters.product_layout, _nest_options(submission)
     places = [reference.STEP.split(", ").index(name) for name in options["step"].split(", ")]
     laid_out = reference.laid_out(columns, "CTP", layout[0]), reference.laid_out(weights, "FCT", layout[1])
     with expect.case(given, f"compute {computed} that `steps` names, and nothing else"):
-        result, calls = _with_steps(submission, (*laid_out, *tiles), named[:, places].tolist(), slices)
-        sequence = named.tolist()
-        if any(call[3] != slices for call in calls) and options["slice_loop"] == "outermost":
-            sequence = [[c, *tile] for c in range(slices) for first, *tile in sequence if first == 0]
+        result = _with_steps(submission, (*laid_out, *tiles), named[:, places].tolist(), repeats=2)
         what = f"what `sliced_product` computes from {computed}"
         _, k1, _, _, *sizes = tiles
+        sequences = [named.tolist()]
+        slices = range(-(-len(columns) // k1))
+        if options["slice_loop"] == "outermost" and len(slices) > 1:
+            single = [tile for first, *tile in named.tolist() if first == 0] * 2
+            sequences.append([[c, *tile] for c in slices for tile in single])
         sums = [
             reference.laid_out(
                 reference.sum_of_steps(columns, weights, sequence, k1, *sizes, dtype=dtype), "FP", layout[2]
             )
+            for sequence in sequences
             for dtype in (np.float32, np.float64)
         ]
-        if not expect.holds(expect.close, result, sums[1], what, dtype=np.float32):
+        if not any(expect.holds(expect.close, result, other, what, dtype=np.float32) for other in sums[1:]):
             expect.close(result, sums[0], what, dtype=np.float32)
 
 
@@ -425,7 +432,7 @@ def slices_add_up(submission: Submission) -> None:
     cases = [((channels, 4, 12, 8), (k1, 2, 2, 4, 4)) for channels, k1 in ((6, 2), (7, 3))]
     for sizes, tiles in cases:
         _check_product(submission, sizes, tiles, hint)
-    if expect.holds(product_is_right, submission):
+    if submission.passed(product_is_right):
         for sizes, tiles in cases:
             _check_that_steps_decide(submission, sizes, tiles)
 

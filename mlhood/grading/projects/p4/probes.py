@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from copy import copy
 from functools import partial
 from inspect import signature
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -51,23 +53,30 @@ def scheduled(function: Callable, m: int, n: int, k: int) -> dict[str, Any] | No
     return {"extents": list(nest.extents.values()), "visits": nest.visits()}
 
 
-def with_steps(
-    function: Callable, named: list[list[int]], slices: int, options: dict[str, str], *args: Any
-) -> dict[str, Any]:
-    """Call `sliced_product` with `steps` replaced by a function that returns these; for one slice, those of slice 0.
+def with_steps(function: Callable, named: list[list[Any]], *args: Any) -> dict[str, Any]:
+    """Call `sliced_product` with `steps` replaced by a function that returns what is named for its arguments.
+
+    Args:
+        function: The student's.
+        named: Pairs of arguments of `steps` and its result; for other arguments, it returns nothing.
+        args: Of `sliced_product`.
 
     Returns:
-        Its `result`; `calls`, the arguments that `steps` was called with; and `broken` of the guard.
+        Its `result`, `broken` of the guard, and for the message the first of `others`, arguments that are not named.
     """
-    place, calls = options["step"].split(", ").index("slice"), []
+    others = []
 
-    def steps(order: str, inputs: int, weights: int, count: int, k2: int, k3: int) -> list[tuple[int, ...]]:
-        calls.append([str(order), *map(float, (inputs, weights, count, k2, k3))])
-        return [tuple(step) for step in named if count == slices or step[place] == 0]
+    def steps(order: str, inputs: int, weights: int, slices: int, k2: int, k3: int) -> list[tuple[int, ...]]:
+        arguments = [order, inputs, weights, slices, k2, k3]
+        for known, result in named:
+            if arguments == known:
+                return [tuple(step) for step in result]
+        others.append(list(map(str, arguments)))
+        return []
 
     with patched_globals(function, steps=_called_as(globals_of(function).get("steps", steps), steps)):
         result, broken = guarded(function, args)
-    return {"result": result, "calls": calls[:100], "broken": broken}
+    return {"result": result, "others": others[:1], "broken": broken}
 
 
 def _called_as(original: Callable, replacement: Callable) -> Callable:
@@ -133,9 +142,16 @@ def chosen(function: Callable, problem: dict[str, Any], caches: dict[str, Any], 
 
 
 def convolved(
-    function: Callable, order: Order, tiles: list[int], layers: list[dict[str, Any]], rounds: int, *asked: Any
+    function: Callable,
+    order: Order,
+    tiles: list[int],
+    layers: list[dict[str, Any]],
+    rounds: int,
+    codes: dict[str, float],
+    factors: list[float],
+    *asked: Any,
 ) -> dict[str, Any]:
-    """Make a convolution by `sliced_kernel`, and run it on layers as a compiled network does, several times.
+    """Make convolutions by `sliced_kernel`, and run each on layers as a compiled network does, several times.
 
     Another one, of other slices, has run on the same layers before: what it keeps is its own.
 
@@ -145,61 +161,54 @@ def convolved(
         tiles: Likewise.
         layers: `images`, one for each round, `w`, `bias`, `stride` and `padding` of each layer.
         rounds: How often the network is run.
+        codes: Of both orders, and of one more of each tile: a slicing has the sum of its codes.
+        factors: Those of the weights that are packed, one after another.
         asked: Its further arguments.
 
     Returns:
-        `results`, a list for each round with an array for each layer; `slices`, likewise with the order and the tiles
-        that ran, or an empty list; `packed`, how often weights were packed in each round; and `broken` of the guard.
+        Lists of results for each round, with an array for each layer: of the `plain` package, of one in which the
+        result of a sliced convolution is times the code of its slicing (`sliced`), and of one in which packed weights
+        are times their factors (`packed`); and `broken` of the guard.
     """
-    convolve, broken = function(order, tuple(tiles), *asked), ""
-    other = function(next(name for name in ORDERS if name != order), (1, 1, 1), *asked)
-    results: list[list[Any]] = []
-    slices: list[list[list[Any]]] = []
-    packed: list[int] = []
-    for layer in layers:
-        layer["w"].flags.writeable = layer["bias"].flags.writeable = False
-        other(layer["images"][0], layer["w"], layer["bias"], layer["stride"], layer["padding"])
-    with _recorded_slices() as (used, packs):
-        for i in range(rounds):
-            results.append([])
-            slices.append([])
-            before = len(packs)
-            for layer in layers:
-                used.clear()
-                args = (layer["images"][i], layer["w"], layer["bias"], layer["stride"], layer["padding"])
-                result, fault = guarded(convolve, args)
-                results[-1].append(result)
-                slices[-1].append(list(used))
-                broken = broken or fault
-            packed.append(len(packs) - before)
-    return {"results": results, "slices": slices, "packed": packed, "broken": broken}
-
-
-@contextmanager
-def _recorded_slices() -> Iterator[tuple[list[Any], list[int]]]:
-    """Record the order and the tiles of each sliced convolution that runs, and each packing of weights."""
     from mlhood.dataflow.sliced import sliced
     from mlhood.kernels import direct
 
-    used: list[Any] = []
-    packs: list[int] = []
-    call, pack = sliced.Sliced.__call__, direct.pack_weights
+    call, pack, left = sliced.Sliced.__call__, direct.pack_weights, iter(factors)
 
-    def recording_call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        used.extend([self.slicing.order, *self.slicing.tiles])
-        return call(self, *args, **kwargs)
+    def coded(self: Any, *args: Any, **kwargs: Any) -> np.ndarray:
+        pairs = zip(("k1", "k2", "k3"), self.slicing.tiles, strict=True)
+        code = codes[self.slicing.order] + sum(codes[name] * size for name, size in pairs)
+        return call(self, *args, **kwargs) * np.float32(code)
 
-    def recording_pack(*args: Any, **kwargs: Any) -> Any:
-        packs.append(1)
-        return pack(*args, **kwargs)
+    def scaled(*args: Any, **kwargs: Any) -> np.ndarray:
+        weights = pack(*args, **kwargs)
+        weights *= np.float32(next(left))
+        return weights
 
-    try:
-        sliced.Sliced.__call__ = recording_call
-        sliced.pack_weights = direct.pack_weights = recording_pack
-        yield used, packs
-    finally:
-        sliced.Sliced.__call__ = call
-        sliced.pack_weights = direct.pack_weights = pack
+    replaced: dict[str, list[Any]] = {
+        "plain": [],
+        "sliced": [mock.patch.object(sliced.Sliced, "__call__", coded)],
+        "packed": [mock.patch.object(module, "pack_weights", scaled) for module in (sliced, direct)],
+    }
+    report: dict[str, Any] = {"broken": ""}
+    for name, patches in replaced.items():
+        convolve = function(order, tuple(tiles), *asked)
+        other = function(next(each for each in ORDERS if each != order), (1, 1, 1), *asked)
+        for layer in layers:
+            layer["w"].flags.writeable = layer["bias"].flags.writeable = False
+            other(layer["images"][0], layer["w"], layer["bias"], layer["stride"], layer["padding"])
+        report[name] = []
+        with ExitStack() as stack:
+            for patch in patches:
+                stack.enter_context(patch)
+            for i in range(rounds):
+                report[name].append([])
+                for layer in layers:
+                    args = (layer["images"][i], layer["w"], layer["bias"], layer["stride"], layer["padding"])
+                    result, broken = guarded(convolve, args)
+                    report[name][-1].append(copy(result))  # the next call may overwrite it
+                    report["broken"] = report["broken"] or broken
+    return report
 
 
 class PlacedNetwork:

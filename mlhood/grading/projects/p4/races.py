@@ -19,7 +19,6 @@ from mlhood.grading.projects.p4.reference import Triple
 from mlhood.grading.rpc.codec import Remote
 from mlhood.kernels.conv import CONV2D
 from mlhood.kernels.layers import Layer
-from mlhood.measure.claims import DRIFT
 from mlhood.measure.ratio import Ratio
 
 CALLS = 16  # of a convolution in one message: they take several times as long as the round trip
@@ -53,7 +52,6 @@ def slicings(
             _call(layer, order, analysed[order]),
             claimed[order],
             _same_slices(layer, order, small[order]),
-            DRIFT,
         )
         for order in ORDERS
     ]
@@ -104,7 +102,6 @@ def networks(
             _network_call(order, analysed[order]),
             claimed[order],
             _same_network(order, small[order]),
-            DRIFT,
         )
         for order in ORDERS
     ]

@@ -5,21 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from mlhood.dataflow.sliced.sliced import sliced_problem
 from mlhood.dataflow.slicing.analysis import largest
 from mlhood.dataflow.slicing.caches import Caches, of_machine
-from mlhood.dataflow.slicing.fit import check, needs
-from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts, possible
+from mlhood.dataflow.slicing.fit import needs
+from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, counts
 from mlhood.dataflow.tables import TRIPLES, network_table, slicing_table
-from mlhood.errors import SlicingError
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.submission import Submission, check_rules
+from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import (
     check_agreed,
     check_claim,
-    check_comparisons,
+    check_one_comparison,
     check_operations,
     check_remeasured_claims,
     filled_rows,
@@ -27,13 +24,18 @@ from mlhood.grading.checks.tables import (
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing_claim import TimingClaim
 from mlhood.grading.projects.p4 import races
+from mlhood.grading.projects.p4.kernels import (
+    NAMES,
+    SLICED_BY,
+    convolutions_are_right,
+    three_by_three_layers_are_sliced,
+    weights_are_packed_once,
+)
 from mlhood.grading.projects.p4.libraries import SLICINGS
 from mlhood.grading.projects.p4.orders import PROBES
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
 from mlhood.grading.projects.p4.slicing import integer_triple
 from mlhood.grading.variants.parameter import Parameter
-from mlhood.kernels.conv import CONV2D
-from mlhood.kernels.geometry import Geometry, geometry
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18
 from mlhood.measure.claims import ratio
@@ -42,20 +44,16 @@ from mlhood.measure.table import Table
 
 # the keys of what `triples` returns: a row, then an order; an order, then a row; or pairs of both
 TRIPLES_BY = Parameter("triples_by", ("row", "order", "row and order"))
-# what the rows hold: which numbers are 1 in "too small", which take all there are in "too large", a divisor in "my own"
-SMALL_TILES = Parameter("small_tiles", (("k1",), ("k1", "k2"), ("k1", "k3"), ("k1", "k2", "k3")))
+# what the rows hold: which numbers take all there are in "too large", a divisor in "my own"
 LARGE_TILES = Parameter("large_tiles", ("any", "k1", "k2", "k3"))
 OWN_DIVISOR = Parameter("own_divisor", (1, 7, 11, 13))
-# what tells `sliced_kernel` which convolutions run in slices: that they are 3x3, or a further argument
-SLICED_BY = Parameter("sliced_by", ("3x3", "sizes", "strides", "windows"))
-NAMES = ("k1", "k2", "k3")
+ONE_OF_EACH = (1, 1, 1)
 ALL_OF = {"k1": "channels", "k2": "streamed tiles", "k3": "stationary tiles"}
 
-ROUNDS = 2  # of the layers that `sliced_kernel` convolves
 FLOPS = RESNET18["C2"].geometry.flops  # the same for C1, C3 and C4
-FILL = "one `compare` for each row, of what belongs to this row, and `fill` with its name"
-OWN_CALLABLES = "fill row by row, each with its own callables: made[row][order]"
-OWN_NETWORKS = "each row needs networks of its own: compile them inside the loop, with the row's tiles"
+FILL = "one `compare` of all eight, then `fill` for each row with the names of its two"
+OWN_CALLABLES = "fill each row with what was measured of its own callables: made[row][order]"
+OWN_NETWORKS = "each cell needs a network of its own, compiled with its row's tiles"
 SMALL = Caches((16 << 10, 64 << 10, 256 << 10))  # smaller than the output of any layer that is drawn
 TINY = Caches((8 << 10, 16 << 10, 32 << 10))  # a few channels and tiles fit
 NARROW = Caches((8 << 10, 8 << 10, 8 << 10))  # a single stationary tile fits, in one of the orders at least
@@ -138,35 +136,15 @@ def _check_analysed(problem: Problem, caches: Caches, tiles: dict[Order, Triple]
 
 
 @points(2)
-def too_small_is_legal(submission: Submission) -> None:
-    """`triples` has {% if small_tiles|length == 1 %}slices of one or two channels{% else %}{{ \
-    small_tiles|join(" = ") }} = 1{% endif %} in the row "too small", and they fit."""
-    problem = _draw_problem(submission)
-    _, row, given = _triples(submission, problem, SMALL, "too small")
-    _check_small(submission, problem, SMALL, row, given)
+def too_small_is_one_of_each(submission: Submission) -> None:
+    """`triples` has (1, 1, 1) in the row "too small"."""
+    _, row, given = _triples(submission, _draw_problem(submission), SMALL, "too small")
+    _check_small(row, given)
 
 
-def _check_small(
-    submission: Submission, problem: Problem, caches: Caches, row: dict[Order, Triple], given: str
-) -> None:
-    names = submission.parameters.small_tiles
-    for order, tiles in row.items():
-        what = f'"too small" of {order} has the wrong slices'
-        if names == ("k1",):
-            expect.true(tiles[0] in (1, 2), what, expected="k1 = 1 or 2", got=f"k1 = {tiles[0]}", given=given)
-        ones = all(tiles[NAMES.index(name)] == 1 for name in names[1:]) and tiles[0] <= 2
-        expect.true(ones, what, expected=f"{' = '.join(names)} = 1", got=f"{tiles}", given=given)
-        _check_existing(problem, order, tiles, "too small", given)
-        try:
-            check(problem, Slicing(order, *tiles), caches)
-        except SlicingError as error:
-            what, got = f'"too small" of {order} does not fit into a cache', f"{tiles}: {error.parts.get('got')}"
-            expect.fail(
-                what,
-                got=got,
-                given=given,
-                hint="fewer channels make a tile smaller, more tiles make a group larger: which of the three may stay?",
-            )
+def _check_small(tiles: dict[Order, Triple], given: str) -> None:
+    for order in ORDERS:
+        expect.equal(tiles[order], ONE_OF_EACH, f'"too small" of {order} is not one of each', given=given)
 
 
 @points(2)
@@ -237,10 +215,16 @@ def _network_table(submission: Submission) -> Table:
     return submission.once("network table", lambda: submission.table(network_table()))
 
 
+def _check_one_comparison(table: Table) -> None:
+    # The claims compare rows, too: of rows that are measured one after another, noise decides which is faster.
+    rows = filled_rows(table, FILL)
+    check_one_comparison([cell for cells in rows.values() for cell in cells], "all rows", FILL)
+
+
 @points(3)
 def rows_are_comparisons(submission: Submission) -> None:
-    """Every row is filled by one comparison of both columns."""
-    check_comparisons(_table(submission), FILL)
+    """All cells are filled by one comparison."""
+    _check_one_comparison(_table(submission))
     _check_remeasured(submission, _table(submission))
 
 
@@ -256,7 +240,6 @@ def orders_agree_and_analysed_is_faster(submission: Submission) -> None:
     """Both orders compute the same in every row, and the analysed tiles are faster than the too small ones."""
     # Only these two rows claim a ratio, and both orders are timed again. The other rows report measurements, and no
     # check asks which order is faster. The sliced convolution is the package's, so its results need no check here.
-    # The rows are measured one after another, so a table with the analysed tiles behind may be noise: the race decides.
     table = _table(submission)
     check_agreed(filled_rows(table, FILL))
     if not submission.session.remeasure:
@@ -283,7 +266,7 @@ def _measured_rows(submission: Submission) -> tuple[Layer, dict[Order, Triple], 
     rows, analysed, given = _triples(submission, problem, caches, "analysed")
     _check_analysed(problem, caches, analysed, given)
     small = _row(expect.mapping(rows, ("too small",), "what `triples` returns")["too small"], "too small", given)
-    _check_small(submission, problem, caches, small, given)
+    _check_small(small, given)
     return layer, small, analysed
 
 
@@ -291,143 +274,10 @@ def _claimed(table: Table) -> dict[Order, Ratio]:
     return {order: ratio(table["too small", order], table["analysed", order]) for order in ORDERS}
 
 
-def _draw_layers(submission: Submission, rounds: int) -> list[dict[str, Any]]:
-    """Draw layers with an image for each round: 3x3 ones of either stride, two of the same shapes, and others.
-
-    Some of the others are as high, as wide or as large as these. The first weights of all are equal.
-    """
-    rng, layers = submission.rng, []
-    square = ((3, 1, 1), (3, 1, 1), (3, 2, 1), (3, 1, 0), (1, 1, 0), (1, 2, 1), (5, 1, 2))  # kernel, stride, padding
-    oblong = (((3, 1), 1, 1), ((1, 3), 1, 0), ((1, 9), 1, 0))
-    channels, filters, height, width = 12, 20, int(rng.integers(9, 13)), int(rng.integers(14, 18))
-    for kernel, stride, padding in (*(((size, size), *steps) for size, *steps in square), *oblong):
-        w = submission.normal(filters, channels, *kernel)
-        w[0, 0, 0, 0] = 1
-        images = submission.normal(rounds, 2, channels, height, width)
-        arrays = {"images": list(images), "w": w, "bias": submission.normal(filters)}
-        layers.append({**arrays, "stride": stride, "padding": padding})
-    return layers
-
-
-def _draw_asked(submission: Submission) -> dict[Order, list[Any]]:
-    """Draw the further argument of `sliced_kernel`, if there is one: another one for each order."""
-    choices = {
-        "sizes": [(5,), (1, 3), (1, 5), (3, 5)],
-        "strides": [(1,), (2,)],
-        "windows": [20, 80],  # fewer than a 3x3 layer of stride 2 has here, and more
-    }.get(submission.parameters.sliced_by)
-    if choices is None:
-        return {order: [] for order in ORDERS}
-    drawn = submission.rng.permutation(len(choices))[: len(ORDERS)]
-    return {order: [choices[int(i)]] for order, i in zip(ORDERS, drawn, strict=True)}
-
-
-def _is_sliced(submission: Submission, layer: dict[str, Any], asked: list[Any]) -> bool:
-    """Whether `sliced_kernel` is to run a layer in slices."""
-    rule, kernel = submission.parameters.sliced_by, layer["w"].shape[2:]
-    if rule == "sizes":
-        return kernel[0] == kernel[1] and kernel[0] in asked[0]
-    if rule == "strides":
-        return kernel == (3, 3) and layer["stride"] in asked[0]
-    if rule == "windows":
-        high, wide = _geometry(layer).out
-        return kernel == (3, 3) and high * wide >= asked[0]
-    return kernel == (3, 3)
-
-
-def _geometry(layer: dict[str, Any]) -> Geometry:
-    return geometry(layer["images"][0].shape, layer["w"].shape, layer["stride"], layer["padding"])
-
-
-Call = tuple[Triple, dict[Order, list[Any]]]  # the tiles of `sliced_kernel`, and its further argument by order
-
-
-def _convolved(submission: Submission) -> tuple[list[dict[str, Any]], dict[Order, Any], Call]:
-    """Return layers, what the student's `sliced_kernel` did with them twice, by order, and its other arguments."""
-    k1, k2, k3 = (int(size) for size in submission.rng.permutation([2, 3, 5]))
-    tiles = (k1, k2, k3)
-    layers = _draw_layers(submission, ROUNDS)
-    call = tiles, _draw_asked(submission)
-    reports = {}
-    for order in ORDERS:
-        with expect.case(f"{_call_text(order, call)}, whose result convolves {len(layers)} layers"):
-            function = submission.value("sliced_kernel")
-            arguments = (function, order, list(tiles), layers, ROUNDS, *call[1][order])
-            report = submission.call(PROBES + "convolved", *arguments)
-            reports[order] = expect.mapping(report, ("results", "slices", "packed", "broken"), "what was recorded")
-    return layers, reports, call
-
-
-def _call_text(order: Order, call: Call) -> str:
-    tiles, asked = call
-    return f"sliced_kernel({', '.join(map(repr, [order, tiles, *asked[order]]))})"
-
-
-def _layer_text(layer: dict[str, Any], order: Order, call: Call) -> str:
-    x, w = layer["images"][0].shape, layer["w"].shape
-    return f"{_call_text(order, call)}; x {x}, w {w}, stride {layer['stride']}, padding {layer['padding']}"
-
-
-def _listed(report: Any, name: str, order: Order) -> list[list[Any]]:
-    """Return what was recorded of each round, a list with an item for each layer."""
-    rounds = report[name]
-    right = isinstance(rounds, list) and len(rounds) == ROUNDS and all(isinstance(items, list) for items in rounds)
-    expect.true(right, f"no usable record of `sliced_kernel` for {order}", got=rounds)
-    return rounds
-
-
-@points(3)
-def convolutions_are_right(submission: Submission) -> None:
-    """The function that `sliced_kernel` returns convolves layers of any kernel, stride and weights."""
-    layers, reports, call = _convolved(submission)
-    hint = "two layers of the same shapes have different weights, and a result must not be overwritten by the next call"
-    for order, report in reports.items():
-        check_rules(report["broken"], "the function that `sliced_kernel` returns")
-        for i, results in enumerate(_listed(report, "results", order)):
-            for layer, got in zip(layers, results, strict=False):
-                want = CONV2D["direct"](
-                    layer["images"][i], layer["w"], layer["bias"], layer["stride"], layer["padding"]
-                )
-                given = _layer_text(layer, order, call)
-                what = "what the function of `sliced_kernel` returns"
-                expect.close(got, want, what, rtol=1e-3, atol=1e-4, dtype=np.float32, given=given, hint=hint)
-
-
-@points(2)
-def three_by_three_layers_are_sliced(submission: Submission) -> None:
-    """The function that `sliced_kernel` returns runs every {{ "3x3 convolution" if sliced_by == "3x3" else \
-    "convolution that %s asks for"|format("`" ~ sliced_by ~ "`") }} in these slices, and no other one.
-    """
-    layers, reports, call = _convolved(submission)
-    for order, report in reports.items():
-        for slices in _listed(report, "slices", order):
-            for layer, ran in zip(layers, slices, strict=False):
-                given = _layer_text(layer, order, call)
-                want: list[Any] = []
-                if _is_sliced(submission, layer, call[1][order]):
-                    want = [order, *possible(sliced_problem(_geometry(layer)), order, call[0]).tiles]
-                what = "the function of `sliced_kernel` runs other slices than it should"
-                shown = {"expected": want or "no slices: a direct convolution", "got": ran or "no slices"}
-                hint = "`possible` makes a slicing of tiles that may be too large; for which layers is it asked for?"
-                expect.true(ran == want, what, given=given, hint=hint, **shown)
-
-
-@points(2)
-def weights_are_packed_once(submission: Submission) -> None:
-    """The function that `sliced_kernel` returns packs the weights of a layer at its first call, and never again."""
-    layers, reports, _ = _convolved(submission)
-    for order, report in reports.items():
-        counts = report["packed"]
-        what = f"the function of `sliced_kernel` packs weights again, {order}"
-        expected = [len(layers), *[0] * (ROUNDS - 1)]
-        hint = "keep what is prepared for a layer; what tells this layer's calls from those of another one?"
-        expect.equal(counts, expected, what, given="times in each run of the layers", hint=hint)
-
-
 @points(2)
 def network_rows_are_comparisons(submission: Submission) -> None:
-    """Every row of the network's table is filled by one comparison of both columns."""
-    check_comparisons(_network_table(submission), FILL)
+    """All cells of the network's table are filled by one comparison."""
+    _check_one_comparison(_network_table(submission))
     _check_remeasured_network(submission, _network_table(submission))
 
 
@@ -457,7 +307,7 @@ TASKS = (
         "The table",
         checks=(
             analysed_is_taken_over,
-            too_small_is_legal,
+            too_small_is_one_of_each,
             too_large_breaks_a_cache,
             my_own_is_another,
             rows_are_comparisons,
@@ -466,7 +316,7 @@ TASKS = (
         ),
         solution_stands_in=True,
         libraries=SLICINGS,
-        varies=(TRIPLES_BY, SMALL_TILES, LARGE_TILES, OWN_DIVISOR),
+        varies=(TRIPLES_BY, LARGE_TILES, OWN_DIVISOR),
         timed=True,
         minutes=30,
         builds_on=("P4.4",),

@@ -144,7 +144,9 @@ def attributes_are_no_operations(submission: Submission) -> None:
         got, program, given = _operations(submission, layers)
         want = operations(program)
         unquoted = [name for name in want if name not in QUOTED.findall(program)]
-        expect.true(any(name in got for name in unquoted), "`operations` finds no operation", given=given, got=str(got))
+        missing = ", ".join(name for name in unquoted if name not in got)
+        what = "`operations` does not find every operation"
+        expect.true(not missing, what, expected=missing, got=str(got), given=given)
         surplus = {name: count for name, count in got.items() if count > want[name]}
         hint = '`"stablehlo.gather"(...) <{dimension_numbers = #stablehlo.gather<...>}>` is one operation'
         difference = _first_difference(surplus, Counter({name: want[name] for name in surplus}))

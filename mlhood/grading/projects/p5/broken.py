@@ -8,19 +8,18 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5.libraries import JAX
+from mlhood.grading.projects.p5.programs import run_programs
 from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes:"
 MASK = "a Boolean index has a shape that depends on the values of x; what has the shape of x, and the same sum?"
 LOOP = "jax.lax.while_loop takes a condition, a step and a first guess: a Python `while` cannot test a traced value"
 RATE = "draw a mask of the shape of x from the key (jax.random), and select by it (jnp.where)"
-# what +, -, *, / and comparisons of a number are traced to, with loops, choices and shapes around them
+# StableHLO's operations for +, -, *, / and comparisons of a number, with loops, choices and shapes around them
 _ARITHMETIC = """
-add add_any sub mul div neg abs sign square integer_pow max min clamp dot_general eq ne lt le gt ge and or not xor
-is_finite select_n while scan cond pjit jit closed_call core_call custom_jvp_call custom_vjp_call checkpoint remat
-convert_element_type broadcast_in_dim reshape squeeze expand_dims concatenate transpose slice dynamic_slice gather
-dynamic_update_slice iota copy stop_gradient debug_callback debug_print
-reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or
+add subtract multiply divide negate abs sign square maximum minimum clamp dot_general compare and or not xor is_finite
+select while case if return constant convert broadcast_in_dim reshape concatenate transpose slice dynamic_slice gather
+dynamic_update_slice iota reduce optimization_barrier
 """
 ARITHMETIC = frozenset(_ARITHMETIC.split())
 # what is summed over the positive numbers
@@ -39,11 +38,19 @@ def positive_numbers_are_summed(submission: Submission) -> None:
     """`positive_sum` works under `jax.jit`."""
     endless = submission.normal(6)
     endless[:2] = -np.inf, np.finfo(np.float32).min
-    for x in (submission.normal(9), -1 - np.abs(submission.normal(5)), submission.normal(3, 4), endless):
+    arrays = [submission.normal(9), -1 - np.abs(submission.normal(5)), submission.normal(3, 4), endless]
+    _check_sums(submission, "program", arrays, [np.asarray(_terms(submission, x).sum()) for x in arrays])
+
+
+def _check_sums(submission: Submission, probe: str, arrays: list[np.ndarray], want: list[np.ndarray]) -> None:
+    programs = []
+    for x in arrays:
+        with expect.case(f"x {x.shape}", MASK):
+            programs.append((submission.call(PROBES + probe, submission.value("positive_sum"), [x]), [[x]]))
+    for x, right, report in zip(arrays, want, run_programs(*programs), strict=True):
         with expect.case(f"x {x.shape}, from {x.min():.4g} to {x.max():.4g}", MASK):
-            got = submission.call(PROBES + "jitted", submission.value("positive_sum"), [x])
-            want = np.asarray(_terms(submission, x).sum())
-            expect.close(got, want, "what `positive_sum` returns: the sum", dtype=np.float32)
+            ((got,),) = report["results"]
+            expect.close(got, right, "what `positive_sum` returns: the sum", dtype=np.float32)
 
 
 def _terms(submission: Submission, x: np.ndarray) -> np.ndarray:
@@ -54,29 +61,30 @@ def _terms(submission: Submission, x: np.ndarray) -> np.ndarray:
 @points(1)
 def rows_are_summed_apart(submission: Submission) -> None:
     """`positive_sum` works under `jax.vmap`, where each row has its own positive values."""
-    for shape in ((5, 7), (3, 4)):
-        x = submission.normal(*shape)
-        with expect.case(f"each row of x {x.shape}", MASK):
-            got = submission.call(PROBES + "vmapped", submission.value("positive_sum"), [x])
-            expect.close(got, _terms(submission, x).sum(axis=1), "the sums of `positive_sum`", dtype=np.float32)
+    arrays = [submission.normal(5, 7), submission.normal(3, 4)]
+    _check_sums(submission, "vmapped", arrays, [_terms(submission, x).sum(axis=1) for x in arrays])
 
 
-def _root(submission: Submission, a: float) -> np.ndarray:
-    """Return the student's square root; to be called in an `expect.case`."""
-    name = submission.parameters.root
-    answer = submission.call(PROBES + "bounded_root", submission.value(name), a)
-    report = expect.mapping(answer, ("result", "endless", "operations", "divisions"), f"the run of `{name}`")
-    expect.true(report["endless"] is not True, "the loop does not stop")
-    operations = report["operations"] if isinstance(report["operations"], list | tuple) else []
-    divisions = expect.number(report["divisions"], "the number of divisions")
-    loops = any(name in operations for name in ("while", "scan")) or divisions >= UNROLLED
-    library = sorted({str(name) for name in operations} - ARITHMETIC)
-    what = f"`{name}` is not Newton's iteration"
-    got = ", ".join(sorted(map(str, {*operations}))) or "nothing"
-    expect.true(not library, what, expected="+, -, *, / and comparisons", got=f"the operations {', '.join(library)}")
-    expected = "a loop that divides by the guess, among the traced operations"
-    expect.true(loops and divisions > 0, what, expected=expected, got=got, hint=LOOP)
-    return expect.is_array(expect.array(report["result"], (), f"what `{name}` returns"), np.float32, "the root")
+def _check_roots(submission: Submission, numbers: list[float], hint: str, **tolerances: float) -> None:
+    """Check that the program of the student's root is Newton's method, and its results for some numbers."""
+    name, numbers = submission.parameters.root, [float(np.float32(number)) for number in numbers]
+    with expect.case(None, LOOP):
+        answer = submission.call(PROBES + "root_program", submission.value(name), numbers)
+        answer = expect.mapping(answer, ("program", "endless"), f"the program of `{name}`")
+        with expect.case(f"a = {', '.join(f'{number:g}' for number in numbers)}", hint):
+            expect.true(answer["endless"] == [False] * len(numbers), "the loop does not stop")
+        (report,) = run_programs((answer["program"], [[np.float32(number)] for number in numbers]))
+        library, got = sorted({*report["operations"]} - ARITHMETIC), ", ".join(sorted({*report["operations"]}))
+        what, expected = f"`{name}` is not Newton's iteration", "+, -, *, / and comparisons"
+        expect.true(not library, what, expected=expected, got=f"the operations {', '.join(library)}")
+        loops = "while" in report["operations"] or report["divisions"] >= UNROLLED
+        expected = "a loop that divides by the guess, among the traced operations"
+        expect.true(loops and report["divisions"] > 0, what, expected=expected, got=got, hint=LOOP)
+    for number, results in zip(numbers, report["results"], strict=True):
+        with expect.case(f"a = {number:g}", hint):
+            what, want = f"the root by `{name}`", np.asarray(number ** (1 / _degree(submission)))
+            expect.equal(len(results), 1, f"`{name}` returns a different number of arrays")
+            expect.close(results[0], want, what, dtype=np.float32, **tolerances)
 
 
 @points(2)
@@ -85,12 +93,7 @@ def roots_are_found(submission: Submission) -> None:
     hint = (
         "when does the loop end? Compare the change with the guess itself: 1e-6 is small beside 1, but not beside 1e-3"
     )
-    for a in (1e-6, 1.0, 1e6, *10 ** submission.rng.uniform(-6, 6, 3)):
-        a = float(np.float32(a))
-        with expect.case(f"a = {a:g}", LOOP):
-            root = _root(submission, a)
-            what = f"the root by `{submission.parameters.root}`"
-            expect.close(root, np.asarray(a ** (1 / _degree(submission))), what, rtol=1e-4, atol=0, hint=hint)
+    _check_roots(submission, [1e-6, 1.0, 1e6, *10 ** submission.rng.uniform(-6, 6, 3)], hint, rtol=1e-4, atol=0)
 
 
 def _degree(submission: Submission) -> int:
@@ -100,14 +103,10 @@ def _degree(submission: Submission) -> int:
 @points(1)
 def the_root_of_zero_stops(submission: Submission) -> None:
     """`{{ root }}` terminates for 0 and returns 0."""
-    degree, name = _degree(submission), submission.parameters.root
-    part = f"{SHRINKS[degree]} of the previous one"
+    part = f"{SHRINKS[_degree(submission)]} of the previous one"
     hint = f"for a = 0 each guess is {part}, so the relative change never becomes small; 0 / 0 is NaN"
-    with expect.case("a = 0", hint):
-        expect.close(_root(submission, 0.0), np.asarray(0.0), f"the root by `{name}`", atol=1e-6)
-    a = float(np.float32(submission.rng.uniform(2, 5)))  # what returns 0 for every number computes no root
-    with expect.case(f"a = {a:g}", LOOP):
-        expect.close(_root(submission, a), np.asarray(a ** (1 / degree)), "the root", rtol=0.2)
+    # what returns 0 for every number computes no root
+    _check_roots(submission, [0.0, submission.rng.uniform(2, 5)], hint, rtol=0.2, atol=1e-6)
 
 
 @points(1)
@@ -118,19 +117,25 @@ def means_run_along(submission: Submission) -> None:
         values = [int(value) / 4 for value in submission.rng.integers(-20, 20, size)]
         hint = "the memory is passed in and returned: a pair of the mean and the new state"
         with expect.case(f"the numbers {values}, one after another", hint):
-            answer = submission.call(PROBES + "running_means", submission.value("running_mean"), values)
-            steps = list(answer) if isinstance(answer, list | tuple) else []
-            expect.true(len(steps) == len(values), "`running_mean` does not return (mean, state)")
-            for count, (got_mean, got_state) in enumerate(steps, start=1):
-                mean = np.asarray(np.mean(values[:count]))
-                expect.close(got_mean, mean, f"the mean of {count} by `running_mean`", dtype=np.float32)
-                numbers = [expect.number(part, "the state") for part in got_state]
-                state = expect.array(numbers, (2,), "the state")
-                for part in got_state:
+            parts = [_state(values[:count]) for count in range(size + 1)]
+            states = [np.array([part[name] for name in names], np.float32) for part in parts]
+            cases = [[np.float32(x), *state] for x, state in zip(values, states[:-1], strict=True)]
+            (report,) = run_programs(
+                (submission.call(PROBES + "mean_program", submission.value("running_mean")), cases)
+            )
+            for count, results in enumerate(report["results"], start=1):
+                expect.true(len(results) > 1, "`running_mean` does not return (mean, state)")
+                want = np.asarray(parts[count]["mean"])
+                expect.close(results[0], want, f"the mean of {count} by `running_mean`", dtype=np.float32)
+                for part in results[1:]:
                     expect.is_array(part, np.float32, f"the state after {count} by `running_mean`")
-                parts = {"count": count, "total": np.sum(values[:count]), "mean": mean}
-                want = np.array([parts[name] for name in names])
-                expect.close(state, want, f"the state after {count} by `running_mean`", hint=f"({', '.join(names)})")
+                got, what = np.hstack([np.ravel(part) for part in results[1:]]), f"the state after {count}"
+                expect.close(got, states[count], f"{what} by `running_mean`", hint=f"({', '.join(names)})")
+
+
+def _state(values: list[float]) -> dict[str, float]:
+    """Return what the state after some numbers may have."""
+    return {"count": len(values), "total": sum(values), "mean": sum(values) / max(len(values), 1)}
 
 
 @points(1)
@@ -185,9 +190,15 @@ def _draw_dropout_input(submission: Submission, *shape: int) -> np.ndarray:
 @points(1)
 def as_many_as_asked_are_dropped(submission: Submission) -> None:
     """`dropout` works under `jax.jit` and sets about {{ {"keep": "1 - `keep`", "factor": "1 - 1 / `factor`"}.get(dropout_by, "`rate`") }} of the elements to zero, independently."""  # noqa: E501
-    x = _draw_dropout_input(submission)
-    for rate in (0.25, 0.7):
-        zero = _dropout(submission, int(submission.rng.integers(1000)), x, rate) == 0
+    x, rates, programs = _draw_dropout_input(submission), (0.25, 0.7), []
+    for rate in rates:
+        key = np.array([0, submission.rng.integers(1000)], np.uint32)
+        with expect.case(f"x {x.shape}, {_given(submission, rate)}", RATE):
+            arguments = submission.value("dropout"), x, _argument(submission, rate)
+            programs.append((submission.call(PROBES + "dropout_program", *arguments), [[key, x]]))
+    for rate, report in zip(rates, run_programs(*programs), strict=True):
+        ((got,),) = report["results"]
+        zero = expect.array(got, x.shape, "what `dropout` returns") == 0
         share, margin = float(zero.mean()), 6 * np.sqrt(rate * (1 - rate) / x.size)
         with expect.case(f"x {x.shape}, {_given(submission, rate)}", RATE):
             what = "the wrong share of elements becomes zero in `dropout`"

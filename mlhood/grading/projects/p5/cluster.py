@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,13 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.libraries import JAX, PLANS
+from mlhood.grading.projects.p5.programs import run_programs
 from mlhood.grading.projects.p5.training import check_tree
 from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
 from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes_cluster:"
-ORACLE = "mlhood.grading.checks.reference_runs:step_gradient"
+ORACLE = "mlhood.grading.projects.reference_runs:step_gradient"
 DEVICES = (4, 8)
 LAYERS = (  # of x, w1, b1, w2 and b2; divisible by the number of devices
     ((4, 8), (8, 16), (16,), (16, 12), (12,)),
@@ -73,20 +74,28 @@ def batches_are_split(submission: Submission) -> None:
     axis = submission.parameters.split_axis
     for (length, *others), devices in (((8, 3), 4), ((12, 1, 4), 4), ((16,), 8)):
         shape, size = _with_axis(length, others, axis), length // devices
-        x, others = submission.normal(*shape), [*shape[:axis], *shape[axis:][1:]]
+        x = submission.normal(*shape)
         with expect.case(f"x {shape}, {devices} devices", hint):
-            answer = submission.call(PROBES + "shards", submission.value("split_batch"), x, devices, axis)
-            report = expect.mapping(answer, ("value", "shards"), "what `split_batch` returns")
-            expect.close(report["value"], x, "the batch of `split_batch`", dtype=np.float32)
-            shards = report["shards"]
-            shards = sorted([*shard] for shard in shards) if isinstance(shards, list) else shards
-            want = [[size * i, size * (i + 1), *others] for i in range(devices)]
+            held = _held(submission.call(PROBES + "split", submission.value("split_batch"), x, devices))
+            parts = dict(enumerate(np.split(x, devices, axis)))
+            right = held.keys() == parts.keys() and all(
+                expect.holds(expect.close, held[i], parts[i], "") for i in parts
+            )
             part = "rows" if axis == 0 else f"indices of the {AXES[axis]} axis"
             what, expected = (
                 "the devices hold the wrong shards after `split_batch`",
                 f"{size} {part} each, and all other axes",
             )
-            expect.true(shards == want, what, expected=expected, got=f"[first row, end, other axes]: {shards}")
+            got = {number: getattr(array, "shape", "no array") for number, array in held.items()}
+            expect.true(right, what, expected=expected, got=f"the shapes on the devices are {got}")
+
+
+def _held(value: object) -> dict[int, Any]:
+    """Return what each device holds, by its number."""
+    pairs = [pair for pair in value if isinstance(pair, list) and len(pair) == 2] if isinstance(value, list) else []
+    held = {number: array for number, array in pairs if isinstance(number, int)}
+    expect.true(bool(held), "no device holds anything", got=value)
+    return held
 
 
 def _with_axis(length: int, others: list[int], axis: int) -> tuple[int, ...]:
@@ -98,12 +107,23 @@ def _with_axis(length: int, others: list[int], axis: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Case:
-    """A run of a function on several devices: the report on it, the right result, how many, and a description."""
+    """A run of a function on several devices: the report on it, its arguments, the right result, and a description."""
 
     report: dict[str, Any]
+    arguments: list[Any]
     want: Any
     devices: int
     given: str
+
+    def check_held(self, value: object, want: np.ndarray, what: str, hint: str) -> int:
+        """Fail unless each device that holds a result has all of it; return how many there are."""
+        held = _held(value)
+        for array in held.values():
+            divided = isinstance(array, np.ndarray) and array.ndim == want.ndim and array.size < want.size
+            more = "the result has a sharding, too: out_shardings, or out_specs"
+            expect.true(not divided, f"{what} is divided among the devices", given=self.given, hint=more)
+            expect.close(array, want, what, rtol=1e-3, atol=1e-4, dtype=np.float32, given=self.given, hint=hint)
+        return len(held)
 
 
 def _gradients(submission: Submission) -> list[Case]:
@@ -120,8 +140,8 @@ def _gradient(submission: Submission, devices: int, batch: int) -> Case:
     given = f"a batch of {len(x)}, not divided yet, and {devices} devices"
     with expect.case(given, MEAN_HINT):
         answer = submission.call(PROBES + "gradient", submission.value("parallel_gradient"), params, x, y, devices)
-        report = expect.mapping(answer, ("value", "replicated", "program"), "what `parallel_gradient` returns")
-    return Case(dict(report), want, devices, given)
+        report = expect.mapping(answer, ("value", "program"), "what `parallel_gradient` returns")
+    return Case(dict(report), [params, x, y], want, devices, given)
 
 
 def _made_of(submission: Submission, weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
@@ -135,30 +155,32 @@ def _made_of(submission: Submission, weights: np.ndarray, gradient: np.ndarray) 
 def gradients_are_of_the_whole_batch(submission: Submission) -> None:
     """`parallel_gradient` gives every device the {{ "gradient" if gradient_as == "gradient" else "result" }} of the mean loss over the whole batch."""  # noqa: E501
     for case in submission.once("gradient", lambda: _gradients(submission)):
-        what, given = "the gradient of `parallel_gradient`", case.given
-        check_tree(case.report["value"], case.want, what, given=given, hint=MEAN_HINT)
-        hint = "the result has a sharding, too: out_shardings, or out_specs"
-        what = "not every device has the whole gradient of `parallel_gradient`"
-        expect.true(case.report["replicated"] is True, what, given=given, hint=hint)
+        with expect.case(case.given, MEAN_HINT):
+            value = expect.mapping(case.report["value"], tuple(case.want), "what `parallel_gradient` returns")
+            for name, want in case.want.items():
+                what = f'the gradient["{name}"] of `parallel_gradient`'
+                count = case.check_held(value[name], want, what, MEAN_HINT)
+                expect.equal(count, case.devices, "not every device has the whole gradient of `parallel_gradient`")
 
 
 @points(1)
 def devices_add_up_their_gradients(submission: Submission) -> None:
     """`parallel_gradient` divides the batch among the devices, and compiles to a program with an all-reduce."""
-    for case in submission.once("gradient", lambda: _gradients(submission)):
-        hint = 'shard the batch along "data", by in_shardings or in_specs, so that each device has only its part'
+    hint = 'shard the batch along "data", by in_shardings or in_specs, so that each device has only its part'
+    for case, program in _run(submission.once("gradient", lambda: _gradients(submission))):
         with expect.case(case.given, hint):
-            program = _program(case.report["program"])
-            weights = expect.mapping(program["value"], ("w",), "the gradient", hint=MEAN_HINT)["w"]
-            expect.resembles(weights, case.want["w"], "the gradient of the compiled program", hint=MEAN_HINT)
-            collectives = _collectives(program)
+            for got, want in zip(program["results"][0], reference.leaves(case.want), strict=False):
+                expect.resembles(got, want, "the gradient of the compiled program", hint=MEAN_HINT)
+            collectives = program["collectives"]
             what, got = "there is no all-reduce in the program of `parallel_gradient`", _shown(collectives)
             expect.true("all-reduce" in collectives, what, expected="all-reduce", got=got)
             _check_divided(program, 4 * (8 if case.devices == DEVICES[0] else 24) * case.want["w"].size, case.devices)
 
 
-def _program(value: object) -> dict[str, Any]:
-    return dict(expect.mapping(value, ("collectives", "value", "flops"), "the compiled program"))
+def _run(cases: list[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:
+    """Run the programs of these cases on their arguments: yield each case with the report on its program."""
+    programs = [(case.report["program"], [reference.leaves(case.arguments)]) for case in cases]
+    return zip(cases, run_programs(*programs), strict=True)
 
 
 def _check_divided(program: dict[str, Any], flops: int, devices: int) -> None:
@@ -170,14 +192,9 @@ def _check_divided(program: dict[str, Any], flops: int, devices: int) -> None:
             measured in all, a third of them.
         devices: How many there are.
     """
-    got = expect.number(program["flops"], "the number of operations")
+    got = program["flops"]
     what, expected = "each device does all of the work", f"about {flops / devices:,.0f} operations on each device"
     expect.true(got <= MOST_OF_A_DEVICE * flops, what, expected=expected, got=f"{got:,.0f}")
-
-
-def _collectives(program: dict[str, Any]) -> list[str]:
-    names = program["collectives"]
-    return [str(name) for name in names] if isinstance(names, list | tuple) else []
 
 
 def _shown(collectives: list[str]) -> str:
@@ -195,20 +212,16 @@ def _two_layers(submission: Submission, devices: int, shapes: tuple[tuple[int, .
     given = f"x {x.shape}, w1 {w1.shape}, w2 {w2.shape}, {devices} devices"
     with expect.case(given):
         answer = submission.call(PROBES + "layers", submission.value("two_layers"), arrays, devices)
-        report = expect.mapping(answer, ("value", "replicated", "program"), "what `two_layers` returns")
-    return Case(dict(report), want, devices, given)
+        report = expect.mapping(answer, ("value", "program"), "what `two_layers` returns")
+    return Case(dict(report), arrays, want, devices, given)
 
 
 @points(1)
 def layers_are_right_in_parts(submission: Submission) -> None:
     """`two_layers` returns {{ activation }}(x @ w1 + b1) @ w2 + b2, the same on every device."""
     for case in submission.once("layers", lambda: _layers(submission)):
-        parts = {"given": case.given, "hint": "the bias of the second layer is added once, and not by every device"}
-        what = "what `two_layers` returns"
-        expect.close(case.report["value"], case.want, what, rtol=1e-3, atol=1e-4, dtype=np.float32, **parts)
-        what, expected = "the result of `two_layers` is divided among the devices", "all of it on every device"
-        hint = "the result has a sharding, too: out_shardings, or out_specs"
-        expect.true(case.report["replicated"] is True, what, expected=expected, given=case.given, hint=hint)
+        hint = "the bias of the second layer is added once, and not by every device"
+        case.check_held(case.report["value"], case.want, "the result of `two_layers`", hint)
 
 
 @points(1)
@@ -218,13 +231,13 @@ def one_sum_joins_the_parts(submission: Submission) -> None:
         "the arguments come undivided: the function shards them. Each device computes some of the hidden values, and "
         "from these a partial sum of every result: which parts of w1, b1 and w2 does it need?"
     )
-    for case, shapes in zip(submission.once("layers", lambda: _layers(submission)), LAYERS, strict=True):
-        program = _program(case.report["program"])
-        what = "what the compiled `two_layers` returns"
-        expect.resembles(program["value"], case.want, what, given=case.given)
-        collectives = _collectives(program)
-        what, got = "the devices of `two_layers` communicate more or less than needed", _shown(collectives)
+    cases = _run(submission.once("layers", lambda: _layers(submission)))
+    for (case, program), shapes in zip(cases, LAYERS, strict=True):
         with expect.case(case.given, hint):
+            ((value, *_),) = program["results"]
+            expect.resembles(value, case.want, "what the compiled `two_layers` returns")
+            collectives = program["collectives"]
+            what, got = "the devices of `two_layers` communicate more or less than needed", _shown(collectives)
             expect.true(collectives == ["all-reduce"], what, expected="1 all-reduce", got=got)
             flops = sum(2 * shapes[0][0] * math.prod(w) for w in (shapes[1], shapes[3]))
             _check_divided(program, flops, case.devices)

@@ -10,6 +10,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5.libraries import JAX
+from mlhood.grading.projects.p5.programs import run_programs
 from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes:"
@@ -107,15 +108,25 @@ def values_are_rounded_and_cut(submission: Submission) -> None:
 def it_is_compiled(submission: Submission) -> None:
     """`fake_quantize` works under `jax.jit`, and its shape is known without values."""
     hint = "the abstract evaluation knows shape and dtype of the result; a lowering rule generates the code"
+    cases = []
     for shape, dtype in (((6, 7), np.float32), ((4, 3, 2), np.float16)):
         x, parameters = _draw(submission, *shape)
-        x = x.astype(dtype)
-        with expect.case(f"{x.dtype} x {x.shape}, {_described(parameters)}", hint):
-            keys = ("value", "shape", "dtype")
-            report = expect.mapping(_call(submission, "quantized_compiled", x, parameters), keys, "the result")
-            expect.close(report["value"], _own_quantize(submission, x, parameters), "the value of `fake_quantize`")
-            expect.equal(report["shape"], [*x.shape], "JAX expects the wrong shape of `fake_quantize`")
-            expect.equal(report["dtype"], str(x.dtype), "JAX expects the wrong dtype of `fake_quantize`")
+        given = f"{np.dtype(dtype)} x {shape}, {_described(parameters)}"
+        with expect.case(given, hint):
+            cases.append(
+                (
+                    x.astype(dtype),
+                    parameters,
+                    given,
+                    _call(submission, "quantized_program", x.astype(dtype), parameters),
+                )
+            )
+    reports = run_programs(*((program, [[x]]) for x, *_, program in cases))
+    for (x, parameters, given, _), report in zip(cases, reports, strict=True):
+        with expect.case(given, hint):
+            ((got,),) = report["results"]
+            expect.close(got, _own_quantize(submission, x, parameters), "the value of `fake_quantize`")
+            expect.equal(str(got.dtype), str(x.dtype), "JAX expects the wrong dtype of `fake_quantize`")
 
 
 def _derivatives(submission: Submission) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, str]:

@@ -12,21 +12,24 @@ from contextlib import contextmanager
 from functools import partial
 from numbers import Real
 from typing import Any
+from unittest import mock
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.core import Tracer
+from jax.experimental import io_callback
 
-from mlhood.grading.checks.probes import globals_of, patched_globals
+from mlhood.grading.checks.probes import patched_globals
+from mlhood.grading.projects.p5.programs import STRANGE
 from mlhood.grading.rpc.guard import CHANGED, guarded
 from mlhood.jaxlab.operators import with_jax
 from mlhood.jaxlab.operators.cases import Case
 
 MAX_ITERATIONS = 10_000
 FILTERS = "FCHW"  # the order of the axes of a convolution's weights
-SLEEP = 0.25  # seconds
+KEY = np.zeros(2, np.uint32)  # the data of a key
 
 
 def on_device(values: Any) -> Any:
@@ -39,20 +42,34 @@ def on_host(values: Any) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, values)
 
 
-def jitted(function: Callable, args: list[Any], static: list[Any] | tuple[Any, ...] = ()) -> Any:
-    """Call a function under `jax.jit`; `static` arguments come last and are not traced."""
-    return jax.jit(lambda *traced: function(*traced, *static))(*on_device(args))
+def exported(function: Callable, args: list[Any], **options: Any) -> bytes:
+    """Return the program that a function is traced to, with its results as a list; `options` are those of `jax.jit`.
+
+    What it prints while it runs is left out, since that cannot be exported.
+    """
+    with mock.patch.multiple(jax.debug, print=_nothing, callback=_nothing):
+        program = jax.export.export(jax.jit(lambda *traced: jax.tree.leaves(function(*traced)), **options))(*args)
+    return bytes(program.serialize())
 
 
-def vmapped(function: Callable, args: list[Any]) -> Any:
-    """Call a function under `jax.vmap`, over the first axis of all arguments."""
-    return jax.vmap(lambda *traced: function(*traced))(*on_device(args))
+def _nothing(*arguments: Any, **options: Any) -> None:
+    """Do nothing."""
+
+
+def program(function: Callable, args: list[Any]) -> bytes:
+    """Export a function of arrays."""
+    return exported(function, on_device(args))
+
+
+def vmapped(function: Callable, args: list[Any]) -> bytes:
+    """Export a function under `jax.vmap`, over the first axis of all arguments."""
+    return exported(jax.vmap(lambda *traced: function(*traced)), on_device(args))
 
 
 def run(function: Callable, args: list[Any], static: list[Any] | tuple[Any, ...] = ()) -> Any:
-    """Call a function under `jax.jit`, which is faster, or without it if it cannot be traced."""
+    """Call a function under `jax.jit`, which is faster, or without it if it cannot be traced; `static` come last."""
     try:
-        return jitted(function, args, static)
+        return jax.jit(lambda *traced: function(*traced, *static))(*on_device(args))
     except jax.errors.JAXTypeError:
         return function(*on_device(args), *static)
 
@@ -60,14 +77,15 @@ def run(function: Callable, args: list[Any], static: list[Any] | tuple[Any, ...]
 # -- P5.1
 
 
-def tree_report(function: Callable, state: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the `tree` that a function makes of a state, whether its leaves are `all_jax`, and what is `broken`.
+def raised_tree(function: Callable, state: dict[str, np.ndarray], amount: int) -> dict[str, Any]:
+    """Return the `tree` that a function makes of a state, with an amount added by `at`, and what is `broken`.
 
-    JAX arrays may share the memory of the arrays that they are made of, since nothing can write to them.
+    Only JAX's arrays have `at`; other leaves stay. They may share the memory of the arrays that they are made of, since
+    nothing can write to them.
     """
     tree, broken = guarded(function, [state])
-    all_jax = all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(tree))
-    return {"tree": tree, "all_jax": all_jax, "broken": broken if broken == CHANGED else ""}
+    raised = jax.tree.map(lambda leaf: leaf.at[...].add(amount) if hasattr(leaf, "at") else leaf, tree)
+    return {"tree": raised if amount else tree, "broken": broken if broken == CHANGED else ""}
 
 
 def run_resnet(
@@ -113,134 +131,111 @@ def _reordered(params: Any, axes: str, order: str) -> Any:
 # -- P5.3
 
 
-def compile_times(function: Callable, stages: int) -> dict[str, Any]:
-    """Call the student's `compile_seconds` on functions that sleep for `SLEEP` while they are traced, and compiled.
+class Sleepy:
+    """A function that sleeps while it is traced, and its program while it is compiled; both for given seconds.
 
-    Each function is passed twice, with arguments of the same shapes. If it has several `stages`, it returns a tuple of
-    their seconds, the first of which is that of the tracing, at least.
-
-    Returns:
-        For each call the `reported` seconds, of the first stage, those of the `last` one, and the `sum` of all stages,
-        the `elapsed` seconds of the call, how often the function was `traced` and its program `compiled` in it, and how
-        often it `ran`.
+    Attributes:
+        function: The function, one object, by which JAX remembers it.
+        counts: How often it was `traced`, its program `compiled`, and how often it `ran`.
     """
-    keys = ("reported", "last", "elapsed", "traced", "compiled", "ran", "sum")
-    report: dict[str, list[Any]] = {key: [] for key in keys}
-    for size in (3, 5):
-        traced, ran = [], []
 
-        def sleepy(x: jax.Array, y: jax.Array, traced: list = traced, ran: list = ran) -> jax.Array:
-            traced.append(1)
-            time.sleep(SLEEP)
-            jax.debug.callback(lambda value: ran.append(1), x[0])
-            return jnp.tanh(x) * y
+    def __init__(self, tracing: float, compiling: float) -> None:
+        self.tracing, self.compiling = tracing, compiling
+        self.function, self.counts = self._tanh, {}
 
-        for _ in range(2):
-            traced.clear()
-            arguments = jnp.ones(size), jnp.ones(size)
-            with _slow_compiler("tanh") as compiled:
-                start = time.perf_counter()
-                seconds = function(sleepy, *arguments)
-                report["elapsed"].append(time.perf_counter() - start)
-            if stages > 1 and not (isinstance(seconds, tuple) and len(seconds) == stages and min(seconds) >= 0):
-                raise TypeError(f"`compile_seconds` returns a tuple of {stages} times")
-            report["reported"].append(seconds[0] if stages > 1 else seconds)
-            report["last"].append(seconds[-1] if stages > 1 else seconds)
-            report["compiled"].append(len(compiled))
-            report["sum"].append(sum(seconds) if stages > 1 else seconds)
-            jax.effects_barrier()
-            report["traced"].append(len(traced))
-            report["ran"].append(len(ran))
-    return report
+    def _tanh(self, x: jax.Array, y: jax.Array) -> jax.Array:
+        self.count("traced")
+        time.sleep(self.tracing)
+        jax.debug.callback(lambda value: self.count("ran"), x[0])
+        return jnp.tanh(x) * y
 
-
-@contextmanager
-def _slow_compiler(operation: str) -> Iterator[list[int]]:
-    """Let programs with this operation take `SLEEP` more to be compiled ahead of time; yield a list with each of them.
-
-    A program without it is not that of the function.
-    """
-    original, compiled = jax.stages.Lowered.compile, []
-
-    def slow(lowered: Any, *args: Any, **kwargs: Any) -> Any:
-        if operation in lowered.as_text():
-            compiled.append(1)
-            time.sleep(SLEEP)
+    def compile(self, original: Callable, lowered: Any, *args: Any, **kwargs: Any) -> Any:
+        """Compile a program ahead of time; one without a tanh is another one."""
+        if "tanh" in lowered.as_text():
+            self.count("compiled")
+            time.sleep(self.compiling)
         return original(lowered, *args, **kwargs)
 
-    jax.stages.Lowered.compile = slow  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        yield compiled
-    finally:
-        jax.stages.Lowered.compile = original
+    def count(self, name: str) -> None:
+        """Count what has happened."""
+        self.counts[name] += 1
 
 
-def watched_sides(function: Callable, x: np.ndarray, y: np.ndarray, form: str) -> dict[str, Any]:
-    """Call the student's `sides` on a case whose two functions watch what they are called with, and then both sides.
+def sleepy(tracing: float, compiling: float) -> Sleepy:
+    """Return a function that is slow."""
+    return Sleepy(tracing, compiling)
 
-    It returns a dictionary, or a tuple of both sides in the order that the form names.
+
+def compile_time(function: Callable, slow: Sleepy, size: int) -> dict[str, Any]:
+    """Return what the student's `compile_seconds` returns, and the `counts` of this call."""
+    slow.counts = dict.fromkeys(("traced", "compiled", "ran"), 0)
+    arguments, original = (jnp.ones(size), jnp.ones(size)), jax.stages.Lowered.compile
+    with mock.patch.object(
+        jax.stages.Lowered, "compile", lambda *args, **kwargs: slow.compile(original, *args, **kwargs)
+    ):
+        seconds = function(slow.function, *arguments)
+    jax.effects_barrier()
+    return {"seconds": seconds, "counts": slow.counts}
+
+
+def called_sides(
+    function: Callable, x: np.ndarray, y: np.ndarray, form: str, drawn: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """Call the student's `sides` on a case whose two functions have results that tell how they are called.
+
+    It returns a dictionary, or a tuple of both sides in the order that the form names. Each side is called twice; that
+    with JAX once before, and then with other numbers in the case's arrays.
+
+    Args:
+        function: The student's.
+        x: The case's arguments.
+        y: Likewise.
+        form: See above.
+        drawn: Without JAX, the result of each call is x times another one of `factors`, plus y, and only y if the
+            arguments are not NumPy's. With JAX, it is x times another one of `traced`, plus y, each time that the
+            function is traced or called, and each run adds another one of `runs`.
 
     Returns:
-        The results of both sides, of two calls each (`no_jax`, `with_jax`), how often the function with JAX was called
-        on tracers (`traced`) and on arrays (`eager`), how often it ran in these calls (`runs`), whether its side runs
-        without transferring anything to the device (`on_device`), and whether the function without JAX gets NumPy's
-        arrays only, and its side returns them (`in_numpy`).
+        The results of both sides (`no_jax`, `with_jax`); to NumPy's arrays without JAX the `amount` is added.
     """
-    calls: dict[str, list[bool]] = {"tracers": [], "numpy": [], "runs": []}
+    factors, traced, runs = (iter(drawn[name].tolist()) for name in ("factors", "traced", "runs"))
+    # where JAX has to copy them, since they are not aligned
+    x, y = arrays = [np.append(np.float32(0), array)[1:].reshape(array.shape) for array in (x, y)]
+    before = [array.copy() for array in arrays]
 
     def no_jax(x: Any, y: Any) -> Any:
-        calls["numpy"].append(isinstance(x, np.ndarray) and isinstance(y, np.ndarray))
-        return np.asarray(x) * 2 + np.asarray(y)
+        factor = next(factors) if isinstance(x, np.ndarray) and isinstance(y, np.ndarray) else 0
+        return np.asarray(x) * np.float32(factor) + np.asarray(y)
 
     def with_jax(x: Any, y: Any) -> Any:
-        calls["tracers"].append(isinstance(x, Tracer) and isinstance(y, Tracer))
-        jax.debug.callback(lambda: calls["runs"].append(True))  # without arguments, which would be transferred
-        return x * 2 + y
+        run = io_callback(lambda: np.float32(next(runs)), jax.ShapeDtypeStruct((), np.float32))
+        return x * np.float32(next(traced)) + y + run
 
     both = function(Case(no_jax, with_jax, (x, y), x.size))
     if form != "dictionary":
         both = dict(zip(form.split(", "), both, strict=True)) if isinstance(both, tuple) and len(both) == 2 else None
-    names = ("No-JAX", "JAX")
+    names = ["No-JAX", "JAX"]
     if not isinstance(both, dict) or sorted(both) != sorted(names) or not all(map(callable, both.values())):
         return {"sides": [str(key) for key in both] if isinstance(both, dict) else str(type(both).__name__)}
-    jax.effects_barrier()
-    calls["runs"].clear()  # those before, which have compiled
-    results = {name: [jax.block_until_ready(both[name]()) for _ in range(2)] for name in names}
-    jax.effects_barrier()
-    values = {name: list(map(np.asarray, both_calls)) for name, both_calls in results.items()}
-    report = {"sides": list(names), "no_jax": values["No-JAX"], "with_jax": values["JAX"], "runs": len(calls["runs"])}
-    traced, eager = sum(calls["tracers"]), calls["tracers"].count(False)
-    in_numpy = len(calls["numpy"]) == 2 and all(calls["numpy"])
-    in_numpy = in_numpy and all(isinstance(result, np.ndarray) for result in results["No-JAX"])
-    return report | {
-        "traced": traced,
-        "eager": eager,
-        "in_numpy": in_numpy,
-        "on_device": _transfers_nothing(both["JAX"]),
-    }
-
-
-def _transfers_nothing(call: Callable) -> bool:
-    """Whether a call passes no array from the host to JAX."""
-    try:
-        with jax.transfer_guard_host_to_device("disallow_explicit"):
-            jax.block_until_ready(call())
-    except Exception as error:  # JAX's guard raises an XlaRuntimeError, and whatever else fails has failed before
-        if "transfer" in str(error).lower():
-            return False
-        raise
-    return True
+    jax.block_until_ready(both["JAX"]())
+    for array in arrays:
+        array += 1
+    compiled = [np.asarray(both["JAX"]()) for _ in range(2)]
+    for array, values in zip(arrays, before, strict=True):
+        array[...] = values
+    plain = [both["No-JAX"]() for _ in range(2)]
+    plain = [result + drawn["amount"] if isinstance(result, np.ndarray) else np.asarray(result) for result in plain]
+    return {"sides": names, "no_jax": plain, "with_jax": compiled}
 
 
 # -- P5.4
 
 
-def bounded_root(function: Callable, argument: float) -> dict[str, Any]:
-    """Call a function of one number under `jax.jit`, with a bound on the iterations of `lax.while_loop`.
+def root_program(function: Callable, numbers: list[float]) -> dict[str, Any]:
+    """Export a function of one number.
 
     Returns:
-        The `result`, whether a loop was `endless`, the names of the traced `operations`, and the number of `divisions`
-        among them, other than those by a constant.
+        Its `program`, and for which of the numbers a `lax.while_loop` is `endless`, or would be.
     """
     original, exceeded = lax.while_loop, []
 
@@ -252,31 +247,27 @@ def bounded_root(function: Callable, argument: float) -> dict[str, Any]:
         jax.debug.callback(lambda count: exceeded.append(bool(count >= MAX_ITERATIONS)), iterations)
         return value
 
-    inner = inspect.unwrap(function)  # a program compiled before contains the unbounded loop
+    inner, endless = inspect.unwrap(function), []  # a program compiled before contains the unbounded loop
     names = getattr(inner, "__globals__", {})
     imported = {name: while_loop for name, value in names.items() if value is original}
-    lax.while_loop = while_loop
-    try:
-        with patched_globals(inner, **imported):
-            traced = jax.jit(lambda value: inner(value)).trace(jnp.float32(argument))
-            result = traced.lower().compile()(jnp.float32(argument))
+    with mock.patch.object(lax, "while_loop", while_loop), patched_globals(inner, **imported):
+        compiled = jax.jit(lambda value: inner(value))
+        for number in numbers:
+            exceeded.clear()
+            compiled(jnp.float32(number))
             jax.effects_barrier()
-    finally:
-        lax.while_loop = original
-    equations = list(_equations(traced.jaxpr.jaxpr))
-    divisions = [item for item in equations if item.primitive.name == "div" and not hasattr(item.invars[1], "val")]
-    operations = [equation.primitive.name for equation in equations]
-    return {"result": result, "endless": any(exceeded), "operations": operations, "divisions": len(divisions)}
+            endless.append(any(exceeded))
+    return {"program": exported(inner, [jnp.float32(1)]), "endless": endless}
 
 
-def running_means(function: Callable, values: list[float]) -> list[list[Any]]:
-    """Return the means and states of `running_mean` for one number after another, under `jax.jit`."""
-    compiled = jax.jit(lambda x, state: function(x, state))
-    state, steps = (jnp.float32(0), jnp.float32(0)), []
-    for value in values:
-        mean, state = compiled(jnp.float32(value), state)
-        steps.append([mean, list(state)])
-    return steps
+def mean_program(function: Callable) -> bytes:
+    """Export `running_mean` of a number and a state of two numbers."""
+    return flat_program(function, [jnp.float32(1), (jnp.float32(1),) * 2])
+
+
+def dropout_program(function: Callable, x: np.ndarray, rate: float) -> bytes:
+    """Export `dropout` of the data of a key and an array."""
+    return exported(lambda key, values: function(jax.random.wrap_key_data(key), values, rate), [KEY, jnp.asarray(x)])
 
 
 def repeated(function: Callable, value: float, state: list[float]) -> list[Any]:
@@ -308,27 +299,20 @@ def per_example(function: Callable, params: Any, x: np.ndarray, y: np.ndarray) -
     return function(small_loss, *on_device([params, x, y]))
 
 
-def per_example_both_ways(function: Callable, params: Any, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
-    """Return the leaves of `per_example` called directly (`direct`) and under `jax.jit` (`traced`)."""
-    arguments = on_device([params, x, y])
-    traced = jax.jit(lambda *args: function(small_loss, *args))(*arguments)
-    return {"direct": jax.tree.leaves(function(small_loss, *arguments)), "traced": jax.tree.leaves(traced)}
+def per_example_program(function: Callable, params: Any, x: np.ndarray, y: np.ndarray) -> bytes:
+    """Export `per_example` on `small_loss`, as a function of the leaves of its arguments."""
+    return flat_program(lambda *arguments: function(small_loss, *arguments), [params, x, y])
+
+
+def flat_program(function: Callable, args: list[Any], **options: Any) -> bytes:
+    """Export a function as one of the leaves of its arguments, in the order of `jax.tree.leaves`."""
+    leaves, tree = jax.tree.flatten(on_device(args))
+    return exported(lambda *flat: function(*jax.tree.unflatten(tree, flat)), leaves, **options)
 
 
 def clipped(function: Callable, gradients: Any, limit: float) -> Any:
     """Call the student's `clipped_mean`."""
     return function(on_device(gradients), limit)
-
-
-def example_operations(function: Callable, params: Any, x: np.ndarray, y: np.ndarray) -> list[str]:
-    """Return the names of the operations in the jaxpr of `per_example`, nested ones included."""
-    jaxpr = jax.make_jaxpr(lambda *args: function(small_loss, *args))(*on_device([params, x, y]))
-    return _operations(jaxpr.jaxpr)
-
-
-def _operations(jaxpr: Any) -> list[str]:
-    """Return the names of the operations of a jaxpr, nested ones included."""
-    return [equation.primitive.name for equation in _equations(jaxpr)]
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:
@@ -359,25 +343,16 @@ def training_steps(
     """Run the steps that `make_step` returns for SGD with momentum; `names` are those of the results of a step.
 
     Returns:
-        For each step the `params` after it, its loss (`losses`), how many of the arrays passed as parameters and
-        as state were still `live` after it, and how often the loss had been called by then (`traces`); and the `norms`
-        if a step returns one.
+        For each step the `params` after it and its loss (`losses`), and the `norms` if a step returns one.
     """
     import optax
 
-    calls: list[int] = []
-
-    def counted_loss(params: Any, x: Any, y: Any) -> Any:
-        calls.append(1)
-        return square_loss(params, x, y)
-
     optimizer = optax.sgd(rate, momentum=momentum)
-    step = function(optimizer, counted_loss)
+    step = function(optimizer, square_loss)
     params = jax.tree.map(jnp.array, params)  # copies: NumPy's own memory cannot be donated
     state = optimizer.init(params)
-    report: dict[str, list[Any]] = {"params": [], "losses": [], "live": [], "traces": []}
+    report: dict[str, list[Any]] = {"params": [], "losses": []}
     for x, y in batches:
-        passed = {"params": params, "state": state}
         results = step(params, state, jnp.asarray(x), jnp.asarray(y))
         if not isinstance(results, tuple) or len(results) != len(names):
             raise TypeError(f"a step returns ({', '.join(names)})")
@@ -387,13 +362,29 @@ def training_steps(
             report.setdefault("norms", []).append(named["norm"])
         report["params"].append(on_host(jax.tree.map(jnp.copy, params)))  # a buffer that NumPy views cannot be donated
         report["losses"].append(loss)
-        report["traces"].append(len(calls))
-        live = {
-            name: sum(isinstance(leaf, jax.Array) and not leaf.is_deleted() for leaf in jax.tree.leaves(part))
-            for name, part in passed.items()
-        }
-        report["live"].append(live)
     return report
+
+
+def step_program(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, rate: float, names: list[str]) -> bytes:
+    """Export a step of SGD with momentum: (leaves of params, state, x and y) -> leaves of params and state.
+
+    The program donates what the compiled functions in the step do.
+    """
+    import optax
+
+    optimizer = optax.sgd(rate, momentum=0.5)
+    step, state = function(optimizer, square_loss), optimizer.init(on_device(params))
+    args = [params, state, x, y]
+    leaves, tree = jax.tree.flatten(on_device(args))
+    jaxpr = jax.make_jaxpr(lambda *flat: step(*jax.tree.unflatten(tree, flat)))(*leaves).jaxpr
+    donated = {
+        jaxpr.invars.index(variable)
+        for equation in jaxpr.eqns
+        for variable, given in zip(equation.invars, equation.params.get("donated_invars", ()), strict=False)
+        if given and variable in jaxpr.invars
+    }
+    places = [names.index(name) for name in ("params", "state")]
+    return flat_program(lambda *args: [step(*args)[i] for i in places], args, donate_argnums=sorted(donated))
 
 
 def adamw_step(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, rate: float, names: list[str]) -> Any:
@@ -406,59 +397,64 @@ def adamw_step(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, ra
     return results[names.index("params")]
 
 
-def trained_on(function: Callable, x: np.ndarray, y: np.ndarray, names: list[str]) -> dict[str, Any]:
-    """Call the student's `train` with a `make_step` that works and is watched; its steps return what has these names.
-
-    Returns:
-        The `params` and `losses` that it returns, whether these are Python's or NumPy's `numbers`, the losses of the
-        `steps` that it took, how many of their batches are `strangers`, rows that are not those of x with their labels
-        y, whether the first step has another `start` than `cnn.init(0)`, the `own_loss` of its batch by the notebook's
-        `training_loss`, and the rule `broken`.
-    """
-    from mlhood.jaxlab.training import cnn
-
-    inner = inspect.unwrap(function)
-    training_loss = globals_of(inner).get("training_loss")
-    first: dict[str, Any] = {}
-    rows: dict[bytes, set[int]] = {}
-    for image, label in zip(x, y, strict=True):
-        rows.setdefault(image.tobytes(), set()).add(int(label))
-    steps, strangers = [], []
+def trained(function: Callable, x: np.ndarray, y: np.ndarray, names: list[str]) -> Any:
+    """Return the parameters that `train` returns with a `make_step` that works, as on the host."""
+    import optax
 
     def make_step(optimizer: Any, loss: Callable) -> Callable:
         @partial(jax.jit, donate_argnums=(0, 1))
-        def step(params: Any, state: Any, images: Any, labels: Any) -> dict[str, Any]:
-            import optax
-
+        def step(params: Any, state: Any, images: Any, labels: Any) -> tuple[Any, ...]:
             value, gradient = jax.value_and_grad(loss)(params, images, labels)
             updates, state = optimizer.update(gradient, state, params)
             results = {"params": optax.apply_updates(params, updates), "state": state, "value": value}
-            return results | ({"norm": optax.global_norm(gradient)} if "norm" in names else {})
+            return tuple((results | {"norm": optax.global_norm(gradient)})[name] for name in names)
 
-        def watched(params: Any, state: Any, images: Any, labels: Any) -> tuple[Any, ...]:
-            pairs = zip(np.asarray(images), np.asarray(labels), strict=True)
-            known = all(int(label) in rows.get(image.tobytes(), ()) for image, label in pairs)
-            strangers.append(not known)
-            if not steps:
-                first["start"] = not _same_trees(params, cnn.init(0))
-                first["own_loss"] = float(training_loss(params, images, labels)) if training_loss else None
-            result = step(params, state, images, labels)
-            steps.append(result["value"])
-            return tuple(result[name] for name in names)
+        return step
 
-        return watched
-
+    inner = inspect.unwrap(function)
     with patched_globals(inner, make_step=make_step):
-        (params, losses), broken = guarded(function, [x, y])
+        return on_host(inner(x, y)[0])
+
+
+def trained_by(
+    function: Callable, x: np.ndarray, y: np.ndarray, names: list[str], drawn: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Call `train` with a `make_step` whose steps return losses that tell what they are called with.
+
+    Args:
+        function: The student's `train`.
+        x: Images, each with its label at `drawn["pixel"]`.
+        y: The labels.
+        names: Those of the results of a step.
+        drawn: Each step has another one of the `factors` of the loss at `drawn["point"]`, and multiplies the weights by
+            another one of the `ratios`; it adds the product of `fc.weight` with `weight`, and `STRANGE` for a batch of
+            other data than x and y.
+
+    Returns:
+        The `losses` that it returns, whether these are Python's or NumPy's `numbers`, the `product` of the weights that
+        it returns, and the rule `broken`.
+    """
+    steps = iter(zip(drawn["factors"], drawn["ratios"], strict=True))
+    row, column = drawn["pixel"]
+
+    def make_step(optimizer: Any, loss: Callable) -> Callable:
+        at_point = loss(*on_device(drawn["point"]))
+
+        def step(params: Any, state: Any, images: Any, labels: Any) -> tuple[Any, ...]:
+            factor, ratio = next(steps)
+            strange = not np.array_equal(np.asarray(images)[:, 0, row, column], np.asarray(labels))
+            value = factor * at_point + jnp.vdot(params["fc.weight"], drawn["weight"]) + STRANGE * strange
+            results = {"params": jax.tree.map(lambda leaf: leaf * ratio, params), "state": state, "value": value}
+            return tuple((results | {"norm": value})[name] for name in names)
+
+        return step
+
+    inner = inspect.unwrap(function)
+    with patched_globals(inner, make_step=make_step):
+        (params, losses), broken = guarded(inner, [x, y])
     numbers = isinstance(losses, list) and all(isinstance(loss, Real) for loss in losses)
-    report = {"params": on_host(params), "losses": losses, "numbers": numbers}
-    report |= {"start": False, "own_loss": None, "broken": broken if broken == CHANGED else ""} | first
-    return {**report, "steps": np.asarray([float(loss) for loss in steps]), "strangers": sum(strangers)}
-
-
-def _same_trees(tree: Any, other: Any) -> bool:
-    same = jax.tree.structure(tree) == jax.tree.structure(other)
-    return same and all(map(np.array_equal, jax.tree.leaves(tree), jax.tree.leaves(other)))
+    product = float(jnp.vdot(params["fc.weight"], drawn["weight"]))
+    return {"losses": losses, "numbers": numbers, "product": product, "broken": broken if broken == CHANGED else ""}
 
 
 # -- P5.9: `fake_quantize` takes its parameters by name
@@ -492,12 +488,9 @@ def quantized_compiled_derivatives(function: Callable, x: np.ndarray, parameters
 
 
 @_missing_rules()
-def quantized_compiled(function: Callable, x: np.ndarray, parameters: Params) -> dict[str, Any]:
-    """Likewise under `jax.jit`, with the shape and dtype of the abstract evaluation."""
-    fixed = partial(function, **parameters)
-    shape = jax.eval_shape(lambda values: fixed(values), jnp.asarray(x))
-    value = jax.jit(lambda values: fixed(values))(jnp.asarray(x))
-    return {"value": value, "shape": list(shape.shape), "dtype": str(shape.dtype)}
+def quantized_program(function: Callable, x: np.ndarray, parameters: Params) -> bytes:
+    """Export `fake_quantize`."""
+    return exported(partial(function, **parameters), [jnp.asarray(x)])
 
 
 @_missing_rules()

@@ -51,8 +51,7 @@ def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]
         steps: Operation and operands: indices of all variables so far, or numbers, each in a list of its own.
 
     Returns:
-        For each step the `returned` variable, the `appended` equations, the `operands`, and whether earlier equations
-        are `changed`.
+        For each step the `returned` variable, the `operands`, and all `equations` after it.
     """
     from mlhood.jaxlab.tracing.tracer import fresh
 
@@ -61,11 +60,9 @@ def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]
     reports = []
     for op, indices in steps:
         operands = tuple(index[0] if isinstance(index, list) else values[index] for index in indices)
-        before = list(equations)
         values.append(function(equations, op, operands))
-        appended = [_plain_equation(equation) for equation in equations[len(before) :]]
-        report = {"returned": _plain(values[-1]), "appended": appended, "operands": list(map(_plain, operands))}
-        reports.append(report | {"changed": equations[: len(before)] != before})
+        written = list(map(_plain_equation, equations))
+        reports.append({"returned": _plain(values[-1]), "operands": list(map(_plain, operands)), "equations": written})
     return reports
 
 

@@ -37,6 +37,12 @@ to one matrix product, a product per position of the kernel takes 7 times as lon
 does not call BLAS, 55 times. Being slow gains nothing here, since the faster side is the course's."""
 
 
+ALLOWANCE = 2.0
+"""As of `TimingClaim`. In the table both sides use all cores, and here one: XLA's threads and BLAS's do not gain alike,
+and beside other programs threads wait for each other. ResNet-18 with JAX over without, on two cores: 1.24 in the table,
+and here 1.16 with one core, 1.38 with both; on a busy machine 0.81 in the table and 1.03 here."""
+
+
 def fused_block(program: Remote, operators: Mapping[str, Remote], claimed: Ratio, layout: Layout) -> TimingClaim:
     """Compare conv + bn + relu with the notebook's NumPy operators and with JAX.
 
@@ -74,11 +80,11 @@ def network_forward(
 
 
 def _oriented(row: str, no_jax: TimedCall, jax: TimedCall, claimed: Ratio, course: Course) -> TimingClaim:
-    """Return the claim that the column which the table has ahead is the faster one; being ahead is no task."""
+    """Return the claim that the column which the table has ahead is as much faster; being ahead is no task."""
     if claimed.value >= 1:
-        return TimingClaim(f"{row}, No-JAX over JAX", no_jax, jax, claimed, course, directed=False)
+        return TimingClaim(f"{row}, No-JAX over JAX", no_jax, jax, claimed, course, ALLOWANCE, directed=False)
     inverse = Ratio(1 / claimed.value, 1 / claimed.high, 1 / claimed.low)
-    return TimingClaim(f"{row}, JAX over No-JAX", jax, no_jax, inverse, directed=False)
+    return TimingClaim(f"{row}, JAX over No-JAX", jax, no_jax, inverse, None, ALLOWANCE, directed=False)
 
 
 def draw_block(rng: np.random.Generator) -> tuple[np.ndarray, ...]:

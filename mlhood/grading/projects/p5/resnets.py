@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -21,12 +20,12 @@ RESNET_RETURNS = Parameter("resnet_returns", ("logits", "probabilities", "log pr
 BLOCK = "conv1, bn1, relu, conv2, bn2, then the sum with the shortcut, and relu of that"
 
 
-def _tree(submission: Submission, state: reference.State) -> dict[str, Any]:
-    """Return the student's `tree` of a state, and whether its leaves are `all_jax`."""
-    report = submission.call(PROBES + "tree_report", submission.value("to_tree"), state)
-    report = expect.mapping(report, ("tree", "all_jax", "broken"), "what `to_tree` returns")
+def _tree(submission: Submission, state: reference.State, amount: int = 0) -> object:
+    """Return the student's tree of a state, to whose JAX arrays an amount is added."""
+    report = submission.call(PROBES + "raised_tree", submission.value("to_tree"), state, amount)
+    report = expect.mapping(report, ("tree", "broken"), "what `to_tree` returns")
     check_rules(report["broken"], "`to_tree`")
-    return dict(report)
+    return report["tree"]
 
 
 def _lookup(tree: object, name: str) -> object:
@@ -57,7 +56,7 @@ def names_become_a_tree(submission: Submission) -> None:
         "scale.num_batches_tracked": np.array(submission.rng.integers(1, 9)),
     }
     for state in (reference.draw_state(submission.rng), *blocks, small):
-        tree = _tree(submission, state)["tree"]
+        tree = _tree(submission, state)
         names = [name for name in state if not name.endswith("num_batches_tracked")]
         for name in names:
             given = f"the state with `{name}` {state[name].shape}"
@@ -70,15 +69,25 @@ def names_become_a_tree(submission: Submission) -> None:
 @points(1)
 def leaves_are_jax_arrays_alone(submission: Submission) -> None:
     """`to_tree` converts the leaves to JAX arrays and omits `num_batches_tracked`."""
-    report = _tree(submission, reference.draw_block(submission.rng, 3, 5, "layer1.0."))
-    tree = report["tree"]
+    state, amount = reference.draw_block(submission.rng, 3, 5, "layer1.0."), int(submission.rng.integers(2, 9))
+    tree, raised = _tree(submission, state), _tree(submission, state, amount)
     counters = [name for name in _names(tree) if "num_batches_tracked" in name]
     expect.true(isinstance(tree, dict) and bool(tree), "`to_tree` does not return a tree", got=tree)
     hint = "the batch counters are not parameters: they are integers, which have no derivative"
     what = "the tree still contains batch counters"
     expect.true(not counters, what, expected="none", got=", ".join(counters[:3]), hint=hint)
     what = "not all leaves are JAX arrays"
-    expect.true(report["all_jax"] is True, what, expected="jax.Array", got="other types", hint="jnp.asarray(value)")
+    expect.true(
+        _is_raised(raised, tree, amount), what, expected="jax.Array", got="other types", hint="jnp.asarray(value)"
+    )
+
+
+def _is_raised(raised: object, tree: object, amount: int) -> bool:
+    """Whether each leaf of a tree is that of another one, with an amount added."""
+    if isinstance(tree, dict):
+        values = raised if isinstance(raised, dict) else {}
+        return all(_is_raised(values.get(name), part, amount) for name, part in tree.items())
+    return isinstance(tree, np.ndarray) and expect.holds(expect.close, raised, tree + amount, "")
 
 
 def _names(tree: object, prefix: str = "") -> list[str]:

@@ -58,14 +58,16 @@ def _record(submission: Submission, *, numbers: bool = False) -> list[tuple[Step
     operations = [[op, list(operands)] for op, operands, _ in steps]
     answer = submission.call(PROBES + "recorded", submission.value("record"), shapes, operations)
     reports = [
-        dict(expect.mapping(report, ("returned", "appended", "operands", "changed"), "what `record` does"))
+        dict(expect.mapping(report, ("returned", "operands", "equations"), "what `record` does"))
         for report in (answer if isinstance(answer, list | tuple) else [])
     ]
     expect.true(len(reports) == len(steps), "`record` did not record all operations", got=answer)
-    broken = [op for report, (op, _, _) in zip(reports, steps, strict=True) if report["changed"] is not False]
-    what = "`record` changes equations that are recorded already"
-    expect.true(not broken, what, expected="one more at the end", got=", ".join(broken), hint=RECORD)
+    before: list[Any] = []
     for report, (op, _, _) in zip(reports, steps, strict=True):
+        written = _listed(report["equations"]) if isinstance(report["equations"], list | tuple) else []
+        what = "`record` changes equations that are recorded already"
+        expect.true(written[: len(before)] == before, what, expected="one more at the end", got=op, hint=RECORD)
+        report["appended"], before = written[len(before) :], written
         returned = report["returned"]
         variable, what = isinstance(returned, list | tuple) and bool(returned), "`record` does not return a variable"
         expect.true(variable, what, expected="Variable", got=returned, given=op, hint=RECORD)
@@ -76,7 +78,7 @@ def _record(submission: Submission, *, numbers: bool = False) -> list[tuple[Step
 def operations_are_written_down(submission: Submission) -> None:
     """`record` appends one equation, with its operands and the variable that it returns."""
     for (op, _, _), report in _record(submission):
-        appended = report["appended"] if isinstance(report["appended"], list | tuple) else []
+        appended = report["appended"]
         with expect.case(op, RECORD):
             what = "the number of equations that `record` appends is not one"
             expect.true(len(appended) == 1, what, expected="one", got=len(appended))

@@ -5,12 +5,15 @@ This module imports no project: that would take longer than most of the work.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from mlhood.compiler.hir import Graph
+
+DEVICES = 8  # that JAX has in such a process
 
 
 def recipe_costs(
@@ -127,3 +130,40 @@ def step_gradient(seed: int) -> dict[str, np.ndarray]:
 
     gradient = jax.grad(program.loss)(*program.data(seed))
     return {name: np.asarray(value) for name, value in gradient.items()}
+
+
+def exported_runs(programs: list[tuple[bytes, list[list[np.ndarray]]]]) -> list[dict[str, Any]]:
+    """Compile programs that `jax.export` has written for at most `DEVICES`, and run each on some lists of arguments.
+
+    Returns:
+        Of each program the `results` for each list of arguments, arrays; the names of its `operations` in StableHLO,
+        how many of them are `divisions` by other numbers than constants, which arguments are `donated`, the kinds of
+        its `collectives`, and the `flops` of one device, 0 if unknown.
+    """
+    import jax
+    from jax import export
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    from mlhood.jaxlab.cluster.collectives import collectives
+    from mlhood.jaxlab.xla.hlo import parse
+
+    jax.config.update("jax_num_cpu_devices", DEVICES)
+    reports = []
+    for program, cases in programs:
+        exported = export.deserialize(bytearray(program))
+        text, devices = exported.mlir_module(), np.array(jax.devices()[: exported.nr_devices])
+        everywhere = NamedSharding(Mesh(devices, ("all",)), PartitionSpec())
+        placed = jax.device_put(cases, everywhere)
+        compiled = jax.jit(exported.call).lower(*placed[0]).compile()
+        heading = text[text.index("@main(") : text.index("->")]
+        reports.append(
+            {
+                "results": [list(map(np.asarray, compiled(*arguments))) for arguments in placed],
+                "operations": re.findall(r"(?<!#)\b(?:stablehlo|chlo)\.(\w+)", text),
+                "divisions": len(re.findall(r"stablehlo\.divide %\w+, %(?!c)", text)),
+                "donated": re.findall(r"%arg(\d+): [^%]*(?:tf\.aliasing_output|jax\.buffer_donor)", heading),
+                "collectives": [each.kind for each in collectives(parse(compiled.as_text() or ""))],
+                "flops": (compiled.cost_analysis() or {}).get("flops", 0.0),
+            }
+        )
+    return reports
