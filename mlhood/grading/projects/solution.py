@@ -9,7 +9,8 @@ import ast
 import dis
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from types import CodeType
 from typing import Any
 
@@ -78,7 +79,7 @@ class Solution:
         Raises:
             GradingError: No given cell and no solution defines one of them.
         """
-        statements = [*self._statements()]
+        statements = self._statements
         if missing := needed - {name for _, names, _ in statements for name in names}:
             raise GradingError("no solution defines this name", where=self.project, got=", ".join(sorted(missing)))
         needed = set(needed)
@@ -89,8 +90,10 @@ class Solution:
         exec(compile(ast.Module(body, []), defined["__name__"], "exec"), defined)  # noqa: S102 - the course's own
         return defined
 
-    def _statements(self) -> Iterator[tuple[ast.stmt, set[str], set[str]]]:
-        """Yield the statements that define names, in their order: which ones, and which names they use."""
+    @cached_property
+    def _statements(self) -> list[tuple[ast.stmt, set[str], set[str]]]:
+        """The statements that define names, in their order: which ones, and which names they use."""
+        statements = []
         templates = cell_templates(self.project)
         solutions = varied_solutions(self.project, self.values)
         for cell in read_package_file(self.project, CELLS_FILE):
@@ -103,7 +106,9 @@ class Solution:
             code = source.partition("%%writefile")[0]
             for statement in ast.parse(code).body:
                 if isinstance(statement, DEFINITIONS):
-                    yield statement, _defined(statement), _used(compile(ast.Module([statement], []), "", "exec"))
+                    used = _used(compile(ast.Module([statement], []), "", "exec"))
+                    statements.append((statement, _defined(statement), used))
+        return statements
 
 
 class Recorded:

@@ -157,8 +157,8 @@ def convolved(
 
     Args:
         function: The student's.
-        order: Its arguments.
-        tiles: Likewise.
+        order: An argument of it.
+        tiles: k1, k2 and k3, another argument of it.
         layers: `images`, one for each round, `w`, `bias`, `stride` and `padding` of each layer.
         rounds: How often the network is run.
         codes: Of both orders, and of one more of each tile: a slicing has the sum of its codes.

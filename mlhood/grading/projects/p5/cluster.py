@@ -76,26 +76,26 @@ def batches_are_split(submission: Submission) -> None:
         shape, size = _with_axis(length, others, axis), length // devices
         x = submission.normal(*shape)
         with expect.case(f"x {shape}, {devices} devices", hint):
-            held = _held(submission.call(PROBES + "split", submission.value("split_batch"), x, devices))
+            shards = _shards(submission.call(PROBES + "split", submission.value("split_batch"), x, devices))
             parts = dict(enumerate(np.split(x, devices, axis)))
-            right = held.keys() == parts.keys() and all(
-                expect.holds(expect.close, held[i], parts[i], "") for i in parts
+            right = shards.keys() == parts.keys() and all(
+                expect.holds(expect.close, shards[i], parts[i], "") for i in parts
             )
             part = "rows" if axis == 0 else f"indices of the {AXES[axis]} axis"
             what, expected = (
                 "the devices hold the wrong shards after `split_batch`",
                 f"{size} {part} each, and all other axes",
             )
-            got = {number: getattr(array, "shape", "no array") for number, array in held.items()}
+            got = {number: getattr(array, "shape", "no array") for number, array in shards.items()}
             expect.true(right, what, expected=expected, got=f"the shapes on the devices are {got}")
 
 
-def _held(value: object) -> dict[int, Any]:
+def _shards(value: object) -> dict[int, Any]:
     """Return what each device holds, by its number."""
     pairs = [pair for pair in value if isinstance(pair, list) and len(pair) == 2] if isinstance(value, list) else []
-    held = {number: array for number, array in pairs if isinstance(number, int)}
-    expect.true(bool(held), "no device holds anything", got=value)
-    return held
+    shards = {number: array for number, array in pairs if isinstance(number, int)}
+    expect.true(bool(shards), "no device holds anything", got=value)
+    return shards
 
 
 def _with_axis(length: int, others: list[int], axis: int) -> tuple[int, ...]:
@@ -115,15 +115,15 @@ class Case:
     devices: int
     given: str
 
-    def check_held(self, value: object, want: np.ndarray, what: str, hint: str) -> int:
+    def check_shards(self, value: object, want: np.ndarray, what: str, hint: str) -> int:
         """Fail unless each device that holds a result has all of it; return how many there are."""
-        held = _held(value)
-        for array in held.values():
+        shards = _shards(value)
+        for array in shards.values():
             divided = isinstance(array, np.ndarray) and array.ndim == want.ndim and array.size < want.size
             more = "the result has a sharding, too: out_shardings, or out_specs"
             expect.true(not divided, f"{what} is divided among the devices", given=self.given, hint=more)
             expect.close(array, want, what, rtol=1e-3, atol=1e-4, dtype=np.float32, given=self.given, hint=hint)
-        return len(held)
+        return len(shards)
 
 
 def _gradients(submission: Submission) -> list[Case]:
@@ -159,7 +159,7 @@ def gradients_are_of_the_whole_batch(submission: Submission) -> None:
             value = expect.mapping(case.report["value"], tuple(case.want), "what `parallel_gradient` returns")
             for name, want in case.want.items():
                 what = f'the gradient["{name}"] of `parallel_gradient`'
-                count = case.check_held(value[name], want, what, MEAN_HINT)
+                count = case.check_shards(value[name], want, what, MEAN_HINT)
                 expect.equal(count, case.devices, "not every device has the whole gradient of `parallel_gradient`")
 
 
@@ -221,7 +221,7 @@ def layers_are_right_in_parts(submission: Submission) -> None:
     """`two_layers` returns {{ activation }}(x @ w1 + b1) @ w2 + b2, the same on every device."""
     for case in submission.once("layers", lambda: _layers(submission)):
         hint = "the bias of the second layer is added once, and not by every device"
-        case.check_held(case.report["value"], case.want, "the result of `two_layers`", hint)
+        case.check_shards(case.report["value"], case.want, "the result of `two_layers`", hint)
 
 
 @points(1)

@@ -188,8 +188,8 @@ def called_sides(
 
     Args:
         function: The student's.
-        x: The case's arguments.
-        y: Likewise.
+        x: An argument of the case.
+        y: The other argument of the case.
         form: See above.
         drawn: Without JAX, the result of each call is x times another one of `factors`, plus y, and only y if the
             arguments are not NumPy's. With JAX, it is x times another one of `traced`, plus y, each time that the

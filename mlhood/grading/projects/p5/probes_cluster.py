@@ -68,10 +68,10 @@ def _mesh(axis: str, devices: int) -> Mesh:
 
 def split(function: Callable, x: np.ndarray, devices: int) -> list[Any]:
     """Return what each device holds of the result of `split_batch`, with the number of the device."""
-    return _held(function(_mesh("data", devices), jnp.asarray(x)))
+    return _shards(function(_mesh("data", devices), jnp.asarray(x)))
 
 
-def _held(array: Any) -> list[Any]:
+def _shards(array: Any) -> list[Any]:
     return [[shard.device.id, np.asarray(shard.data)] for shard in array.addressable_shards]
 
 
@@ -82,15 +82,15 @@ def gradient(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, devi
         What each device has of its `value` (see `split`), and its `program`, a function of the leaves of its arguments.
     """
     compute = function(_mesh("data", devices), square_loss)
-    value = jax.tree.map(_held, compute(*on_device([params, x, y])))
+    value = jax.tree.map(_shards, compute(*on_device([params, x, y])))
     with _placing_what_is_traced(compute):
         return {"value": value, "program": flat_program(compute, [params, x, y])}
 
 
 def layers(function: Callable, arrays: list[np.ndarray], devices: int) -> dict[str, Any]:
-    """Likewise for `two_layers` and x, w1, b1, w2 and b2, which are not sharded: that is the function's task."""
+    """As `gradient`, for `two_layers` and x, w1, b1, w2 and b2, which are not sharded: that is the function's task."""
     forward = function(_mesh("model", devices))
-    value = _held(forward(*on_device(arrays)))
+    value = _shards(forward(*on_device(arrays)))
     with _placing_what_is_traced(forward):
         return {"value": value, "program": flat_program(forward, arrays)}
 
