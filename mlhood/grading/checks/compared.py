@@ -19,12 +19,12 @@ from mlhood.grading.variants.templates import render
 if TYPE_CHECKING:
     from mlhood.grading.checks.submission import Submission
 
-Arguments = tuple[Any, ...]  # the last of which may be `Named`
+Arguments = tuple[Any, ...]  # the last of which may be `Keywords`
 Cases = Callable[["Submission"], Iterable[Arguments]]
 
 
-class Named(dict[str, Any]):
-    """The arguments of a call that are passed by name."""
+class Keywords(dict[str, Any]):
+    """The keyword arguments of a call."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,13 @@ class Comparison:
         """
         followed, hint = [], render(self.hint, vars(submission.parameters))
         for arguments in self.cases(submission):
-            named = arguments[-1] if isinstance(arguments[-1], Named) else None
-            arguments = arguments if named is None else arguments[:-1]
-            named = named or {}
-            with expect.case(expect.format_call(self.function, arguments, named), hint):
-                result = submission.call(self.function, *arguments, **named)
-                got, want = self._compared(submission, result, submission.solution(self.function, *arguments, **named))
+            keywords = arguments[-1] if isinstance(arguments[-1], Keywords) else None
+            arguments = arguments if keywords is None else arguments[:-1]
+            keywords = keywords or {}
+            with expect.case(expect.format_call(self.function, arguments, keywords), hint):
+                result = submission.call(self.function, *arguments, **keywords)
+                want = submission.solution(self.function, *arguments, **keywords)
+                got, want = self._compared(submission, result, want)
                 if self._follows(submission, result, got, want, arguments):
                     followed.append((repr(got), repr(want)))
                 else:

@@ -72,9 +72,9 @@ def format_value(value: object) -> str:
     return shortened(_printable(text), MAX_SHOWN_CHARACTERS)
 
 
-def format_call(function: str, arguments: tuple[object, ...], named: Mapping[str, object]) -> str:
+def format_call(function: str, arguments: tuple[object, ...], keywords: Mapping[str, object]) -> str:
     """Return a call as it could be written: `conv2d(float32 array of shape (1, 3, 6, 7), stride=2)`."""
-    shown = [*map(format_value, arguments), *(f"{name}={format_value(value)}" for name, value in named.items())]
+    shown = [*map(format_value, arguments), *(f"{name}={format_value(value)}" for name, value in keywords.items())]
     return f"{function}({', '.join(shown)})"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlhood.compiler.quantize.schema import choose_parameters
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.compared import Arguments, Named, compared
+from mlhood.grading.checks.compared import Arguments, Keywords, compared
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.libraries import TYPES
@@ -165,7 +165,7 @@ def _sums(submission: Submission, layer: Layer, offset: int, padding: int) -> It
         x = np.tile(x, (1, 1, 2, 2))
     if argument != "none":
         value = int(submission.rng.integers(5, 60)) if argument == "w_offset" else 2
-        yield x, w, bias, offset, padding, Named({argument: value})
+        yield x, w, bias, offset, padding, Keywords({argument: value})
 
 
 CONV_HINT = """{{ {"stride": "; how many positions of the kernel are left with this stride?", \

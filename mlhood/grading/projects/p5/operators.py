@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.compared import Arguments, Cases, Named, compared
+from mlhood.grading.checks.compared import Arguments, Cases, Keywords, compared
 from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Check, Task, points
 from mlhood.grading.projects.p3.convolutions import flat_weights
@@ -43,7 +43,7 @@ def operator(number: float, function: str, hint: str, **tolerances: float) -> Ca
 
 
 def _convolution(submission: Submission, x: np.ndarray, w: np.ndarray, **options: Any) -> Arguments:
-    return _laid(submission, x), _laid_filters(submission, w), Named(options)
+    return _laid(submission, x), _laid_filters(submission, w), Keywords(options)
 
 
 @operator(
@@ -136,7 +136,7 @@ def pixels_are_not_looped_over(submission: Submission) -> None:
 def pooling_takes_the_largest(submission: Submission) -> Iterator[Arguments]:
     """`max_pool` returns the maximum of every window."""
     for shape, kernel in (((2, 3, 6, 7), 2), ((1, 2, 7, 6), 3), ((3, 1, 5, 8), 4), ((2, 1, 4, 3), 1)):
-        yield _laid(submission, submission.normal(*shape)), Named(kernel=kernel, stride=1, padding=0)
+        yield _laid(submission, submission.normal(*shape)), Keywords(kernel=kernel, stride=1, padding=0)
 
 
 @operator(
@@ -147,7 +147,7 @@ def pooling_takes_the_largest(submission: Submission) -> Iterator[Arguments]:
 def pooling_takes_strides(submission: Submission) -> Iterator[Arguments]:
     """`max_pool` moves the window by `stride` in both directions; by default it is ResNet's, 3 x 3 with stride 2."""
     for shape, stride in (((1, 2, 9, 8), 2), ((2, 1, 10, 11), 3)):
-        yield _laid(submission, submission.normal(*shape)), Named(kernel=3, stride=stride, padding=0)
+        yield _laid(submission, submission.normal(*shape)), Keywords(kernel=3, stride=stride, padding=0)
     yield (_laid(submission, np.abs(submission.normal(2, 3, 9, 12))),)
 
 
@@ -156,10 +156,10 @@ def pooling_pads_with_less_than_all(submission: Submission) -> Iterator[Argument
     """`max_pool` never returns a padded value, whatever the signs and sizes of x."""
     for exponent, kernel, padding in ((0, 3, 1), (30, 5, 2)):
         x = (-(10.0**exponent) * (1 + submission.rng.random((1, 2, 6, 7)))).astype(np.float32)
-        yield _laid(submission, x), Named(kernel=kernel, stride=1, padding=padding)
+        yield _laid(submission, x), Keywords(kernel=kernel, stride=1, padding=padding)
     if submission.passed(pooling_takes_strides):
         x = (-1 - submission.rng.random((2, 2, 7, 8))).astype(np.float32)
-        yield _laid(submission, x), Named(kernel=3, stride=2, padding=1)
+        yield _laid(submission, x), Keywords(kernel=3, stride=2, padding=1)
 
 
 # -- elementwise and dense
@@ -168,7 +168,7 @@ def pooling_pads_with_less_than_all(submission: Submission) -> Iterator[Argument
 def _norm(submission: Submission, var: np.ndarray, **options: float) -> Arguments:
     x, channels = submission.normal(2, len(var), 4, 5), len(var)
     mean, weight, bias = (submission.normal(channels) for _ in range(3))
-    return _laid(submission, x), mean, var, weight, bias, Named(options)
+    return _laid(submission, x), mean, var, weight, bias, Keywords(options)
 
 
 @operator(
