@@ -18,14 +18,13 @@ from mlhood.files.terminal import echo
 # need, a sandbox those of grading.
 COMMANDS = (
     "compiler/commands.py",
-    "compiler/bench_commands.py",
+    "compiler/bench/commands.py",
     "kernels/commands.py",
     "jaxlab/commands.py",
     "measure/commands.py",
     "dataflow/systolic/commands.py",
     "dataflow/slicing/commands.py",
     "dataflow/sliced/commands.py",
-    "dataflow/cache/commands.py",
     "jaxlab/cluster/commands.py",
     "grading/commands.py",
     "grading/course_commands.py",

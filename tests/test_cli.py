@@ -5,9 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from rich.text import Text
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from mlhood import cli
@@ -120,3 +124,15 @@ def test_a_group_without_a_command_lists_its_commands(command):
     said = CliRunner().invoke(cli.app, command.split()).output
     assert "Usage: " in said
     assert "Commands" in said
+
+
+def help_texts(command: click.Command) -> Iterator[str]:
+    yield command.help or ""
+    yield from (getattr(parameter, "help", None) or "" for parameter in command.params)
+    for inner in getattr(command, "commands", {}).values():
+        yield from help_texts(inner)
+
+
+def test_help_shows_brackets_and_does_not_take_them_for_markup():
+    for text in help_texts(get_command(cli.app)):
+        assert Text.from_markup(text).plain == text.replace("\\[", "["), text

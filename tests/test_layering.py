@@ -23,38 +23,24 @@ PLAN: dict[str, set[str]] = {
     "models": set(),
     "exchange": {"models"},
     "compiler": {"exchange", "models", "graph_drawing"},
-    "compiler.backends": {"exchange", "models", "compiler", "kernels", "kernels.codegen"},
+    # the neural processor's part of a graph is drawn
+    "compiler.backends": {"exchange", "models", "compiler", "kernels", "kernels.codegen", "graph_drawing"},
     # profiles and reports run graphs on the interpreter
     "compiler.quantize": {"exchange", "models", "compiler", "compiler.backends"},
     # the compiler's entry points choose what runs a graph, which no pass and no operator may
     "compiler.compile": {"exchange", "compiler", "compiler.quantize", "compiler.backends"},
-    "compiler.convolutions": {"compiler", "compiler.backends"},
-    # it runs a graph on the interpreter beside its target, and draws where they differ
-    "compiler.debugger": {"compiler", "compiler.backends", "graph_drawing"},
-    "compiler.onnx_backend": {"exchange", "compiler", "compiler.backends"},
+    # it runs graphs on the interpreter, and draws where a target differs
+    "compiler.analysis": {"compiler", "compiler.backends", "graph_drawing"},
     # it imports, optimises and runs what torch captures
     "compiler.torch_compile": {"compiler", "compiler.backends"},
-    "compiler.bench": {"models", "exchange", "compiler"},
     # whole models, against other libraries
-    "compiler.bench_model": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize"}
-    | {"compiler.compile", "compiler.bench_process"},
-    "compiler.bench_process": {"compiler", "compiler.compile"},
-    "compiler.bench_commands": {"models", "graph_drawing", "compiler", "compiler.backends", "compiler.bench_model"}
-    | {"compiler.bench", "compiler.bench_nmp_commands"},
-    # whole networks on the cycle model
-    "compiler.bench_nmp": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize"}
-    | {"compiler.compile", "compiler.bench_model"},
-    "compiler.bench_nmp_commands": {"graph_drawing", "compiler", "compiler.backends", "compiler.bench_nmp"},
+    "compiler.bench": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize", "compiler.compile"},
     # from a model to files: the pipeline, then the writers of C
     "compiler.bundle": {"models", "exchange", "compiler", "compiler.quantize", "compiler.backends"}
     | {"compiler.compile"},
-    "compiler.bundle_commands": {"compiler", "compiler.quantize", "compiler.bundle"},
-    # what runs where, drawn
-    "compiler.partition_drawing": {"compiler", "compiler.backends", "graph_drawing"},
-    "compiler.nmp_commands": {"graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
-    | {"compiler.compile", "compiler.partition_drawing"},
+    "compiler.nmp_commands": {"compiler", "compiler.backends"},
     "compiler.commands": {"exchange", "graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
-    | {"compiler.compile", "compiler.debugger", "compiler.bundle_commands", "compiler.nmp_commands"},
+    | {"compiler.compile", "compiler.analysis", "compiler.bundle", "compiler.nmp_commands"},
     # the generators are self-contained: the cache of object code digests their sources only
     "kernels.codegen": set(),
     "kernels": {"kernels.codegen"},
@@ -63,7 +49,7 @@ PLAN: dict[str, set[str]] = {
     "dataflow.systolic": {"exchange"},
     "dataflow.sliced": {"exchange", "kernels", "kernels.codegen", "dataflow"},
     "jaxlab": {"kernels", "compiler", "graph_drawing"},
-    # the peers are the course's torch model and its exported ONNX file
+    # the baselines are the course's torch model and its exported ONNX file
     "jaxlab.bench": {"models", "exchange", "kernels", "jaxlab"},
     "jaxlab.commands": {"exchange", "jaxlab", "jaxlab.bench"},
     # pages are looked at in the browser that draws graphs

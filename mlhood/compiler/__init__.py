@@ -17,10 +17,9 @@ program at a named stop. Read the modules in the order in which a model passes t
     quantize      profiles, Glow's four schemas, the rewriting to integers, and reports of the loss
     lir           the low-level IR: programs of instructions on memory, lowered from a graph, and their optimisations
     backends      execution of a graph; the interpreter, in NumPy, is the oracle
+    analysis      a graph's convolutions and task parallelism, and the first node that a target computes differently
+    bench         the execution of whole models beside other libraries
 
-`commands` and the modules named so provide the command line, `onnx_backend` ONNX's backend interface, `bundle` writes
-a model as C or as a page, and `torch_compile` is the backend of torch.compile. `bench` measures compile time,
-`bench_model` the execution of whole models, `parallelism` analyses a graph's task parallelism, `convolutions` extracts
-a graph's convolutions, `debugger` finds the first node that a target computes differently, and `compiler_figures` and
-`parallelism_figures` draw the notebooks' figures.
+`commands` provides the command line, `bundle` writes a model as C or as a page, `torch_compile` is the backend of
+torch.compile, and `compiler_figures` and `tables` are what P2 shows.
 """

@@ -32,7 +32,7 @@ class Bundle:
 
     Args:
         paths: The files.
-        dims: The length of each open axis, by name, that the program was compiled for.
+        dims: The length of each dynamic dimension, by name, that the program was compiled for.
         stages: The stages of the compilation.
     """
 
@@ -61,7 +61,7 @@ def write_bundle(
         target: "c" or "wasm".
         quantization: As for `compile`.
         calibration: As for `compile`.
-        dims: Lengths of open axes by name; 1 for the others.
+        dims: Lengths of dynamic dimensions by name; 1 for the others.
         constants: As for `compile`.
         shapes: As for `compile`.
         levels: The numbers that the model knows as a black and as a white pixel, if it takes a grey picture; by default
@@ -102,7 +102,7 @@ def _folder(folder: str | Path) -> Path:
 
 
 def _lengths(graph: Graph, dims: Mapping[str, int]) -> dict[str, int]:
-    """Return a length for each open axis: as given, otherwise 1."""
+    """Return a length for each dynamic dimension: as given, otherwise 1."""
     axes = [axis for value in graph.placeholders.values() for axis in value.type.shape if isinstance(axis, str)]
     return {**dict.fromkeys(axes, 1), **dims}
 

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlhood.compiler import bundle_commands, nmp_commands
-from mlhood.compiler.input_options import given_inputs
+from mlhood.compiler import nmp_commands
 from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import numpy as np
 
+    from mlhood.compiler.analysis.debugger import Comparison
     from mlhood.compiler.compile import Stage
-    from mlhood.compiler.debugger import Comparison
     from mlhood.compiler.hir.graph import Graph
     from mlhood.compiler.lir.program import Program
     from mlhood.compiler.quantize import Recipe
+
+_BUNDLE = ("--stop-after", "--text", "--draw", "--compare", "--trace", "--machine")
+# by target, the options that do not go with it; any other one has only the last
+_OTHER_OPTIONS = {"c": _BUNDLE, "wasm": _BUNDLE, "nmp": ("--stop-after", "--compare", "--levels")}
+_SPECIAL_OPTIONS = ("--levels", "--machine")
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
@@ -51,7 +56,7 @@ def compile_model(
         list[str] | None,
         typer.Option(
             help="The length of a dynamic axis, such as batch=1; may be repeated. Other axes remain open, and are 1 "
-            "long in the random inputs of --compare and --profile."
+            "long in the random inputs of --compare and --trace."
         ),
     ] = None,
     constant: Annotated[
@@ -65,19 +70,22 @@ def compile_model(
         list[str] | None,
         typer.Option(help="The shape of an input, such as x=batch,3,8,8, if the model declares none; may be repeated."),
     ] = None,
-    memory: Annotated[
+    text: Annotated[
+        bool, typer.Option(help="Print the last graph; with --target nmp what runs where, and what each layer costs.")
+    ] = False,
+    draw: Annotated[
         Path | None,
-        typer.Option(help="With --stop-after lir: print the memory plan, and draw it to this .svg or .png file."),
+        typer.Option(
+            help="Draw the last graph to this .svg or .png file; after lir the plan of the program's memory; with "
+            "--target nmp what runs where."
+        ),
     ] = None,
-    draw: Annotated[Path | None, typer.Option(help="Draw the last graph to this .svg or .png file.")] = None,
-    text: Annotated[bool, typer.Option(help="Print the last graph.")] = False,
-    export: Annotated[Path | None, typer.Option(help="Write the last graph as ONNX, a quantised one as QDQ.")] = None,
     compare: Annotated[
         str | None,
         typer.Option(
             metavar="TARGET",
             help="Compare each value of the last graph on this target with the interpreter, on random inputs; --draw "
-            "draws where the target departs first. The exit code is 1 if it does.",
+            "draws where the target differs first. The exit code is 1 if it does.",
         ),
     ] = None,
     target: Annotated[
@@ -88,15 +96,19 @@ def compile_model(
             "simulated neural processor, and says what it costs."
         ),
     ] = "interpreter",
-    profile: Annotated[
+    trace: Annotated[
         Path | None,
         typer.Option(
             help="Run the last graph on random inputs, and write when each node ran to this .json file, which "
-            "ui.perfetto.dev and chrome://tracing open."
+            "ui.perfetto.dev and chrome://tracing open; with --target nmp the simulated timeline."
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="With --target c, wasm or nmp: the folder to write to; of nmp its programs.")
+        Path | None,
+        typer.Option(
+            help="Write the last graph to this file as ONNX, a quantised one as QDQ; with --target c, wasm or nmp what "
+            "they write to this folder."
+        ),
     ] = None,
     levels: Annotated[
         str | None,
@@ -108,68 +120,158 @@ def compile_model(
     machine: Annotated[
         Path | None, typer.Option(help="With --target nmp: a TOML file with the machine; default: the course's.")
     ] = None,
-    report: Annotated[
-        bool, typer.Option(help="With --target nmp: print what runs where and why, and what each layer costs.")
-    ] = False,
-    trace: Annotated[
-        Path | None,
-        typer.Option(help="With --target nmp: write the tilelets' timeline to this .json file, for ui.perfetto.dev."),
-    ] = None,
 ) -> None:
     """Compile an ONNX file, and summarise the graph after each stage.
 
     Example: mlhood compile lenet.onnx --quantize power_of_two --draw lenet.svg
 
-    Example: mlhood compile lenet.onnx --stop-after lir --dim batch=1
+    Example: mlhood compile lenet.onnx --stop-after lir --dim batch=1 --draw memory.svg
 
     Example: mlhood compile reduce.onnx --constant axes=1,2
 
-    Example: mlhood compile lenet.onnx --compare direct --dim batch=4 --draw departure.svg
+    Example: mlhood compile lenet.onnx --compare direct --dim batch=4 --draw difference.svg
 
     Example: mlhood compile lenet.onnx --target cpu --stop-after lowered --text
 
-    Example: mlhood compile lenet.onnx --target cpu --profile lenet.json
+    Example: mlhood compile lenet.onnx --target cpu --trace lenet.json
 
     Example: mlhood compile lenet.onnx --quantize symmetric --target c --out lenet
 
-    Example: mlhood compile lenet.onnx --quantize power_of_two --target nmp --report --trace lenet.json --draw lenet.svg
+    Example: mlhood compile lenet.onnx --quantize power_of_two --target nmp --text --trace lenet.json --draw lenet.svg
     """
-    from mlhood.compiler.backends.targets import DEFAULT, check_target
     from mlhood.compiler.quantize import Recipe
     from mlhood.compiler.quantize.samples import read_samples
 
     if quantize is None:
         _check_unquantized(element, per_channel, calibration)
+    given = {"--stop-after": stop_after, "--text": text, "--draw": draw, "--compare": compare, "--trace": trace}
+    _check_options(target, given | {"--levels": levels, "--machine": machine, "--out": out})
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
-    inputs = given_inputs(dim or (), constant or (), shape or ())
-    others = {"--stop-after": stop_after, "--memory": memory, "--text": text, "--export": export}
-    others |= {"--compare": compare, "--profile": profile}
+    inputs = {
+        "dims": _parse("--dim", dim, int, "a name and a number, such as batch=1"),
+        "constants": _parse("--constant", constant, _numbers, "a name and numbers, such as k=3 or axes=1,2"),
+        "shapes": _parse("--shape", shape, _shape, "a name and lengths or names of axes, such as x=batch,3,8,8"),
+    }
+    if out is not None and target in ("c", "wasm"):
+        _write_bundle(model, out, target, recipe, data, inputs, levels)
+        return
     if target == "nmp":
-        files = {"out": out, "trace": trace, "draw": draw}
-        others["--levels"] = levels
-        nmp_commands.write(model, recipe, data, inputs, machine, files, report, others)
+        chosen = nmp_commands.machine(machine)
+        last = _compile(model, recipe, stop_after, data, inputs, target)
+        nmp_commands.write(last.graph, chosen, text, draw, trace, out)
         return
-    if target in ("c", "wasm"):
-        others |= {"--draw": draw, "--machine": machine, "--report": report, "--trace": trace}
-        bundle_commands.write(model, out, target, recipe, data, inputs, levels, others)
-        return
-    check_target(target)
-    _check_bundle(out, levels)
-    _check_nmp(machine, report, trace)
-    _check_outputs(draw, memory, export, stop_after)
-    _check_runs(compare, profile, stop_after)
-    last = _compile(model, recipe, stop_after, data, inputs, DEFAULT if compare else target)
-    _print(last, text, memory, model.stem)
-    if profile is not None:
-        _profile(last.graph, target, profile)
-    departure = None if compare is None else _compare(last.graph, compare)
-    _write(last.graph, None if departure else draw, export)
-    if departure is not None:
-        if draw is not None:
-            departure.draw(draw)
-            echo(f"wrote {draw}")
+    last = _compile(model, recipe, stop_after, data, inputs, "interpreter" if compare else target)
+    _print(last, text)
+    if trace is not None:
+        _trace(last.graph, target, trace)
+    difference = None if compare is None else _compare(last.graph, compare)
+    if draw is not None and difference is not None:
+        difference.draw(draw)
+    elif draw is not None:
+        _draw(last, model.stem, draw)
+    if draw is not None:
+        echo(f"wrote {draw}")
+    if out is not None:
+        _export(last.graph, out)
+    if difference is not None:
         raise typer.Exit(1)
+
+
+def _check_unquantized(element: str, per_channel: bool, calibration: Path | None) -> None:
+    from mlhood.errors import CompilerError
+
+    is_set = {"--element": element != "int8", "--per-channel": per_channel, "--calibration": calibration is not None}
+    if any(is_set.values()):
+        raise CompilerError(
+            "quantisation options without --quantize",
+            got=", ".join(option for option, value in is_set.items() if value),
+            todo="choose a schema: --quantize symmetric",
+        )
+
+
+def _check_options(target: str, given: Mapping[str, Any]) -> None:
+    """Check that options go together, and that what they ask for can be written, before anything is compiled."""
+    from mlhood.compiler.backends.targets import check_target
+    from mlhood.errors import CompilerError
+    from mlhood.files.atomic import check_output
+    from mlhood.graph_drawing import check_path
+
+    if wrong := [option for option in _OTHER_OPTIONS.get(target, _SPECIAL_OPTIONS) if given[option]]:
+        todo = "leave them out, or choose another target: --target c, wasm or nmp"
+        raise CompilerError(f"options that do not go with --target {target}", got=", ".join(wrong), todo=todo)
+    if target in ("c", "wasm"):
+        if given["--out"] is None:
+            got, todo = "none", "add --out FOLDER"
+            raise CompilerError(f"--target {target} writes files", expected="a folder", got=got, todo=todo)
+        return
+    for each in filter(None, (target, given["--compare"])):
+        check_target(each)
+    if (given["--compare"] or given["--trace"]) and given["--stop-after"] == "lir":
+        todo = "stop earlier: --stop-after hir, optimized or quantized"
+        raise CompilerError("--compare and --trace run a graph, not a program", got="--stop-after lir", todo=todo)
+    if given["--draw"] is not None:
+        check_path(given["--draw"])
+    for path in (given["--trace"], None if target == "nmp" else given["--out"]):
+        if path is not None:
+            check_output(path)
+
+
+def _parse(option: str, given: Iterable[str] | None, read: Callable[[str], Any], expected: str) -> dict[str, Any]:
+    """Return what an option, given as NAME=VALUE each time, says of the inputs, by name."""
+    from mlhood.errors import CompilerError
+
+    values = {}
+    for text in given or ():
+        name, equals, value = text.rpartition("=")
+        try:
+            values[name] = read(value)
+        except (ValueError, RecursionError):
+            equals = ""
+        if not name or not equals:
+            raise CompilerError(f"invalid {option}", expected=expected, got=text)
+    return values
+
+
+def _numbers(text: str) -> Any:
+    return json.loads(f"[{text}]" if "," in text and not text.startswith("[") else text)
+
+
+def _shape(text: str) -> tuple[int | str, ...]:
+    return tuple(int(axis) if axis.isdecimal() else axis for axis in text.split(",") if text)
+
+
+def _write_bundle(
+    model: Path,
+    out: Path,
+    target: str,
+    recipe: Recipe | None,
+    data: Mapping[str, np.ndarray] | None,
+    inputs: Mapping[str, Any],
+    levels: str | None,
+) -> None:
+    """Write C or a page, and print its stages and files."""
+    from mlhood.compiler.bundle import write_bundle
+
+    pair = None if levels is None else _pair(levels)
+    bundle = write_bundle(model, out, target, recipe, calibration=data, levels=pair, **inputs)
+    for stage in bundle.stages:
+        echo(stage)
+    for name, length in bundle.dims.items():
+        note = "" if name in inputs["dims"] else f"; choose another with --dim {name}=..."
+        echo(f"axis {name!r} has length {length}{note}")
+    for path in bundle.paths:
+        echo(f"wrote {path} ({path.stat().st_size:,} bytes)")
+
+
+def _pair(text: str) -> tuple[float, float]:
+    from mlhood.errors import CompilerError
+
+    try:
+        black, white = map(float, text.split(","))
+    except ValueError as error:
+        raise CompilerError("invalid --levels", expected="two numbers, such as 0,1", got=text) from error
+    return black, white
 
 
 def _compile(
@@ -195,100 +297,6 @@ def _compile(
     return completed[-1]
 
 
-def _print(stage: Stage, text: bool, memory: Path | None, name: str) -> None:
-    """Print a stage's program, with its memory plan if asked for, or its graph if `text`."""
-    from mlhood.compiler.hir.text import to_text
-    from mlhood.compiler.lir.text import to_text as program_to_text
-
-    if stage.program is not None:
-        echo(program_to_text(stage.program), nl=False)
-        if memory is not None:
-            _plan_memory(stage.program, name, memory)
-    elif text:
-        echo(to_text(stage.graph), nl=False)
-
-
-def _check_bundle(out: Path | None, levels: str | None) -> None:
-    from mlhood.errors import CompilerError
-
-    options = {"--out": out, "--levels": levels}
-    if given := [name for name, value in options.items() if value is not None]:
-        raise CompilerError("options of --target c and wasm only", got=", ".join(given), todo="add --target c")
-
-
-def _check_nmp(machine: Path | None, report: bool, trace: Path | None) -> None:
-    from mlhood.errors import CompilerError
-
-    options = {"--machine": machine, "--report": report, "--trace": trace}
-    if given := [name for name, value in options.items() if value]:
-        raise CompilerError("options of --target nmp only", got=", ".join(given), todo="add --target nmp")
-
-
-def _check_runs(compare: str | None, profile: Path | None, stop_after: str | None) -> None:
-    from mlhood.compiler.backends.targets import check_target
-    from mlhood.errors import CompilerError
-    from mlhood.files.atomic import check_output
-
-    if compare is not None:
-        check_target(compare)
-    if profile is not None:
-        check_output(profile)
-    if (compare or profile) and stop_after == "lir":
-        todo = "stop earlier: --stop-after hir, optimized or quantized"
-        raise CompilerError("--compare and --profile run a graph, not a program", got="--stop-after lir", todo=todo)
-
-
-def _profile(graph: Graph, target: str, path: Path) -> None:
-    """Run a graph on random inputs, and write a trace."""
-    from mlhood.compiler.backends.targets import prepare
-    from mlhood.compiler.backends.trace import write_trace
-
-    write_trace(prepare(graph, target), _random_inputs(graph), path, name=f"{graph.name} on {target}")
-    echo(f"wrote {path}")
-
-
-def _random_inputs(graph: Graph) -> dict[str, np.ndarray]:
-    from mlhood.compiler.hir.inputs import random_inputs
-
-    return random_inputs({name: value.type for name, value in graph.placeholders.items()})
-
-
-def _compare(graph: Graph, target: str) -> Comparison | None:
-    """Compare a target with the interpreter on random inputs, and print the result; return it if the target departs."""
-    from mlhood.compiler.backends.targets import prepare
-    from mlhood.compiler.debugger import compare
-
-    comparison = compare(graph, prepare(graph, target), _random_inputs(graph))
-    echo(f"{target}: {comparison}")
-    return None if comparison.agrees else comparison
-
-
-def _check_outputs(draw: Path | None, memory: Path | None, export: Path | None, stop_after: str | None) -> None:
-    """Check that what is asked for can be written, before anything is compiled."""
-    from mlhood.errors import CompilerError
-    from mlhood.files.atomic import check_output
-    from mlhood.graph_drawing import check_path
-
-    for path in filter(None, (draw, memory)):
-        check_path(path)
-    if memory is not None and stop_after != "lir":
-        raise CompilerError("--memory without a program", todo="stop after the LIR: --stop-after lir")
-    if export is not None:
-        check_output(export)
-
-
-def _check_unquantized(element: str, per_channel: bool, calibration: Path | None) -> None:
-    from mlhood.errors import CompilerError
-
-    is_set = {"--element": element != "int8", "--per-channel": per_channel, "--calibration": calibration is not None}
-    if any(is_set.values()):
-        raise CompilerError(
-            "quantisation options without --quantize",
-            got=", ".join(option for option, value in is_set.items() if value),
-            todo="choose a schema: --quantize symmetric",
-        )
-
-
 def _quantization_loss(graph: Graph, quantized: Graph, data: Mapping[str, np.ndarray]) -> str:
     """Return a one-line summary of the loss on the calibration data."""
     import numpy as np
@@ -304,7 +312,52 @@ def _quantization_loss(graph: Graph, quantized: Graph, data: Mapping[str, np.nda
     return f"on the calibration data: SQNR {decibels:.1f} dB; layer with most loss: {worst}; kept in float: {in_float}"
 
 
-def _plan_memory(program: Program, name: str, path: Path) -> None:
+def _print(stage: Stage, text: bool) -> None:
+    """Print a stage's program, or its graph if `text`."""
+    from mlhood.compiler.hir.text import to_text
+    from mlhood.compiler.lir.text import to_text as program_to_text
+
+    if stage.program is not None:
+        echo(program_to_text(stage.program), nl=False)
+    elif text:
+        echo(to_text(stage.graph), nl=False)
+
+
+def _random_inputs(graph: Graph) -> dict[str, np.ndarray]:
+    from mlhood.compiler.hir.inputs import random_inputs
+
+    return random_inputs({name: value.type for name, value in graph.placeholders.items()})
+
+
+def _trace(graph: Graph, target: str, path: Path) -> None:
+    """Run a graph on random inputs, and write a trace."""
+    from mlhood.compiler.backends.targets import prepare
+    from mlhood.compiler.backends.trace import write_trace
+
+    write_trace(prepare(graph, target), _random_inputs(graph), path, name=f"{graph.name} on {target}")
+    echo(f"wrote {path}")
+
+
+def _compare(graph: Graph, target: str) -> Comparison | None:
+    """Compare a target with the interpreter on random inputs, and print the result; return it if the target differs."""
+    from mlhood.compiler.analysis.debugger import compare
+    from mlhood.compiler.backends.targets import prepare
+
+    comparison = compare(graph, prepare(graph, target), _random_inputs(graph))
+    echo(f"{target}: {comparison}")
+    return None if comparison.agrees else comparison
+
+
+def _draw(stage: Stage, name: str, path: Path) -> None:
+    from mlhood.compiler.hir.draw import draw
+
+    if stage.program is None:
+        draw(stage.graph, path)
+    else:
+        _draw_memory(stage.program, name, path)
+
+
+def _draw_memory(program: Program, name: str, path: Path) -> None:
     """Print a program's memory plan, and draw it."""
     import io
 
@@ -316,17 +369,11 @@ def _plan_memory(program: Program, name: str, path: Path) -> None:
     echo(made)
     strip_chart(made, name).savefig(drawn, format=path.suffix[1:].lower())
     write_atomic(path, drawn.getvalue())
-    echo(f"wrote {path}")
 
 
-def _write(graph: Graph, draw: Path | None, export: Path | None) -> None:
-    from mlhood.compiler.hir.draw import draw as draw_graph
+def _export(graph: Graph, path: Path) -> None:
     from mlhood.compiler.onnx.exporter import to_onnx
     from mlhood.files.atomic import write_atomic
 
-    if draw is not None:
-        draw_graph(graph, draw)
-        echo(f"wrote {draw}")
-    if export is not None:
-        write_atomic(export, to_onnx(graph).SerializeToString())
-        echo(f"wrote {export}")
+    write_atomic(path, to_onnx(graph).SerializeToString())
+    echo(f"wrote {path}")

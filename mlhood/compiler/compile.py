@@ -150,14 +150,6 @@ class Executable:
         """
         return trace.write_trace(self.runner, merge_inputs(inputs, by_name), path, rounds, self.graph.name)
 
-    def stage_report(self) -> pd.DataFrame:
-        """Return a row per stage: number of nodes, bytes of constants, and time (ms)."""
-        import pandas as pd
-
-        rows = [(len(stage.graph.nodes), constant_bytes(stage.graph), 1000 * stage.seconds) for stage in self.stages]
-        names = [stage.name for stage in self.stages]
-        return pd.DataFrame(rows, index=names, columns=["nodes", "constant bytes", "ms"])
-
 
 def compile(
     model: Model,

@@ -18,10 +18,10 @@ def register(app: typer.Typer, bench: typer.Typer) -> None:
 def site(
     out: Annotated[Path, typer.Option(help="Folder of the site: new, empty, or an earlier site, which is replaced.")],
 ) -> None:
-    """Build the site of the course: pages of notebooks, how-tos and the package, with search, for any web server.
+    r"""Build the site of the course: pages of notebooks, how-tos and the package, with search, for any web server.
 
     Run it in the folder of the course. Notebooks appear with the outputs that they have; nothing is executed, and
-    nothing is loaded from the network, neither now nor by the pages. It needs: pip install -e ".[site]"
+    nothing is loaded from the network, neither now nor by the pages. It needs: pip install -e ".\[site]"
 
     The exit code is 2 if a link leads nowhere or the site could not be written; an earlier site is then unchanged.
 

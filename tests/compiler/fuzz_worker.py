@@ -23,9 +23,9 @@ import numpy as np
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import Graph, verify
+from mlhood.compiler.hir.parse import constants_by_digest, parse
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.onnx.importer import import_model
-from mlhood.compiler.parse import constants_by_digest, parse
 from mlhood.compiler.passes import optimize
 from mlhood.errors import MlhoodError
 from tests.compiler.mutations import mutation

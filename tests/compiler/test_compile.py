@@ -20,6 +20,7 @@ from mlhood.compiler.lir.program import Program
 from mlhood.compiler.lir.text import to_text
 from mlhood.compiler.memory.plan import plan
 from mlhood.compiler.quantize import Recipe, profile, sqnr
+from mlhood.compiler.quantize.report import constant_bytes
 from mlhood.compiler.quantize.samples import samples
 from mlhood.errors import CompilerError, ExchangeError, MlhoodError
 from mlhood.models import digits
@@ -46,7 +47,7 @@ def test_a_compiled_model_matches_onnx_runtime(path, images):
     assert isinstance(compiled, Executable)
     expected = exchange.run(path, image=images)["logits"]
     np.testing.assert_allclose(compiled.run(image=images)["logits"], expected, rtol=1e-4, atol=1e-3)
-    assert list(compiled.stage_report().index) == ["hir", "optimized"]
+    assert [stage.name for stage in compiled.stages] == ["hir", "optimized"]
 
 
 def test_bytes_and_protos_are_accepted(path):
@@ -60,9 +61,9 @@ def test_a_quantised_model_runs_on_integers(path, images):
     assert logits.dtype == np.float32
     assert sqnr(expected, logits) > 30
     assert np.mean(logits.argmax(1) == expected.argmax(1)) > 0.98
-    report = compiled.stage_report()
-    assert list(report.index) == ["hir", "optimized", "quantized"]
-    assert report["constant bytes"]["quantized"] < 0.3 * report["constant bytes"]["optimized"]
+    assert [stage.name for stage in compiled.stages] == ["hir", "optimized", "quantized"]
+    _, optimized, quantized = (constant_bytes(stage.graph) for stage in compiled.stages)
+    assert quantized < 0.3 * optimized
 
 
 @pytest.mark.parametrize("stage", [stage for stage in STAGES if stage != "lir"])
@@ -148,7 +149,7 @@ def test_models_without_default_data_need_calibration(new_model):
 
 def test_the_command_draws_prints_and_exports(path, images, tmp_path):
     drawing, model = tmp_path / "lenet.svg", tmp_path / "quantised.onnx"
-    result = command(path, "--quantize", "power_of_two", "--draw", drawing, "--export", model, "--text")
+    result = command(path, "--quantize", "power_of_two", "--draw", drawing, "--out", model, "--text")
     assert result.exit_code == 0, result.output
     assert [line.split()[0] for line in result.output.splitlines()[:3]] == ["hir", "optimized", "quantized"]
     assert "QuantizedConv" in result.output
@@ -195,7 +196,7 @@ def test_the_command_prints_the_lowered_graph(path):
 
 
 def test_the_command_plans_the_memory(path, tmp_path):
-    result = command(path, "--stop-after", "lir", "--dim", "batch=2", "--memory", tmp_path / "memory.svg")
+    result = command(path, "--stop-after", "lir", "--dim", "batch=2", "--draw", tmp_path / "memory.svg")
     assert result.exit_code == 0, result.output
     assert "efficiency 1.000" in result.output
     assert (tmp_path / "memory.svg").read_bytes().startswith(b"<?xml")
@@ -210,10 +211,18 @@ def test_the_planned_memory_gives_the_same_outputs(path, images):
     np.testing.assert_array_equal(planned, expected)
 
 
-def test_the_command_plans_no_memory_without_a_program(path, tmp_path):
-    result = command(path, "--memory", tmp_path / "memory.svg")
-    assert isinstance(result.exception, CompilerError)
-    assert "--stop-after lir" in str(result.exception)
+def test_the_command_cuts_a_graph_for_the_neural_processor(path, tmp_path):
+    drawing, trace, out = tmp_path / "cut.svg", tmp_path / "trace.json", tmp_path / "out"
+    files = ["--draw", drawing, "--trace", trace, "--out", out]
+    result = command(path, "--quantize", "power_of_two", "--target", "nmp", "--text", *files)
+    assert result.exit_code == 0, result.exception
+    assert re.search(r"NMP 4x8: \d+ instructions, [\d,]+ cycles", result.output)
+    assert "conv1" in result.output.partition("NMP 4x8")[2]
+    assert sorted(file.name for file in out.iterdir()) == ["program.nmp", "program.s", "report.csv"]
+    assert "<svg" in drawing.read_text(encoding="utf-8")
+    assert json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
+    assert "--levels" in str(command(path, "--target", "nmp", "--levels", "0,1").exception)
+    assert "--machine" in str(command(path, "--machine", tmp_path / "m.toml").exception)
 
 
 @pytest.mark.parametrize("dim", ["batch", "batch=x", "=2", "batch=-1"])
@@ -314,7 +323,7 @@ def test_the_command_reports_that_nothing_is_lost(new_model, tmp_path, node):
 
 @pytest.mark.parametrize(
     "options",
-    [("--draw", "a.jpg"), ("--draw", "missing/a.svg"), ("--export", "missing/a.onnx"), ("--element", "int16")],
+    [("--draw", "a.jpg"), ("--draw", "missing/a.svg"), ("--out", "missing/a.onnx"), ("--element", "int16")],
 )
 def test_the_command_validates_its_options_before_compiling(path, options):
     result = command(path, *options)

@@ -18,8 +18,7 @@ import pytest
 from mlhood.exchange import export
 from tests.compiler.corpus import write_corpus
 
-MUTATIONS = int(os.environ.get("MLHOOD_FUZZ_MUTATIONS", "3000"))
-FIRST = int(os.environ.get("MLHOOD_FUZZ_FIRST", "0"))
+MUTATIONS = 1000  # in each of the parts
 WORKER = Path(__file__).with_name("fuzz_worker.py")
 TIMEOUT = 300  # seconds; for a worker that blocks, which the limit on CPU time does not catch
 
@@ -59,13 +58,10 @@ def corpus(lenet_onnx, lenet_bn, tf_lenet, tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="session")
-def outcomes(corpus):
-    return run_mutations(corpus, FIRST, FIRST + MUTATIONS)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's limits of memory and CPU time")
-def test_every_mutation_compiles_or_is_rejected(outcomes):
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.exhaustive) for part in (1, 2))])
+def test_every_mutation_compiles_or_is_rejected(corpus, part):
+    outcomes = run_mutations(corpus, part * MUTATIONS, (part + 1) * MUTATIONS)
     print(json.dumps(summary(outcomes), indent=1))
     failures = [entry for entry in outcomes if entry["outcome"] not in ("imported", "ran", "rejected")]
     details = "\n".join(f"mutation {entry['index']}: {entry['outcome']}\n{entry['message']}" for entry in failures[:10])

@@ -229,7 +229,7 @@ REJECTED = {
     "a squeezed axis of size 4": (single_node("Squeeze", {"a": ints(1)}, rank=3), "axes of length 1"),
     "a reshape to another size": (single_node("Reshape", {"s": ints(7, -1)}, rank=2), "does not match the new shape"),
     "a reshape to -2": (single_node("Reshape", {"s": ints(-2, 128)}, rank=2), "at most one length can be -1"),
-    "a reshape with two open axes": (
+    "a reshape with two dynamic dimensions": (
         single_node("Reshape", {"s": ints(-1, -1)}, rank=2),
         "at most one length can be -1",
     ),

@@ -10,9 +10,9 @@ import torch
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import verify
 from mlhood.compiler.hir.inputs import random_inputs
+from mlhood.compiler.hir.parse import constants_by_digest, parse
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.onnx.importer import import_model
-from mlhood.compiler.parse import constants_by_digest, parse
 from mlhood.compiler.passes import optimize
 from mlhood.exchange import export
 from mlhood.exchange import run as run_onnxruntime

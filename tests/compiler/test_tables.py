@@ -26,7 +26,7 @@ def test_the_table_of_latencies_takes_a_comparison_for_each_number_of_images():
         (49, 99, ["holds", "fails"]),
     ],
 )
-def test_the_claims_about_the_quantised_graph_are_judged_from_the_counts(size, digits, states):
+def test_the_claims_about_the_quantised_graph_are_graded_from_the_counts(size, digits, states):
     table = costs_table()
     for stage in STAGES:
         table["bytes", stage], table["digits", stage] = Count(100), Count(100)

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mlhood.compiler.hir.diff import diff
-from mlhood.compiler.hir.drawing.describe import describe
-from mlhood.compiler.hir.drawing.styles import STYLES
+from mlhood.compiler.hir.drawing.describe import STYLES, describe
 from mlhood.compiler.hir.graph import Graph
 from mlhood.errors import CompilerError
 from mlhood.graph_drawing import Drawing, Scene, draw_scene, draw_side_by_side, fit_text

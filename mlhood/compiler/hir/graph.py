@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlhood.compiler.hir.garbage_collection import gc_paused
-from mlhood.compiler.hir.names import unique_name
+from mlhood.compiler.hir.names import gc_paused, unique_name
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Placeholder, Value, infer_types, topological

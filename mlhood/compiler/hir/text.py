@@ -1,4 +1,4 @@
-"""The text form of a graph: deterministic, and parsed back by `mlhood.compiler.parse`.
+"""The text form of a graph: deterministic, and parsed back by `mlhood.compiler.hir.parse`.
 
     graph "lenet"
       placeholder %image : float32[batch, 1, 32, 32]

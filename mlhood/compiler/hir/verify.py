@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlhood.compiler.hir.garbage_collection import gc_paused
 from mlhood.compiler.hir.graph import Graph, inner_graphs
+from mlhood.compiler.hir.names import gc_paused
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Constant, Node, Placeholder, Value, infer_types
 from mlhood.errors import CompilerError

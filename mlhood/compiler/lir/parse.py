@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mlhood.compiler.hir.line_parser import LineParser, statements
+from mlhood.compiler.hir.parse import parse_inner
 from mlhood.compiler.hir.text import digest
 from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.line_parser import LineParser, statements
 from mlhood.compiler.lir.instructions import Access, Alloc, Buffer, Compute, Copy, Dealloc, TensorView
 from mlhood.compiler.lir.opcodes import OPERATOR_OF
 from mlhood.compiler.lir.program import Program
-from mlhood.compiler.parse import parse_inner
 from mlhood.errors import CompilerError
 
 Section = Literal["", "declare", "program"]

@@ -14,7 +14,7 @@ import onnx
 from onnx.inliner import inline_selected_functions
 from onnx.shape_inference import InferenceError
 
-from mlhood.compiler.operators import attention_rule
+from mlhood.compiler.operators import attention
 from mlhood.exchange.functions import STANDARD, all_nodes
 
 _PREVIEW = "ai.onnx.preview"
@@ -54,7 +54,7 @@ def expand_functions(proto: onnx.ModelProto, operators: Collection[str]) -> onnx
 def _beyond_rules(proto: onnx.ModelProto) -> set[str]:
     """Return the operators whose rules do not cover all that a model asks of them."""
     attentions = (node for node in all_nodes(proto.graph) if node.op_type == "Attention")
-    return set() if all(map(attention_rule.covers, attentions)) else {"Attention"}
+    return set() if all(map(attention.covers, attentions)) else {"Attention"}
 
 
 def _domain(name: str) -> str:

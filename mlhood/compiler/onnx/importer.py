@@ -12,9 +12,9 @@ import numpy as np
 import onnx
 from numpy.typing import ArrayLike
 
-from mlhood.compiler.hir.garbage_collection import gc_paused
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import as_array, as_constant, check_given, check_names
+from mlhood.compiler.hir.names import gc_paused
 from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
 from mlhood.compiler.hir.types import STORED, Dim, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value

@@ -30,11 +30,10 @@ from mlhood.compiler.hir.lengths import (
 )
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.operators.arithmetic import Where
+from mlhood.compiler.operators.arithmetic import Mod, Where
 from mlhood.compiler.operators.base import Elementwise
 from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
-from mlhood.compiler.operators.remainder import Mod
 
 
 def evaluate_names(

@@ -15,14 +15,14 @@ from mlhood.compiler.hir.operator import UNBOUNDED, Operator, Range, common_elem
 from mlhood.compiler.hir.types import TensorType, broadcast
 from mlhood.compiler.operators import elementwise
 from mlhood.compiler.operators.base import MADE_BY_PASS, Elementwise
-from mlhood.compiler.operators.chain import ElementwiseChain
+from mlhood.compiler.operators.chain import STEPS, ChainStep, ElementwiseChain
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.errors import CompilerError
 
 Activation = tuple[Any, ...]
 
 ACTIVATIONS: dict[str, type[Operator]] = {
-    operator.__name__: operator for operator in elementwise.OPERATORS if operator.fusible
+    operator.__name__: operator for operator in elementwise.UNARY if operator.fusible
 }
 
 
@@ -99,6 +99,29 @@ class AddActivation(Elementwise):
 
     def value_range(self, y: TensorType, *inputs: Range) -> Range | None:
         return activated_range(self.activation, y)
+
+
+def steps_of(operator: Operator) -> tuple[ChainStep, ...]:
+    """Return an element-wise operator as steps; its inputs are operands 0, 1, ...
+
+    Raises:
+        CompilerError: The operator is no step of a chain.
+    """
+    if isinstance(operator, ElementwiseChain):
+        return operator.steps
+    if isinstance(operator, AddActivation):
+        name, *attributes = operator.activation
+        return ("Add", (), (0, 1)), (str(name), tuple(attributes), (2,))
+    if operator.name not in STEPS:
+        raise CompilerError("the operator is not a step of a chain", got=operator.name)
+    return ((operator.name, tuple(operator.attributes.values()), tuple(range(operator.arity[0]))),)
+
+
+def is_step(operator: Operator) -> bool:
+    """Return whether an operator can be a step, or several."""
+    if isinstance(operator, AddActivation):
+        return True
+    return isinstance(operator, ElementwiseChain) or (isinstance(operator, Elementwise) and operator.name in STEPS)
 
 
 OPERATORS = (AddActivation,)

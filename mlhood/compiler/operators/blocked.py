@@ -20,7 +20,7 @@ from mlhood.compiler.hir.types import Dim, TensorType
 from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, POSITIONAL
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.integer import QuantizedConv
-from mlhood.compiler.operators.integer_pooling import QuantizedAveragePool, QuantizedGlobalAveragePool
+from mlhood.compiler.operators.integer_elementwise import QuantizedAveragePool, QuantizedGlobalAveragePool
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, MaxPool, Pool
 
 _LAST = unsupported("layouts are chosen last, when a graph is lowered for a back end")

@@ -14,7 +14,7 @@ from mlhood.compiler.operators.base import MADE_BY_PASS, Elementwise
 from mlhood.errors import CompilerError
 
 # The operator's name, its attributes, and what it reads: inputs of the chain, then results of earlier steps.
-Step = tuple[str, tuple[Any, ...], tuple[int, ...]]
+ChainStep = tuple[str, tuple[Any, ...], tuple[int, ...]]
 
 CONSTANT = "Constant"  # a step that reads nothing: its attribute is a number of float32
 _SCALAR = TensorType("float32", ())
@@ -22,7 +22,7 @@ _LAST = unsupported("chains are formed last, when a graph is lowered for a back 
 STEPS = {operator.__name__: operator for operator in (*elementwise.OPERATORS, *arithmetic.OPERATORS)}
 
 
-def operator_of(step: Step) -> Operator:
+def operator_of(step: ChainStep) -> Operator:
     """Return the operator of a step.
 
     Raises:
@@ -44,10 +44,10 @@ class ElementwiseChain(Elementwise):
     Inputs: float32, broadcast to one shape. Output: float32 of that shape.
 
     Attributes:
-        steps: The steps; see `Step`.
+        steps: The steps; see `ChainStep`.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[ChainStep, ...]
 
     arity = (1, None)
     family = "arithmetic"

@@ -1,4 +1,4 @@
-"""Elementwise operators of one tensor: activations and other functions."""
+"""Elementwise operators of one tensor: activations, other functions, and those of the bits of integers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from mlhood.compiler.hir.operator import Operator, Range, namespace, require, require_unquantized, single, unsupported
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.arithmetic import Max, Min
+from mlhood.compiler.operators.arithmetic import Binary, Max, Min
 from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, Elementwise, export_directly
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -49,9 +49,20 @@ class Function(Unary):
         return xp.asarray(type(self).function(xp, x), x.dtype)
 
 
-def _define(name: str, function: Callable[[Any, np.ndarray], Any], **members: Any) -> type[Function]:
+class RealFunction(Function):
+    """Base: y = function(x) of floating-point numbers; NaN where it is not defined."""
+
+    def infer(self, x: TensorType) -> TensorType:
+        require_unquantized(x)
+        require(x.is_float, "the operator requires floating-point elements", got=x.element)
+        return x
+
+
+def _define(
+    name: str, function: Callable[[Any, np.ndarray], Any], base: type[Function] = Function, **members: Any
+) -> type[Function]:
     doc = f"y = {name}(x)."
-    return type(name, (Function,), {"function": staticmethod(function), "onnx": (name,), "__doc__": doc, **members})
+    return type(name, (base,), {"function": staticmethod(function), "onnx": (name,), "__doc__": doc, **members})
 
 
 def _sigmoid(xp: Any, x: np.ndarray) -> np.ndarray:
@@ -69,6 +80,15 @@ def _within(low: float, high: float) -> Callable[..., Range]:
 
 _TABLE: dict[str, Any] = {"quantization_rule": "table"}
 FUNCTIONS = (
+    _define("Acos", lambda xp, x: xp.arccos(x), RealFunction),
+    _define("Acosh", lambda xp, x: xp.arccosh(x), RealFunction),
+    _define("Asin", lambda xp, x: xp.arcsin(x), RealFunction),
+    _define("Asinh", lambda xp, x: xp.arcsinh(x), RealFunction, **_TABLE),
+    _define("Atan", lambda xp, x: xp.arctan(x), RealFunction, **_TABLE),
+    _define("Atanh", lambda xp, x: xp.arctanh(x), RealFunction),
+    _define("Cosh", lambda xp, x: xp.cosh(x), RealFunction),
+    _define("Sinh", lambda xp, x: xp.sinh(x), RealFunction),
+    _define("Tan", lambda xp, x: xp.tan(x), RealFunction),
     _define("Abs", lambda xp, x: xp.abs(x), **_TABLE),
     _define("Ceil", lambda xp, x: xp.ceil(x)),
     _define("Cos", lambda xp, x: xp.cos(x)),
@@ -297,4 +317,53 @@ def limits_of(operator: Operator) -> Range:
     return operator.limits if isinstance(operator, Clip) else Relu.limits
 
 
-OPERATORS = (*FUNCTIONS, Silu, Round, Relu, LeakyRelu, Elu, HardSigmoid, Gelu, Clip)
+class Bitwise(Binary):
+    """Base: y = function(a, b) of each bit."""
+
+    quantization_rule = NOT_REAL
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        y = super().infer(a, b)
+        require(y.dtype.kind in "iu", "the operator requires integers", got=y.element)
+        return y
+
+
+class BitwiseAnd(Bitwise):
+    """y = 1 where both bits are 1."""
+
+    onnx = ("BitwiseAnd",)
+    commutative = True
+    function = staticmethod(lambda xp, a, b: xp.bitwise_and(a, b))
+
+
+class BitwiseOr(Bitwise):
+    """y = 1 where a bit is 1."""
+
+    onnx = ("BitwiseOr",)
+    commutative = True
+    function = staticmethod(lambda xp, a, b: xp.bitwise_or(a, b))
+
+
+class BitwiseXor(Bitwise):
+    """y = 1 where the bits differ."""
+
+    onnx = ("BitwiseXor",)
+    commutative = True
+    function = staticmethod(lambda xp, a, b: xp.bitwise_xor(a, b))
+
+
+class BitwiseNot(Function):
+    """y = x with every bit inverted."""
+
+    onnx = ("BitwiseNot",)
+    family = "arithmetic"
+    quantization_rule = NOT_REAL
+    function = staticmethod(lambda xp, x: xp.bitwise_not(x))
+
+    def infer(self, x: TensorType) -> TensorType:
+        require(x.dtype.kind in "iu", "the operator requires integers", got=x.element)
+        return super().infer(x)
+
+
+UNARY = (*FUNCTIONS, Silu, Round, Relu, LeakyRelu, Elu, HardSigmoid, Gelu, Clip)
+OPERATORS = (*UNARY, BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot)

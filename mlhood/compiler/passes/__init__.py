@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from mlhood.compiler.hir.garbage_collection import gc_paused
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.names import gc_paused
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.passes.activation import fuse_activation
 from mlhood.compiler.passes.arithmetic import fold_arithmetic
@@ -25,7 +25,7 @@ from mlhood.compiler.passes.dead_code import remove_dead_code
 from mlhood.compiler.passes.dense import products_to_dense
 from mlhood.compiler.passes.gates import fuse_gates
 from mlhood.compiler.passes.gelu import fuse_gelu
-from mlhood.compiler.passes.history import History, Step
+from mlhood.compiler.passes.history import History, PassRun
 from mlhood.compiler.passes.layer_normalization import fuse_layer_normalization
 from mlhood.compiler.passes.limits import limits_to_clip
 from mlhood.compiler.passes.means import means_to_pools
@@ -36,7 +36,7 @@ from mlhood.compiler.passes.residual import fuse_residual
 from mlhood.compiler.passes.transposes import sink_transposes
 from mlhood.errors import CompilerError, nearest
 
-__all__ = ["PASSES", "History", "Pass", "Step", "optimize"]
+__all__ = ["PASSES", "History", "Pass", "PassRun", "optimize"]
 
 Pass = Callable[[Graph], bool]
 Observer = Callable[[str, Graph], None]

@@ -30,8 +30,12 @@ from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Node
 from mlhood.compiler.operators.activation import Activation
 from mlhood.compiler.operators.integer import QuantizedConv, QuantizedFullyConnected
-from mlhood.compiler.operators.integer_arithmetic import QuantizedAdd, QuantizedMul
-from mlhood.compiler.operators.integer_pooling import QuantizedAveragePool, QuantizedGlobalAveragePool
+from mlhood.compiler.operators.integer_elementwise import (
+    QuantizedAdd,
+    QuantizedAveragePool,
+    QuantizedGlobalAveragePool,
+    QuantizedMul,
+)
 from mlhood.compiler.operators.lookup import Lookup
 from mlhood.compiler.operators.movement import Slice, Transpose
 from mlhood.compiler.operators.pooling import GlobalMaxPool, MaxPool

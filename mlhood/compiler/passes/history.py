@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Step:
+class PassRun:
     """One run of a pass that changed the graph.
 
     Args:
@@ -39,13 +39,13 @@ class History:
     """
 
     def __init__(self, graph: Graph, *, snapshots: bool = False) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[PassRun] = []
         self.snapshots: list[Graph] | None = [graph.copy()] if snapshots else None
         self._nodes = len(graph.nodes)
 
     def __call__(self, name: str, graph: Graph) -> None:
         """Record a pass that changed the graph."""
-        self.steps.append(Step(name, self._nodes, len(graph.nodes)))
+        self.steps.append(PassRun(name, self._nodes, len(graph.nodes)))
         self._nodes = len(graph.nodes)
         if self.snapshots is not None:
             self.snapshots.append(graph.copy())

@@ -9,9 +9,8 @@ from mlhood.compiler.quantize.calibrate import CALIBRATIONS, calibrate_range
 from mlhood.compiler.quantize.distribution import Distribution
 from mlhood.compiler.quantize.profile import Profile, profile
 from mlhood.compiler.quantize.quantize import quantize
-from mlhood.compiler.quantize.recipe import Recipe
 from mlhood.compiler.quantize.report import compare, kept_in_float, layer_sqnr, sqnr, summary
-from mlhood.compiler.quantize.schema import SCHEMAS, choose_parameters
+from mlhood.compiler.quantize.schema import SCHEMAS, Recipe, choose_parameters
 
 __all__ = [
     "CALIBRATIONS",

@@ -14,8 +14,7 @@ from mlhood.compiler.quantize.calibrate import calibrate_range
 from mlhood.compiler.quantize.distribution import Distribution
 from mlhood.compiler.quantize.pre_activations import pre_activation_name
 from mlhood.compiler.quantize.profile import Profile
-from mlhood.compiler.quantize.recipe import Recipe
-from mlhood.compiler.quantize.schema import choose_parameters, quantize_array, tensor_parameters
+from mlhood.compiler.quantize.schema import Recipe, choose_parameters, quantize_array, tensor_parameters
 
 
 class Builder:

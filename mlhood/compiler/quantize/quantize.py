@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mlhood.compiler.hir.garbage_collection import gc_paused
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.names import gc_paused
 from mlhood.compiler.hir.operator import Unsupported
 from mlhood.compiler.quantize.builder import Builder
 from mlhood.compiler.quantize.profile import Profile
-from mlhood.compiler.quantize.recipe import Recipe
 from mlhood.compiler.quantize.rules import RULES
+from mlhood.compiler.quantize.schema import Recipe
 
 
 @gc_paused()

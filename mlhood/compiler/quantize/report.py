@@ -15,8 +15,7 @@ from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.quantize.profile import Profile
 from mlhood.compiler.quantize.quantize import quantize
-from mlhood.compiler.quantize.recipe import Recipe
-from mlhood.compiler.quantize.schema import dequantize_array, quantize_array
+from mlhood.compiler.quantize.schema import Recipe, dequantize_array, quantize_array
 from mlhood.errors import CompilerError
 
 if TYPE_CHECKING:

@@ -55,8 +55,10 @@ def assert_matches_interpreter(graph, inputs, conv2d):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("target", FLOAT_TARGETS)
-@pytest.mark.parametrize("network", ["resnet18_onnx", "mobilenet_onnx"])
+@pytest.mark.parametrize(
+    ("network", "target"),
+    [("resnet18_onnx", "direct"), ("resnet18_onnx", "cpu"), *(("mobilenet_onnx", target) for target in FLOAT_TARGETS)],
+)
 def test_a_network_matches_onnx_runtime(network, target, request):
     path = request.getfixturevalue(network)
     compiled = mlhood.compile(path, target=target)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mlhood.compiler.backends.interpreter import Interpreter
-from mlhood.compiler.backends.split import Split, has_data_dependent_lengths
+from mlhood.compiler.backends.targets import Split, has_data_dependent_lengths
 from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.onnx_operator import OnnxOperator

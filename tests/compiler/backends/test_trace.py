@@ -118,11 +118,11 @@ def test_the_command_writes_a_trace(lenet_onnx, tmp_path):
         return CliRunner().invoke(app, ["compile", str(lenet_onnx), *map(str, options)])
 
     path = tmp_path / "lenet.json"
-    result = command("--target", "direct", "--profile", path, "--dim", "batch=4")
+    result = command("--target", "direct", "--trace", path, "--dim", "batch=4")
     assert result.exit_code == 0, result.output
     assert f"wrote {path}" in result.output
     conv = next(event for event in read(path) if event["name"] == "conv1")
     assert conv["args"]["shape"][0] == 4
     assert "unknown target" in str(command("--target", "gpu").exception)
-    assert "not a program" in str(command("--profile", path, "--stop-after", "lir").exception)
-    assert isinstance(command("--profile", tmp_path / "missing" / "a.json").exception, OutputError)
+    assert "not a program" in str(command("--trace", path, "--stop-after", "lir").exception)
+    assert isinstance(command("--trace", tmp_path / "missing" / "a.json").exception, OutputError)

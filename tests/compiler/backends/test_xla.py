@@ -5,10 +5,10 @@ import pytest
 from onnx import TensorProto, helper
 
 import mlhood
+from mlhood.compiler.analysis.debugger import compare
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.timing import profile
 from mlhood.compiler.backends.xla import Xla
-from mlhood.compiler.debugger import compare
 from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.hir.inputs import random_inputs
 from mlhood.compiler.operators import IMPORT_RULES, OPERATORS

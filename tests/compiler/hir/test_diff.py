@@ -8,9 +8,9 @@ import pytest
 from mlhood.compiler.hir import Graph, Quantization, TensorType
 from mlhood.compiler.hir.diff import diff
 from mlhood.compiler.hir.draw import draw_diff
+from mlhood.compiler.hir.parse import parse
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators import OPERATORS
-from mlhood.compiler.parse import parse
 from mlhood.errors import CompilerError
 from tests.graph_drawing.geometry import check, check_words
 
@@ -153,8 +153,8 @@ def test_long_graphs_differ_in_linear_time():
         graph.output(value)
         return graph
 
-    found = diff(chain(20_000, 3), chain(20_000, 7))
-    assert len(found.added) == len(found.removed) == 2_000
+    found = diff(chain(10_000, 3), chain(10_000, 7))
+    assert len(found.added) == len(found.removed) == 1_000
 
 
 def test_side_by_side():

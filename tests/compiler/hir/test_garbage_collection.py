@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from mlhood.compiler.hir.garbage_collection import gc_paused
+from mlhood.compiler.hir.names import gc_paused
 
 
 @pytest.mark.parametrize("enabled", [True, False])

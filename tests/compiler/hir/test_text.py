@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from mlhood.compiler.hir import Graph, Quantization, TensorType, verify
+from mlhood.compiler.hir.parse import constants_by_digest, parse
 from mlhood.compiler.hir.text import attribute_text, to_text
 from mlhood.compiler.operators.elementwise import Relu
-from mlhood.compiler.parse import constants_by_digest, parse
 from mlhood.errors import CompilerError
 
 TEXT = """\

@@ -9,6 +9,7 @@ from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.bundle import write_bundle
 from mlhood.compiler.hir import Graph, TensorType, verify
 from mlhood.compiler.hir.draw import draw
+from mlhood.compiler.hir.parse import constants_by_digest, parse
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.lir import parse as lir_parse
 from mlhood.compiler.lir.execute import execute
@@ -18,7 +19,6 @@ from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.control_flow import If
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.onnx_node import ConstantNeeded
-from mlhood.compiler.parse import constants_by_digest, parse
 from mlhood.errors import CompilerError
 from tests.compiler.operators.agreement import agree, session_of
 

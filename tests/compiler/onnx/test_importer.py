@@ -63,7 +63,7 @@ def test_an_input_that_decides_a_shape_is_asked_for(new_model):
 
 
 def test_the_flatten_that_older_torch_writes(new_model):
-    """Shape -> Gather -> Unsqueeze -> Concat -> Reshape, with an open batch."""
+    """Shape -> Gather -> Unsqueeze -> Concat -> Reshape, with a dynamic batch."""
     nodes = [
         node("Shape", ["x"], ["shape"]),
         node("Gather", ["shape", "zero"], ["batch"]),

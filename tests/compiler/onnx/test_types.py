@@ -13,11 +13,11 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import mlhood
-from mlhood.compiler.onnx_backend import MlhoodBackend
 from mlhood.compiler.operators import IMPORT_RULES
 from mlhood.errors import CompilerError
 from tests.compiler.operators.agreement import session_of, single
 from tests.tools.compiler.conformance import cases
+from tests.tools.compiler.onnx_backend import MlhoodBackend
 
 Node = helper.make_node
 TYPES = {

@@ -1,4 +1,4 @@
-"""ONNX's Attention: its node tests, models with open axes against ONNX Runtime, and what is refused."""
+"""ONNX's Attention: its node tests, models with dynamic dimensions against ONNX Runtime, and what is refused."""
 
 import numpy as np
 import onnx

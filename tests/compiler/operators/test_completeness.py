@@ -6,7 +6,7 @@ from typing import ClassVar
 import onnx
 import pytest
 
-from mlhood.compiler.hir.drawing.styles import FAMILIES
+from mlhood.compiler.hir.drawing.describe import FAMILIES
 from mlhood.compiler.hir.operator import QUESTIONS, Operator, Unsupported, supports, unsupported
 from mlhood.compiler.operators import OPERATORS
 from mlhood.compiler.operators.activation import ACTIVATIONS

@@ -11,7 +11,7 @@ import mlhood
 from tests.compiler.operators.test_operators import compare
 
 TARGETS = ("interpreter", "cpu")
-CASES = 60
+CASES = 40
 
 
 def window(rng):
@@ -91,7 +91,7 @@ RESIZES = [(*sampling, coordinates) for sampling in SAMPLINGS for coordinates in
 RESIZES += [("nearest", {"nearest_mode": "floor"}, coordinates) for coordinates in COORDINATES[:4]]
 
 
-@pytest.mark.parametrize("scales", [(1.5, 1.5), (0.6, 0.7), (2, 0.5), (0.2, 0.25), (1, 3), (1.1, 1.2)])
+@pytest.mark.parametrize("scales", [(0.6, 0.7), (2, 0.5), (1, 3), (1.1, 1.2)])
 @pytest.mark.parametrize(("mode", "attributes", "coordinates"), RESIZES)
 def test_resize_by_scales(new_model, mode, attributes, coordinates, scales):
     attributes = {"mode": mode, "coordinate_transformation_mode": coordinates, **attributes}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mlhood.compiler.hir import verify
+from mlhood.compiler.hir.parse import constants_by_digest, parse
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.operators.activation import (
     AddActivation,
@@ -16,7 +17,6 @@ from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.elementwise import Clip, Elu, LeakyRelu, Relu
 from mlhood.compiler.operators.matrix import FullyConnected, MatMul
 from mlhood.compiler.operators.movement import Transpose
-from mlhood.compiler.parse import constants_by_digest, parse
 from mlhood.errors import CompilerError
 from tests.compiler.passes.building import Build, HardSwish, Sigmoid, Tanh, built, check_same, conv
 

@@ -7,17 +7,21 @@ from hypothesis import strategies as st
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import Graph, Quantization, TensorType, verify
+from mlhood.compiler.hir.parse import constants_by_digest, parse
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.operators.activation import apply_activation
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.integer import QuantizedConv, QuantizedFullyConnected
-from mlhood.compiler.operators.integer_arithmetic import QuantizedAdd, QuantizedMul
-from mlhood.compiler.operators.integer_pooling import QuantizedAveragePool, QuantizedGlobalAveragePool
+from mlhood.compiler.operators.integer_elementwise import (
+    QuantizedAdd,
+    QuantizedAveragePool,
+    QuantizedGlobalAveragePool,
+    QuantizedMul,
+)
 from mlhood.compiler.operators.lookup import Lookup, as_function
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool
 from mlhood.compiler.operators.rescale import Rescale
-from mlhood.compiler.parse import constants_by_digest, parse
 from mlhood.compiler.quantize.schema import dequantize_array
 from mlhood.errors import CompilerError
 

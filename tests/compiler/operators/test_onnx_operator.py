@@ -7,11 +7,11 @@ from onnx import TensorProto
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.xla import Xla
+from mlhood.compiler.hir.parse import constants_by_digest, parse
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.onnx.exporter import to_onnx
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.onnx_operator import OnnxOperator
-from mlhood.compiler.parse import constants_by_digest, parse
 from mlhood.errors import CompilerError
 from tests.compiler.operators.agreement import agree, check_outputs, session_of, single
 

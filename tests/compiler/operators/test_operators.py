@@ -53,20 +53,6 @@ def test_conv(new_model, data):
 
 @few
 @given(data=st.data())
-@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
-def test_pooling(new_model, op, data):
-    kernel = [data.draw(st.integers(1, 3)) for _ in range(2)]
-    x = numbers(data, 2, 2, *(k + data.draw(st.integers(0, 5)) for k in kernel))
-    pads = [data.draw(st.integers(0, k - 1)) for k in kernel] * 2
-    strides = [data.draw(st.integers(1, 3)) for _ in kernel]
-    attributes = {"kernel_shape": kernel, "strides": strides, "pads": pads, "ceil_mode": data.draw(st.integers(0, 1))}
-    if op == "AveragePool":
-        attributes["count_include_pad"] = data.draw(st.integers(0, 1))
-    compare(new_model([helper.make_node(op, ["x"], ["y"], **attributes)], {"x": (FLOAT, x.shape)}, opset=19), {"x": x})
-
-
-@few
-@given(data=st.data())
 @pytest.mark.parametrize("auto", ["SAME_UPPER", "SAME_LOWER", "VALID"])
 def test_automatic_padding(new_model, auto, data):
     kernel = [data.draw(st.integers(1, 3)) for _ in range(2)]

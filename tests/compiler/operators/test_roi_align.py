@@ -5,7 +5,7 @@ import pytest
 
 from mlhood.compiler.hir.operator import infer_output_types
 from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.operators.roi_align import RoiAlign
+from mlhood.compiler.operators.sampling import RoiAlign
 from mlhood.errors import CompilerError
 from tests.compiler.operators.agreement import agree_single
 from tests.tools.compiler.conformance import cases

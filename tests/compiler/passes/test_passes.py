@@ -18,7 +18,7 @@ from mlhood.compiler.operators.movement import Transpose
 from mlhood.compiler.operators.normalization import BatchNormalization
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.shape import Reshape
-from mlhood.compiler.passes import PASSES, History, Step, optimize
+from mlhood.compiler.passes import PASSES, History, PassRun, optimize
 from mlhood.errors import CompilerError
 from mlhood.exchange import export
 from mlhood.exchange import run as run_onnxruntime
@@ -213,7 +213,7 @@ def test_the_history_records_the_steps():
     graph = built(lambda b: b(Relu(), b(Identity(), b.conv(b.x("n", 1, 2, 2)))))
     history = History(graph, snapshots=True)
     optimize(graph, observe=history)
-    assert history.steps == [Step("remove_no_ops", 3, 2), Step("fuse_activation", 2, 1)]
+    assert history.steps == [PassRun("remove_no_ops", 3, 2), PassRun("fuse_activation", 2, 1)]
     assert [len(snapshot.nodes) for snapshot in history.snapshots] == [3, 2, 1]
     assert list(history.table()["nodes after"]) == [2, 1]
 

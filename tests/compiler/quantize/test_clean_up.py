@@ -5,9 +5,9 @@ import pytest
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import verify
+from mlhood.compiler.hir.parse import parse
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.onnx.importer import import_model
-from mlhood.compiler.parse import parse
 from mlhood.compiler.passes import optimize
 from mlhood.compiler.passes.clean_quantization import clean_quantization
 from mlhood.compiler.quantize import Recipe, profile, quantize, sqnr

@@ -5,6 +5,7 @@ import pytest
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import Graph, TensorType, verify
+from mlhood.compiler.hir.parse import constants_by_digest, parse
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.operators.activation import AddActivation
 from mlhood.compiler.operators.arithmetic import Add, Mul, Sub
@@ -17,7 +18,6 @@ from mlhood.compiler.operators.normalization import Softmax
 from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from mlhood.compiler.operators.shape import Flatten, Reshape
-from mlhood.compiler.parse import constants_by_digest, parse
 from mlhood.compiler.quantize import SCHEMAS, Profile, Recipe, kept_in_float, profile, quantize, sqnr
 from mlhood.errors import CompilerError
 

@@ -1,4 +1,4 @@
-"""Score the compiler on ONNX's own tests and on a zoo of architectures, and measure what compression costs.
+"""Score the compiler on ONNX's own tests and on a zoo of architectures, and measure what 8 bits cost.
 
 python -m tests.tools.compiler conformance
 """
@@ -105,51 +105,54 @@ def quantization(
 
 
 @app.command()
-def compression(
-    seeds: Annotated[int, typer.Option(min=1, help="Number of teachers, for the spread of the accuracy.")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of a teacher, and of what is made of it.")] = 15,
-    width: Annotated[int, typer.Option(min=1, help="The teacher has as many times the units of LeNet-5.")] = 4,
-    draw: Annotated[Path | None, typer.Option(help="Draw accuracy by cost to this file.")] = None,
-    as_json: Annotated[Path | None, typer.Option("--json", help="Also write the rows to this file.")] = None,
-) -> None:
-    """Make a LeNet smaller by pruning and distillation, and show what that saves on the CPU and the neural processor.
+def compile_time(rounds: Annotated[int, typer.Option(min=1, help="Number of measurements per stage.")] = 5) -> None:
+    """Time the compiler on chains of 1,000, 10,000 and 50,000 nodes, and on ResNets, and report how the time scales.
 
-    All networks are quantised to int8. Bytes are those of weights and biases as they run, and as stored without zeros;
-    cycles and traffic are the neural processor's for one image; the time is that of the CPU, divided by the dense
-    network's, with its confidence interval. The accuracy is that on digits which no training has seen.
-
-    Example: python -m tests.tools.compiler compression --seeds 1 --draw pareto.svg
+    Example: python -m tests.tools.compiler compile-time
     """
-    import io
+    from tests.tools.compiler import compile_time as bench
 
-    from mlhood.compiler.backends.nmp.machine import default_machine
-    from mlhood.files.atomic import check_output, write_atomic
-    from mlhood.graph_drawing import check_path
-    from mlhood.measure import machine
-    from mlhood.models import digits
-    from tests.tools.compiler import compression as bench
+    echo(bench.time_chains(rounds).to_string(float_format="{:.2f}".format))
+    echo(bench.time_networks(rounds).to_string(float_format="{:.2f}".format))
 
-    if as_json is not None:
-        check_output(as_json)
-    if draw is not None:
-        check_path(draw)
-    data = digits()
-    echo(f"{len(data.train_images)} digits to train with, {len(data.test_images)} unseen: {data.source}")
-    rows = bench.measure(data, default_machine(), seeds=seeds, epochs=epochs, width=width, report=echo)
-    echo("\n".join([bench.HEADER, *map(str, rows)]))
-    for cost, words in bench.COSTS.items():
-        echo(f"Pareto-optimal by {words}: {'; '.join(row.name for row in bench.frontier(rows, cost))}")
-    if draw is not None:
-        from tests.tools.compiler.compression_figures import pareto
 
-        drawn = io.BytesIO()
-        pareto(rows).savefig(drawn, format=draw.suffix[1:].lower())
-        write_atomic(draw, drawn.getvalue())
-        echo(f"wrote {draw}")
-    if as_json is not None:
-        content = {"bench": "compression", "seeds": seeds, "epochs": epochs, "width": width, "digits": data.source}
-        content |= {"machine": machine().as_dict(), "rows": [row.as_dict() for row in rows]}
-        write_atomic(as_json, json.dumps(content, indent=2).encode())
+@app.command()
+def neural_processor(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL]...", help="lenet, resnet18, resnet50, mobilenet_v2; all by default.", show_default=False
+        ),
+    ] = None,
+    machine: Annotated[Path | None, typer.Option(help="Machine as a TOML file; the course's by default.")] = None,
+    element: Annotated[str, typer.Option(help="Type of activations and weights: int8 or int16.")] = "int8",
+    sweep: Annotated[
+        str | None, typer.Option(help="Also run on machines with other numbers: tilelets=1..64 in each tile, or tiles.")
+    ] = None,
+) -> None:
+    """Show what the search for slices gains on the neural processor: cycles of each layer, by the cycle model.
+
+    The greedy default and the searched slices are those of each layer alone; the bound is what no program can beat. At
+    last come layers that are small enough to try all slicings, with the search's distance from the best.
+
+    Example: python -m tests.tools.compiler neural-processor lenet mobilenet_v2 --sweep tilelets=1..64
+    """
+    from mlhood.compiler.backends.nmp.machine import default_machine, read_machine
+    from tests.tools.compiler import neural_processor as bench
+
+    built = default_machine() if machine is None else read_machine(machine)
+    axis = None if sweep is None else bench.parse_sweep(sweep)
+    echo(f"{built.name}: {built.units} tilelets, blobs of {built.blob_bytes:,} bytes, {element}")
+    for name in names or bench.NAMES:
+        graph = bench.network_graph(name, element)
+        echo(f"\n{bench.measure(graph, built)}")
+        if axis is not None:
+            points = list(bench.sweep(graph, built, *axis))
+            for units, cycles in points:
+                echo(f"{units:>6,} tilelets{cycles:>12,} cycles{points[0][1] / cycles:>8.2f} x")
+    echo("\nthe search beside the best of all slicings, on small layers and a machine of two tilelets")
+    for name, searched, best in bench.gaps(built):
+        echo(f"{name:34}{searched:>8,}{best:>8,}{searched / best - 1:>8.1%}")
 
 
 if __name__ == "__main__":

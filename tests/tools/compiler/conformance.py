@@ -14,8 +14,8 @@ import pandas as pd
 from onnx import TensorProto, numpy_helper
 from onnx.backend.test.runner import Runner
 
-from mlhood.compiler.onnx_backend import MlhoodBackend
 from mlhood.errors import MlhoodError
+from tests.tools.compiler.onnx_backend import MlhoodBackend
 
 LENET = frozenset(
     {"Add", "AveragePool", "Constant", "Conv", "Flatten", "Gemm", "Identity", "LogSoftmax", "MatMul", "MaxPool"}

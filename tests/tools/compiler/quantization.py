@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from mlhood.compiler.bench_model import quantize_with_onnx_runtime
+from mlhood.compiler.bench.model import quantize_with_onnx_runtime
 from mlhood.compiler.compile import Executable
 from mlhood.compiler.compile import compile as compile_model
 from mlhood.compiler.quantize import Recipe, sqnr

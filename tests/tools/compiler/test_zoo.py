@@ -1,4 +1,4 @@
-"""The zoo's score: exports of torch on both targets, beside ONNX Runtime. `mlhood conformance --zoo` runs all."""
+"""The zoo's score: exports of torch on both targets; `python -m tests.tools.compiler zoo` runs all."""
 
 import json
 
@@ -14,7 +14,7 @@ from tests.tools.compiler.zoo import EXPORTERS, Outcome, export_architecture, fo
 # Exports that are refused, with the operator that has no import rule.
 # its loop takes slices at ends that are computed
 REFUSED = {"wide_and_deep": "Slice"}
-DYNAMO = ("lenet", "vit", "rnn")
+DYNAMO = ("lenet", "vit", "rnn", "mobilenet_v2", "densenet", "unet")
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

@@ -125,13 +125,13 @@ def _score(entry: Architecture, exporter: str, batch: str, targets: Iterable[str
         return
     runs = [_reference(entry, proto, size) for size in ((1, 3) if batch == "open" else (1,))]
     for target in targets:
-        yield Outcome(entry.name, exporter, batch, target, *_judge(proto, target, runs))
+        yield Outcome(entry.name, exporter, batch, target, *_grade_tasks(proto, target, runs))
 
 
-def _judge(proto: onnx.ModelProto, target: str, runs: list[tuple[Arrays, list[np.ndarray]]]) -> tuple[str, str]:
+def _grade_tasks(proto: onnx.ModelProto, target: str, runs: list[tuple[Arrays, list[np.ndarray]]]) -> tuple[str, str]:
     try:
         executable = cast(Executable, compile_model(proto, target))
-        worst = max(_departure(list(executable.run(**inputs).values()), expected) for inputs, expected in runs)
+        worst = max(_difference(list(executable.run(**inputs).values()), expected) for inputs, expected in runs)
     except MlhoodError as error:
         return "refused", " ".join(str(error).split())
     except Exception as error:  # what users must never see is counted as well
@@ -139,7 +139,7 @@ def _judge(proto: onnx.ModelProto, target: str, runs: list[tuple[Arrays, list[np
     return ("right" if worst <= 1 else "wrong"), f"{worst * TOLERANCE:.1e}"
 
 
-def _departure(actual: list[np.ndarray], expected: list[np.ndarray]) -> float:
+def _difference(actual: list[np.ndarray], expected: list[np.ndarray]) -> float:
     """Return the largest difference in units of what is tolerated; infinite if shapes or dtypes differ."""
     if [(a.shape, a.dtype) for a in actual] != [(e.shape, e.dtype) for e in expected]:
         return np.inf

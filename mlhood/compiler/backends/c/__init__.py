@@ -1,15 +1,13 @@
 """Target "c": a program of the low-level IR as readable C99, and as WebAssembly in one page.
 
-names           identifiers and comments from names that may hold anything
 literals        element types and numbers in C
 kernel          one instruction as a function: its loops and indices
 helpers         small functions of numbers, of which only those that are used are written
 scalars         element-wise operators as expressions
-elementwise, movements, products, pooling, reductions, normalizations, spatial, integers     one rule for each operator
+elementwise, movements, products, pooling, reductions, integers     one rule for each operator
 rules           the table of the rules
 source          a program as model.c, model.h, weights.c and weights.h
 bundle          the files around them: a program that reads a picture, Makefile, CMakeLists.txt, README
-toolchain       the compilers on this machine
 wasm            the same C through clang to WebAssembly, in one page
 
 In: a program without dynamic axes. Out: source text, or files.

@@ -18,9 +18,8 @@ from dataclasses import replace
 from mlhood.compiler.backends.cpu.chains import MAX_STEPS, is_chainable, is_number, renumbered
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.values import Constant, Node
-from mlhood.compiler.operators.activation import ACTIVATIONS, Activation, operator_of
-from mlhood.compiler.operators.chain import CONSTANT, ElementwiseChain, Step
-from mlhood.compiler.operators.chain_steps import steps_of
+from mlhood.compiler.operators.activation import ACTIVATIONS, Activation, operator_of, steps_of
+from mlhood.compiler.operators.chain import CONSTANT, ChainStep, ElementwiseChain
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.passes.rewriting import has_one_use
@@ -89,7 +88,7 @@ def _fused(first: Activation, second: Node) -> Activation:
     return (name, *attributes) if len(steps) == len(operands) == 1 and name in ACTIVATIONS else (_CHAIN, steps)
 
 
-def _steps(activation: Activation) -> tuple[Step, ...]:
+def _steps(activation: Activation) -> tuple[ChainStep, ...]:
     """Return an activation as steps on one input."""
     if not activation:
         return ()
@@ -97,7 +96,7 @@ def _steps(activation: Activation) -> tuple[Step, ...]:
     return attributes[0] if name == _CHAIN else ((name, tuple(attributes), (0,)),)
 
 
-def epilogue_of(activation: Activation) -> tuple[Clip | None, tuple[Step, ...]]:
+def epilogue_of(activation: Activation) -> tuple[Clip | None, tuple[ChainStep, ...]]:
     """Return the bounds that a kernel clamps its result to, and the steps that it applies instead.
 
     Bounds are arguments of a kernel, steps are part of its code: the same code serves no activation, Relu and Clip.

@@ -37,8 +37,7 @@ from mlhood.compiler.operators.blocked import (
 )
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.integer import QuantizedConv
-from mlhood.compiler.operators.integer_arithmetic import QuantizedAdd
-from mlhood.compiler.operators.integer_pooling import QuantizedAveragePool, QuantizedGlobalAveragePool
+from mlhood.compiler.operators.integer_elementwise import QuantizedAdd, QuantizedAveragePool, QuantizedGlobalAveragePool
 from mlhood.compiler.operators.lookup import Lookup
 from mlhood.compiler.operators.movement import Concat, Transpose
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, MaxPool, Pool

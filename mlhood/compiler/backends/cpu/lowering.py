@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mlhood.compiler.backends.cpu.attention import expand_attention
-from mlhood.compiler.backends.cpu.chains import expand_normalizations, expand_powers, fuse_chains
+from mlhood.compiler.backends.cpu.chains import expand_attention, expand_normalizations, expand_powers, fuse_chains
 from mlhood.compiler.backends.cpu.epilogues import fuse_epilogues, split_activations
 from mlhood.compiler.backends.cpu.layouts import block_activations
 from mlhood.compiler.hir.graph import Graph

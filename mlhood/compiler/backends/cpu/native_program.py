@@ -22,7 +22,7 @@ MAX_BYTES = 2**32  # of the arena, and of a temporary array of an operator that 
 
 
 @dataclass(frozen=True)
-class Step:
+class NativeStep:
     """An instruction that computes something.
 
     Args:
@@ -91,13 +91,13 @@ class NativeProgram:
         self._result_types = {weight: (shape(weight), weight.type.dtype) for weight, _ in self._outputs}
         self.segments = tuple(self._merge_steps())
 
-    def _select(self) -> Iterator[Step]:
+    def _select(self) -> Iterator[NativeStep]:
         count = 0
         for number, instruction in enumerate(self.program.instructions):
             if not isinstance(instruction, Compute | Copy):
                 continue
             selection = select(instruction, self.machine)
-            step = Step(number, instruction, selection, count)
+            step = NativeStep(number, instruction, selection, count)
             count = step.last
             yield step
 
@@ -124,7 +124,7 @@ class NativeProgram:
             for i, call in enumerate(step.selection.calls if step.selection else ()):
                 self._write_call(step, step.first + i, call)
 
-    def _write_call(self, step: Step, number: int, call: NativeCall) -> None:
+    def _write_call(self, step: NativeStep, number: int, call: NativeCall) -> None:
         operands = step.selection.operands if step.selection else {}
         for name in call.operands:
             word = self.sequence.word(number, name)
@@ -148,7 +148,7 @@ class NativeProgram:
             return copy.ctypes.data
         return self._base + self.plan.offsets[owner.name]
 
-    def _merge_steps(self) -> Iterator[tuple[int, int] | Step]:
+    def _merge_steps(self) -> Iterator[tuple[int, int] | NativeStep]:
         """Yield ranges of calls that run in one native call, and steps that the interpreter computes in between."""
         first = 0
         for step in self.steps:
@@ -173,7 +173,7 @@ class NativeProgram:
         """
         arrays = self.bind(inputs)
         for segment in self.segments:
-            if isinstance(segment, Step):
+            if isinstance(segment, NativeStep):
                 self.interpret(segment, arrays)
             else:
                 self.sequence.run(*segment)
@@ -200,14 +200,14 @@ class NativeProgram:
                 words[place] = address
         return arrays
 
-    def run_step(self, step: Step, arrays: Mapping[Weight, np.ndarray]) -> None:
+    def run_step(self, step: NativeStep, arrays: Mapping[Weight, np.ndarray]) -> None:
         """Run one step; those before it must have run."""
         if step.selection is None:
             self.interpret(step, arrays)
         else:
             self.sequence.run(step.first, step.last)
 
-    def interpret(self, step: Step, arrays: Mapping[Weight, np.ndarray]) -> None:
+    def interpret(self, step: NativeStep, arrays: Mapping[Weight, np.ndarray]) -> None:
         """Compute a step with NumPy, by the operator's reference semantics."""
         if isinstance(step.instruction, Copy):
             self.array(step.instruction.target, arrays)[...] = self.array(step.instruction.source, arrays)
@@ -228,7 +228,7 @@ class NativeProgram:
         return flat.view(buffer.type.dtype).reshape(shape(buffer))
 
 
-def _workspace(step: Step, name: str) -> str:
+def _workspace(step: NativeStep, name: str) -> str:
     return f"{step.number}: {name}"
 
 

@@ -15,6 +15,7 @@ from mlhood.compiler.backends.cpu.movement_selection import select_movement
 from mlhood.compiler.backends.cpu.weights import identity
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.lir.instructions import Buffer, Compute, Instruction
+from mlhood.compiler.operators.activation import is_step, steps_of
 from mlhood.compiler.operators.blocked import (
     BlockedAveragePool,
     BlockedConv,
@@ -23,7 +24,6 @@ from mlhood.compiler.operators.blocked import (
     ToBlocked,
     ToPlain,
 )
-from mlhood.compiler.operators.chain_steps import is_step, steps_of
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
 from mlhood.compiler.operators.normalization import LayerNormalization, LogSoftmax, Softmax

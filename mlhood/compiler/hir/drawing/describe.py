@@ -13,12 +13,31 @@ from mlhood.compiler.hir.drawing.labels import (
     type_lines,
     typeset,
 )
-from mlhood.compiler.hir.drawing.styles import FAMILIES, FLOAT, INTEGER, QUANTIZED, STYLES
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.errors import CompilerError
-from mlhood.graph_drawing import Box, Line, Port, Scene, Wire, fit_text
+from mlhood.graph_drawing import Box, Line, NodeStyle, Port, Scene, StyleSheet, Wire, WireStyle, fit_text
+
+# Light tints of the palette of Okabe and Ito, which colour-blind readers can distinguish; their lightness differs, too.
+FAMILIES: dict[str, NodeStyle] = {
+    "end": NodeStyle("input, output", "#ffffff", "stadium"),
+    "product": NodeStyle("convolution, dense", "#f9d798", "rectangle"),
+    "normalization": NodeStyle("normalisation", "#fbf6c2", "cut"),
+    "activation": NodeStyle("activation", "#b5e3d2", "rounded"),
+    "pooling": NodeStyle("pooling, reduction", "#c3e5f7", "funnel"),
+    "arithmetic": NodeStyle("arithmetic", "#f2cdb6", "hexagon"),
+    "shape": NodeStyle("shape, order", "#e3e3e3", "slanted"),
+    "quantization": NodeStyle("quantisation", "#ecd0e0", "barred"),
+    "other": NodeStyle("other", "#f7f7f7", "rectangle"),
+}
+
+FLOAT = WireStyle("floating point")
+QUANTIZED = WireStyle("quantised", "double")
+INTEGER = WireStyle("integers, bool", "dotted")
+
+STYLES = StyleSheet(tuple(FAMILIES.values()), (FLOAT, QUANTIZED, INTEGER))
+
 
 Key = tuple[str, str]
 _LABEL_SIZE = 10.0

@@ -249,7 +249,7 @@ def test_errors(lenet_onnx, tmp_path):
         (["--target", "c"], "--out"),
         (["--target", "c", "--out", "x", "--text"], "--text"),
         (["--target", "c", "--out", "x", "--levels", "1"], "--levels"),
-        (["--out", "x"], "--target c"),
+        (["--levels", "0,1"], "--target c"),
     ],
 )
 def test_options_that_do_not_go_together(lenet_onnx, monkeypatch, tmp_path, options, message):

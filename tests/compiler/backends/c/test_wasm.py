@@ -12,7 +12,7 @@ import torch
 from onnx import helper
 
 import mlhood.compiler.backends.c as c
-from mlhood.compiler.backends.c import toolchain
+from mlhood.compiler.backends.c import wasm
 from mlhood.compiler.bundle import write_bundle
 from mlhood.errors import CompilerError
 from mlhood.exchange import find_browser
@@ -232,10 +232,8 @@ def test_special_arguments(mathematics, name):
 
 @pytest.mark.parametrize("missing", ["clang", "wasm-ld"])
 def test_a_missing_compiler_is_named_with_what_to_install(lenet_onnx, tmp_path, monkeypatch, missing):
-    found = toolchain.shutil.which
-    monkeypatch.setattr(
-        toolchain.shutil, "which", lambda name: None if name.startswith(missing) else found(name) or name
-    )
+    found = wasm.shutil.which
+    monkeypatch.setattr(wasm.shutil, "which", lambda name: None if name.startswith(missing) else found(name) or name)
     with pytest.raises(CompilerError) as caught:
         write_bundle(lenet_onnx, tmp_path, "wasm")
     assert caught.value.parts["expected"] == f"{missing} on the path"
@@ -251,6 +249,6 @@ def test_a_model_that_takes_no_picture_is_refused(new_model, tmp_path):
 
 def test_what_a_compiler_says_is_reported(tmp_path):
     with pytest.raises(CompilerError, match="a compiler refused"):
-        toolchain.run_program(["false"], tmp_path)
+        wasm.run_program(["false"], tmp_path)
     with pytest.raises(CompilerError, match="cannot be run"):
-        toolchain.run_program(["does-not-exist"], tmp_path)
+        wasm.run_program(["does-not-exist"], tmp_path)

@@ -7,6 +7,7 @@ from mlhood.compiler.backends.cpu.chains import expand_normalizations, expand_po
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.compile import compile
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.parse import constants_by_digest, parse
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.verify import verify
@@ -15,7 +16,6 @@ from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Pow, Sub
 from mlhood.compiler.operators.chain import ElementwiseChain
 from mlhood.compiler.operators.elementwise import OPERATORS, Clip, Relu
 from mlhood.compiler.operators.normalization import BatchNormalization, Softmax
-from mlhood.compiler.parse import constants_by_digest, parse
 from tests.compiler.backends.cpu.random_graphs import Network
 
 Abs = next(operator for operator in OPERATORS if operator.__name__ == "Abs")

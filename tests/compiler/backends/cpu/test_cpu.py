@@ -156,7 +156,9 @@ def assert_arena_is_dense(path):
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_quantised_networks_give_the_integers_of_the_interpreter(lenet, resnet18_onnx, schema, element, per_channel):
     """And so the same outputs, bit for bit: only the conversions at the ends are floating-point."""
-    networks = [(lenet, (2, 1, 32, 32))] + [(resnet18_onnx, (1, 3, 64, 64))] * (element == "int8" and per_channel)
+    networks = [(lenet, (2, 1, 32, 32))]
+    if (element, per_channel) == ("int8", True) and schema in ("asymmetric", "power_of_two"):
+        networks.append((resnet18_onnx, (1, 3, 64, 64)))
     for path, size in networks:
         recipe = Recipe(schema, element=element, per_channel=per_channel)
         name = next(iter(compile(path, stop_after="hir").placeholders))
@@ -205,7 +207,7 @@ def test_every_case_of_the_backend_suite_that_the_interpreter_passes():
 # -- random graphs
 
 
-@pytest.mark.parametrize("part", [0, 1, *(pytest.param(i, marks=pytest.mark.exhaustive) for i in range(2, PARTS))])
+@pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.exhaustive) for i in range(1, PARTS))])
 def test_random_graphs_agree_with_the_interpreter(part):
     for seed in range(part, GRAPHS, PARTS):
         graph, inputs = graph_of(seed)
@@ -219,14 +221,14 @@ def test_a_wrong_kernel_is_found(monkeypatch):
 
     original = selection._geometry
     monkeypatch.setattr(selection, "_geometry", lambda *args: replace(g := original(*args), padding=g.padding[::-1]))
-    wrong = 0
-    for seed in range(60):
-        graph, inputs = graph_of(seed)
-        try:
+
+    def compare():
+        for seed in range(60):
+            graph, inputs = graph_of(seed)
             assert_agree(graph, Cpu(graph).run(inputs), inputs)
-        except AssertionError:
-            wrong += 1
-    assert wrong > 0
+
+    with pytest.raises(AssertionError):
+        compare()
 
 
 def test_a_program_that_needs_more_memory_than_the_limit_is_refused():
@@ -241,7 +243,7 @@ def test_a_program_that_needs_more_memory_than_the_limit_is_refused():
 
 @pytest.mark.parametrize("target", [host(), PORTABLE], ids=lambda target: target.name)
 def test_nothing_is_written_out_of_bounds(target):
-    for seed in range(0, 120, 3 if target == PORTABLE else 1):
+    for seed in range(0, 120, 3):
         graph, inputs = graph_of(seed)
         runner = Cpu(graph, target)
         dims = {"n": next(iter(inputs.values())).shape[0]} if "n" in str(graph.placeholders["x"].type.shape) else {}
@@ -258,7 +260,7 @@ def test_nothing_is_written_out_of_bounds(target):
 
 
 def test_any_number_of_threads_gives_the_same_bits(resnet18_onnx):
-    for graph, inputs in [graph_of(seed) for seed in range(40)]:
+    for graph, inputs in [graph_of(seed) for seed in range(20)]:
         results = []
         for threads in (1, 2, 3):
             with parallel.use_threads(threads):
@@ -275,7 +277,7 @@ def test_any_number_of_threads_gives_the_same_bits(resnet18_onnx):
 
 
 def test_observed_values_are_those_of_the_lowered_graph():
-    for seed in range(30):
+    for seed in range(15):
         graph, inputs = graph_of(seed)
         runner = Cpu(graph)
         seen, expected = {}, {}

@@ -9,6 +9,7 @@ from mlhood.compiler.backends.cpu.lowering import OPERATIONS, lower_for_cpu
 from mlhood.compiler.backends.cpu.runner import Cpu
 from mlhood.compiler.compile import compile
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.parse import constants_by_digest, parse
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.verify import verify
@@ -16,7 +17,6 @@ from mlhood.compiler.operators.arithmetic import Mul
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.matrix import FullyConnected
-from mlhood.compiler.parse import constants_by_digest, parse
 from mlhood.errors import CompilerError
 from tests.compiler.backends.cpu.comparing import assert_agree
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlhood.compiler.backends.nmp.partition import CPU, DEVICES, NMP, Dispatch, Host, cost, partition
+from mlhood.compiler.backends.nmp.partition_drawing import draw_partition
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.elementwise import Relu
-from mlhood.compiler.partition_drawing import draw_partition
 
 HOST = Host(link_bytes_per_second=1e6, link_seconds=1e-5)
 

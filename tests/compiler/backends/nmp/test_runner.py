@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
+from mlhood.compiler.analysis.debugger import compare
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.nmp.machine import default_machine, parse_machine
 from mlhood.compiler.backends.nmp.partition import CPU, NMP, Host
 from mlhood.compiler.backends.nmp.runner import Heterogeneous
 from mlhood.compiler.compile import compile as compile_model
-from mlhood.compiler.debugger import compare
 from mlhood.compiler.quantize import Recipe
 from mlhood.errors import CompilerError
 from mlhood.exchange import export
@@ -101,7 +101,7 @@ def test_executors_can_be_replaced(tmp_path):
     np.testing.assert_array_equal(runner.run({"image": x})["logits"], Interpreter(graph).run({"image": x})["logits"])
 
 
-def test_the_debugger_finds_no_departure(tmp_path):
+def test_the_debugger_finds_no_difference(tmp_path):
     graph = quantized(tmp_path, Residual(nn.Sigmoid()))
     x = np.random.default_rng(1).normal(size=(1, 3, 12, 12)).astype(np.float32)
     assert compare(graph, Heterogeneous(graph, host=EAGER), {"image": x}).agrees

@@ -32,7 +32,7 @@ from mlhood.compiler.backends.nmp.machine import Machine
 from mlhood.compiler.backends.nmp.stages import Stage
 
 _INPUT, _WEIGHTS, _RESULTS = 0, 1, 2  # blobs; results are in this one and the next in turn
-Step = tuple[int, int, int]  # rounds of pixels and of filters, and the slice of input channels
+Round = tuple[int, int, int]  # rounds of pixels and of filters, and the slice of input channels
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class LayerEmitter:
         self._reaches = [regions(stages, region) for region in self.pixels]
         self._resident: dict[int, Any] = {}  # by blob: what is in it
         self._buffer: dict[int, int] = defaultdict(int)  # by blob: which half is in use
-        self._at: dict[Step, dict[int, int]] = {}  # by step: the halves that it uses
+        self._at: dict[Round, dict[int, int]] = {}  # by step: the halves that it uses
         self._units: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Units]] = {}
 
     def emit(self) -> None:
@@ -135,7 +135,7 @@ class LayerEmitter:
             self._compute(step)
             self._store(step, steps[n + 1] if n + 1 < len(steps) else None)
 
-    def _steps(self) -> Iterator[Step]:
+    def _steps(self) -> Iterator[Round]:
         rounds = ceil_div(len(self.pixels), self.spatial), ceil_div(len(self.filters), self.groups)
         i, j, k = range(rounds[0]), range(rounds[1]), range(len(self.channels))
         match self.slicing.order:
@@ -172,7 +172,7 @@ class LayerEmitter:
 
     # -- transfers
 
-    def _load(self, step: Step, before: Step | None) -> None:
+    def _load(self, step: Round, before: Round | None) -> None:
         i, j, k = step
         first = self.stages[0]
         if self._changes(_INPUT, (i, k) if first.multiplies else (i, j)):
@@ -198,7 +198,7 @@ class LayerEmitter:
         self._buffer[blob] ^= int(self.slicing.double_buffered)
         return True
 
-    def _load_input(self, step: Step) -> None:
+    def _load_input(self, step: Round) -> None:
         i, j, k = step
         for s in self._pixels_of(i):
             region = self._reaches[i * self.spatial + s][0].region
@@ -210,7 +210,7 @@ class LayerEmitter:
                 runs = self.data.x.runs(self.filters[j * self.groups + g], region)
                 self._transfer(Load, self.units([s], [g]), _INPUT, runs)
 
-    def _load_operands(self, step: Step) -> None:
+    def _load_operands(self, step: Round) -> None:
         i, j, _ = step
         for n, view in self.data.operands.items():
             for s in self._pixels_of(i):
@@ -219,7 +219,7 @@ class LayerEmitter:
                     runs = view.runs(self.filters[j * self.groups + g], region)
                     self._transfer(Load, self.units([s], [g]), _RESULTS + n % 2, runs, _RESULTS)
 
-    def _store(self, step: Step, after: Step | None) -> None:
+    def _store(self, step: Round, after: Round | None) -> None:
         i, j, k = step
         if k < len(self.channels) - 1:
             if after is None or after[:2] != (i, j):
@@ -232,7 +232,7 @@ class LayerEmitter:
                 runs = self.data.y.runs(self.filters[j * self.groups + g], region)
                 self._transfer(Store, self.units([s], [g]), _RESULTS + n % 2, runs, _RESULTS, self._at[step])
 
-    def _move_partial(self, kind: type[Load] | type[Store], step: Step) -> None:
+    def _move_partial(self, kind: type[Load] | type[Store], step: Round) -> None:
         """Move the accumulators of the first stage to DRAM, or back."""
         i, j, _ = step
         at = self._at.get(step) if kind is Store else None
@@ -283,7 +283,7 @@ class LayerEmitter:
         reaches = self._reaches[number]
         return reaches[n + 1].region if n + 1 < len(reaches) else self.pixels[number]
 
-    def _compute(self, step: Step) -> None:
+    def _compute(self, step: Round) -> None:
         i, j, k = step
         spatial: dict[Any, list[int]] = defaultdict(list)
         for s in self._pixels_of(i):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlhood.compiler.backends.nmp.codegen.estimate import _smallest
+from mlhood.compiler.backends.nmp.codegen.search import _smallest
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 99, 100, 1000])

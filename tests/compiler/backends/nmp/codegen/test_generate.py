@@ -10,10 +10,10 @@ from mlhood.compiler.backends.nmp.cycles import time_program
 from mlhood.compiler.backends.nmp.isa.encoding import encode
 from mlhood.compiler.backends.nmp.machine import default_machine
 from mlhood.compiler.backends.nmp.simulator import simulate
-from mlhood.compiler.bench_nmp import network_graph
 from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.errors import CompilerError
+from tests.tools.compiler.neural_processor import network_graph
 
 
 def check(graph, **options):
@@ -41,7 +41,7 @@ def test_lenet(element, options):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("resnet18", {"search_slices": False}),
+        pytest.param("resnet18", {"search_slices": False}, marks=pytest.mark.exhaustive),
         pytest.param("resnet18", {}, marks=pytest.mark.exhaustive),
         pytest.param("mobilenet_v2", {}, marks=pytest.mark.exhaustive),
     ],

@@ -1,0 +1,307 @@
+"""Whole models: our targets against torch, ONNX Runtime, XLA, and OpenVINO if it is installed, in the same rounds.
+
+A ratio is another alternative's time divided by that of our first target: above 1, ours is faster. Before they are
+timed, the outputs are compared with ONNX Runtime's; those of int8 models by their SQNR.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlhood.compiler.backends.targets import TARGETS
+from mlhood.compiler.backends.timing import moved_bytes
+from mlhood.compiler.bench.process import ONNX_RUNTIME, compile_times, onnx_runtime_memory
+from mlhood.compiler.bench.times import NetworkTimes
+from mlhood.compiler.compile import Executable
+from mlhood.compiler.compile import compile as compile_model
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.inputs import random_inputs
+from mlhood.compiler.quantize import Recipe, sqnr
+from mlhood.compiler.quantize.report import constant_bytes
+from mlhood.errors import CompilerError, MeasureError, nearest
+from mlhood.exchange import export, silence
+from mlhood.measure import compare, session_options
+from mlhood.measure.agreement import arrays, check_agreement
+from mlhood.models import LeNet, gpt_block, mobilenet_v2, resnet18, resnet50, vit_block
+from mlhood.models.transformer import GPT_TOKENS, VIT_TOKENS
+
+if TYPE_CHECKING:
+    from torch import nn
+
+TORCH, INT8 = "torch", "int8"
+OURS = "cpu" if "cpu" in TARGETS else "direct"
+XLA = "xla"
+RECIPE = Recipe("symmetric", per_channel=True)
+CALIBRATION_BATCHES = 4
+LEAST_SQNR = 6.0  # dB: the noise has half the signal's amplitude
+RTOL, ATOL = 1e-3, 1e-4
+Inputs = dict[str, np.ndarray]
+Alternatives = dict[str, Callable[[], np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network to measure.
+
+    Args:
+        build: Returns it with random weights.
+        shape: Of its input, without the batch.
+        names: Of its input and its output.
+    """
+
+    build: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    names: tuple[str, str] = ("image", "logits")
+
+
+_TOKENS = ("tokens", "features")
+NETWORKS = {
+    "lenet": Network(LeNet, (1, 32, 32)),
+    "resnet18": Network(resnet18, (3, 224, 224)),
+    "resnet50": Network(resnet50, (3, 224, 224)),
+    "mobilenet_v2": Network(mobilenet_v2, (3, 224, 224)),
+    "vit_block": Network(vit_block, (VIT_TOKENS, 192), _TOKENS),
+    "gpt_block": Network(gpt_block, (GPT_TOKENS, 768), _TOKENS),
+}
+
+
+def measure(
+    names: Sequence[str],
+    *,
+    threads: int = 1,
+    batch: int = 1,
+    rounds: int = 21,
+    peak: float,
+    bandwidth: float | None = None,
+    int8: bool = False,
+    targets: Sequence[str] = (),
+) -> Iterator[NetworkTimes]:
+    """Measure networks, one after another.
+
+    Args:
+        names: Keys of `NETWORKS`.
+        threads: Threads of every alternative; XLA's were fixed when its process started.
+        batch: Number of examples.
+        rounds: Rounds, at least 21, in each of which every alternative is timed once.
+        peak: float32 operations per second of these threads, see `mlhood.measure.peak`.
+        bandwidth: Bytes per second that these threads read and write in memory, see `mlhood.measure.ceilings`.
+        int8: Also measure quantised models: ours, and ONNX Runtime's.
+        targets: Keys of `TARGETS`; by default `OURS`, and XLA if it can run the network.
+
+    Raises:
+        CompilerError: A network or target is unknown, or the first target cannot run a network.
+        MeasureError: An output differs from ONNX Runtime's, or there are too few rounds.
+    """
+    unknown = [name for name in names if name not in NETWORKS]
+    if unknown:
+        raise CompilerError(
+            "unknown network", expected=", ".join(NETWORKS), got=", ".join(unknown), todo=nearest(unknown[0], NETWORKS)
+        )
+    targets = targets or (OURS, *([XLA] if XLA in TARGETS else []))
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            row = _measure(name, Path(folder), threads, batch, rounds, peak, int8, targets)
+            yield replace(row, bandwidth=bandwidth)
+
+
+def _measure(
+    name: str, folder: Path, threads: int, batch: int, rounds: int, peak: float, int8: bool, targets: Sequence[str]
+) -> NetworkTimes:
+    network = NETWORKS[name]
+    model = _seeded(network.build)
+    example = np.zeros((1, *network.shape), np.float32)
+    path = export(model, example, folder / "model.onnx", input_names=network.names[:1], output_names=network.names[1:])
+    prepared, refused = _prepare(path, targets)
+    ours = prepared[targets[0]]
+    inputs = _inputs(ours.graph, batch)
+    (x,) = inputs.values()
+    alternatives: Alternatives = {
+        ONNX_RUNTIME: _onnx_runtime(path, threads, inputs),
+        **{target: _call(executable, inputs) for target, executable in prepared.items()},
+        **_openvino(path, threads, inputs),
+        TORCH: _torch(model, x),
+    }
+    _check(alternatives)
+    executables, quality = dict(prepared), {}
+    if int8:
+        executables[f"{targets[0]} {INT8}"], approximations = _quantized(ours.graph, path, targets[0], threads, inputs)
+        quality = _qualities(alternatives[ONNX_RUNTIME](), approximations)
+        alternatives |= approximations
+    flops = 2 * macs(ours.graph, batch)
+    result = compare(alternatives, flops=flops, rounds=rounds, threads=threads, check=False)
+    compilation, memory = compile_times(path, targets[0], batch)
+    resident = {targets[0]: memory, ONNX_RUNTIME: onnx_runtime_memory(path, batch, threads)}
+    # XLA's graph is not what it executes: it fuses operators
+    counted = {target: executable for target, executable in executables.items() if target != XLA}
+    return NetworkTimes(
+        name,
+        batch,
+        targets[0],
+        flops,
+        result,
+        peak,
+        nodes={stage.name: len(stage.graph.nodes) for stage in ours.stages},
+        constants={target: constant_bytes(executable.graph) for target, executable in executables.items()},
+        activations=_activations(executables),
+        compilation=compilation,
+        moved={target: moved_bytes(executable.runner, inputs) for target, executable in counted.items()},
+        resident={name: size for name, size in resident.items() if size is not None},
+        quality=quality,
+        refused=refused,
+    )
+
+
+def _quantized(graph: Graph, path: Path, target: str, threads: int, inputs: Inputs) -> tuple[Executable, Alternatives]:
+    """Return our quantised model of a float one, and the two to time: ours and ONNX Runtime's, calibrated alike."""
+    batch = len(next(iter(inputs.values())))
+    batches = [_inputs(graph, batch, seed) for seed in range(1, CALIBRATION_BATCHES + 1)]
+    quantize_with_onnx_runtime(path, baseline := path.with_name("int8.onnx"), batches)
+    ours = _executable(compile_model(path, target, RECIPE, calibration=batches))
+    return ours, {
+        f"{target} {INT8}": _call(ours, inputs),
+        f"{ONNX_RUNTIME} {INT8}": _onnx_runtime(baseline, threads, inputs),
+    }
+
+
+def _seeded(build: Callable[[], nn.Module]) -> nn.Module:
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return build().eval()
+
+
+def _prepare(path: Path, targets: Sequence[str]) -> tuple[dict[str, Executable], dict[str, str]]:
+    """Return the model for each target, and why a target other than the first refuses it."""
+    prepared: dict[str, Executable] = {}
+    refused: dict[str, str] = {}
+    for target in targets:
+        try:
+            prepared[target] = _executable(compile_model(path, target))
+        except CompilerError as error:
+            if target == targets[0]:
+                raise
+            refused[target] = error.one_line()
+    return prepared, refused
+
+
+def _executable(compiled: object) -> Executable:
+    if isinstance(compiled, Executable):
+        return compiled
+    raise CompilerError("the model was not compiled to the end", got=type(compiled).__name__)
+
+
+def _inputs(graph: Graph, batch: int, seed: int = 0) -> Inputs:
+    types = {name: value.type for name, value in graph.placeholders.items()}
+    return random_inputs(types, {"batch": batch}, seed)
+
+
+def _call(executable: Executable, inputs: Inputs) -> Callable[[], np.ndarray]:
+    return lambda: next(iter(executable.run(**inputs).values()))
+
+
+def _torch(model: nn.Module, x: np.ndarray) -> Callable[[], Any]:
+    import torch
+
+    tensor = torch.from_numpy(x)
+
+    def call() -> Any:
+        with torch.inference_mode():
+            return model(tensor)
+
+    return call
+
+
+def _onnx_runtime(path: Path, threads: int, inputs: Inputs) -> Callable[[], Any]:
+    """Return a run of ONNX Runtime, with all its optimisations, which are its default."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, session_options(threads), providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, inputs)[0]
+
+
+def _openvino(path: Path, threads: int, inputs: Inputs) -> Alternatives:
+    """Return a run of OpenVINO in float32, if it is installed."""
+    if find_spec("openvino") is None:
+        return {}
+    core = import_module("openvino").Core()
+    settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+    request = core.compile_model(path, "CPU", settings).create_infer_request()
+    return {"OpenVINO": lambda: request.infer(inputs)[0]}
+
+
+def quantize_with_onnx_runtime(path: Path, target: Path, batches: Sequence[Inputs]) -> None:
+    """Write a model that ONNX Runtime has quantised: QDQ, int8, a scale for each output channel of the weights.
+
+    Args:
+        path: The float model.
+        target: The file to write.
+        batches: Calibration data: the inputs of one run each.
+    """
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.batches = iter(batches)
+
+        def get_next(self) -> Any:
+            return next(self.batches, None)
+
+    with silence():
+        quantize_static(
+            path,
+            target,
+            Reader(),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=QuantType.QInt8,
+            weight_type=QuantType.QInt8,
+        )
+
+
+def _check(alternatives: Alternatives) -> None:
+    """Check that all alternatives agree with ONNX Runtime."""
+    outputs = {name: arrays(call()) for name, call in alternatives.items()}
+    expected = outputs.pop(ONNX_RUNTIME)
+    for name, output in outputs.items():
+        check_agreement((ONNX_RUNTIME, expected), (name, output), RTOL, ATOL)
+
+
+def _qualities(expected: np.ndarray, approximations: Alternatives) -> dict[str, float]:
+    """Return the SQNR of approximations in dB; raise MeasureError if one is no approximation."""
+    decibels = {name: sqnr(expected, np.asarray(call())) for name, call in approximations.items()}
+    for name, value in decibels.items():
+        if value < LEAST_SQNR:
+            raise MeasureError(
+                "the quantised model does not approximate the float model",
+                where=repr(name),
+                expected=f"an SQNR of {LEAST_SQNR} dB at least",
+                got=f"{value:.1f} dB",
+                todo="find the layer: mlhood compile MODEL --quantize symmetric --compare TARGET",
+            )
+    return decibels
+
+
+def macs(graph: Graph, batch: int) -> int:
+    """Return the multiply-accumulates of a graph whose dynamic axis is the batch."""
+    static = graph.copy({"batch": batch})
+    total = 0
+    for node in static.topological():
+        inputs: list[Any] = [() if value is None else value.type.shape for value in node.inputs]
+        output: Any = node.outputs[0].type.shape
+        total += node.operator.macs(inputs, output) or 0
+    return total
+
+
+def _activations(executables: Mapping[str, Executable]) -> dict[str, int]:
+    """Return the peak bytes of activations of those targets whose runner has an attribute `activation_bytes`."""
+    told = {name: getattr(executable.runner, "activation_bytes", None) for name, executable in executables.items()}
+    return {name: int(size) for name, size in told.items() if size is not None}

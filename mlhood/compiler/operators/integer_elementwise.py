@@ -1,0 +1,146 @@
+"""Sums, products and average pooling of quantised tensors, with integer arithmetic only.
+
+`pooling.MaxPool` works on integers as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, common_element, require
+from mlhood.compiler.hir.types import Quantization, TensorType, broadcast
+from mlhood.compiler.operators.activation import Activation, activation_to_onnx
+from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, IntegerArithmetic
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
+from mlhood.compiler.operators.pooling import Pool
+from mlhood.compiler.operators.rescale import (
+    UNIT_SCALE,
+    Term,
+    as_term,
+    bit_width,
+    max_magnitude,
+    parameters_of,
+    quantized_type,
+    requantize,
+    require_per_tensor,
+    subtract_offset,
+)
+
+
+def _mean_term(total: np.ndarray, count: np.ndarray, max_count: int, type: TensorType) -> Term:
+    """Return sums of `count` elements, at most `max_count`, as a term with the scale of their mean."""
+    scale = parameters_of(type).scale[0] / np.maximum(count, 1)
+    return Term(total, scale, bit_width(max_count * max_magnitude(type)))
+
+
+@dataclass(frozen=True)
+class QuantizedAveragePool(IntegerArithmetic, Pool):
+    """AveragePool of a quantised tensor: the window's sum, rescaled by scale_x / (scale_y count).
+
+    Attributes:
+        count_pads: Whether padding counts as zeros; otherwise only elements of x count.
+        quantization: The result's parameters.
+    """
+
+    count_pads: bool = False
+    quantization: Quantization = UNIT_SCALE
+
+    family = "other"
+    from_onnx = MADE_BY_PASS
+
+    def infer(self, x: TensorType) -> TensorType:
+        require_per_tensor(x)
+        return quantized_type(x.element, super().infer(x).shape, self.quantization)
+
+    def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
+        axes = tuple(range(x.ndim, 2 * x.ndim - 2))
+        total = self.window.view(subtract_offset(x, types[0]), 0).sum(axis=axes)
+        ones = np.ones((1, 1, *x.shape[2:]), np.int64)
+        count = self.window.view(ones, 0, inner=1 if self.count_pads else 0).sum(axis=axes)
+        y = TensorType(types[0].element, total.shape, self.quantization)
+        return requantize([_mean_term(total, count, int(np.prod(self.kernel)), types[0])], y)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("AveragePool", *inputs, name=name, count_include_pad=self.count_pads, **self.onnx_window)
+
+
+@dataclass(frozen=True)
+class QuantizedGlobalAveragePool(IntegerArithmetic, Operator):
+    """GlobalAveragePool of a quantised tensor: each channel's sum, rescaled by scale_x / (scale_y count)."""
+
+    quantization: Quantization
+
+    family = "other"
+    macs = NO_PRODUCTS
+    from_onnx = MADE_BY_PASS
+
+    def infer(self, x: TensorType) -> TensorType:
+        require_per_tensor(x)
+        require(x.rank >= 2, "the input must have a batch and a channel axis", got=list(x.shape))
+        return quantized_type(x.element, (*x.shape[:2], *(1,) * (x.rank - 2)), self.quantization)
+
+    def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
+        total = subtract_offset(x, types[0]).sum(axis=tuple(range(2, x.ndim)), keepdims=True)
+        count = int(np.prod(x.shape[2:]))
+        y = TensorType(types[0].element, total.shape, self.quantization)
+        return requantize([_mean_term(total, np.array(count), count, types[0])], y)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("GlobalAveragePool", *inputs, name=name)
+
+
+@dataclass(frozen=True)
+class Pair(IntegerArithmetic, Operator):
+    """Base: y = activation(function(a, b)), broadcast; a and b have their own parameters.
+
+    Class attributes:
+        float_name: ONNX's operator for reals.
+    """
+
+    quantization: Quantization
+    activation: Activation = ()
+
+    arity = (2, 2)
+    family = "other"
+    macs = NO_PRODUCTS
+    from_onnx = MADE_BY_PASS
+    float_name: ClassVar[str]
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        require_per_tensor(a, b)
+        shape = broadcast(a.shape, b.shape)
+        return quantized_type(common_element(a, b), shape, self.quantization, self.activation)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        y = writer.emit(self.float_name, *inputs, name=None if self.activation else name)
+        return activation_to_onnx(self.activation, writer, y, name)
+
+    def _requantize(self, terms: list[Term], element: str) -> np.ndarray:
+        return requantize(terms, TensorType(element, (), self.quantization), self.activation)
+
+
+class QuantizedAdd(Pair):
+    """y = activation(a + b): both are rescaled to the output's scale with extra bits, and the sum is rounded once."""
+
+    float_name = "Add"
+
+    def evaluate_typed(self, types: tuple[TensorType, ...], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self._requantize([as_term(a, types[0]), as_term(b, types[1])], types[0].element)
+
+
+class QuantizedMul(Pair):
+    """y = activation(a b): the product of the integers, rescaled by scale_a scale_b / scale_y."""
+
+    float_name = "Mul"
+
+    def evaluate_typed(self, types: tuple[TensorType, ...], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        left, right = as_term(a, types[0]), as_term(b, types[1])
+        bits = bit_width(max_magnitude(types[0]) * max_magnitude(types[1]))
+        product = Term(left.values * right.values, left.scale * right.scale, bits)
+        return self._requantize([product], types[0].element)
+
+
+OPERATORS = (QuantizedAveragePool, QuantizedGlobalAveragePool, QuantizedAdd, QuantizedMul)
