@@ -1,11 +1,36 @@
-"""What a sliced convolution costs in simulated caches: one number, to compare slicings by."""
+"""What a sliced convolution costs in simulated caches of declared sizes: one number, to compare slicings by."""
 
 from __future__ import annotations
 
-from mlhood.dataflow.cache.bench import hierarchy
+from mlhood.dataflow.cache.hierarchy import Hierarchy, Level
 from mlhood.dataflow.cache.nest import simulate
-from mlhood.dataflow.slicing.caches import Caches
+from mlhood.dataflow.slicing.caches import LEVELS, Caches
 from mlhood.dataflow.slicing.problem import Problem, Slicing
+from mlhood.errors import CacheError
+
+_MIN_WAYS = 8
+
+
+def ways(size: int, line: int) -> int:
+    """Return the fewest ways, at least 8, for which the number of sets is a power of two."""
+    lines = size // line
+    count = lines // (lines & -lines)
+    while count < _MIN_WAYS and count < lines:
+        count *= 2
+    return count
+
+
+def hierarchy(caches: Caches) -> Hierarchy:
+    """Return empty caches of these sizes.
+
+    Raises:
+        CacheError: If a size is not known.
+    """
+    sizes = [size for size in caches.sizes if size is not None]
+    if len(sizes) < len(LEVELS):
+        todo = "declare them: --caches 32KiB,1MiB,4MiB"
+        raise CacheError("the sizes of all levels are needed", expected=", ".join(LEVELS), got=str(caches), todo=todo)
+    return Hierarchy([Level(size, ways(size, caches.line)) for size in sizes], caches.line)
 
 
 def simulated_traffic(problem: Problem, slicing: Slicing, caches: Caches) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from mlhood.dataflow.sliced.sliced import Sliced
 from mlhood.dataflow.slicing.fit import needs
 from mlhood.dataflow.slicing.problem import ORDERS, Slicing, counts
-from mlhood.kernels import conv, peers
+from mlhood.kernels import baselines, conv
 from mlhood.kernels.bench import Case
 from mlhood.kernels.direct import Direct
 from mlhood.kernels.layers import Layer
@@ -80,9 +80,9 @@ def _alternatives(
     stride, padding = layer.stride, layer.padding
     direct = Direct(layer.geometry, w)
     return {
-        "torch": peers.torch(x, w, None, stride, padding),
+        "torch": baselines.torch(x, w, None, stride, padding),
         "sliced": lambda: sliced(x, threads=threads),
-        "onnxruntime": peers.onnx_runtime(x, w, None, stride, padding, threads=threads),
+        "onnxruntime": baselines.onnx_runtime(x, w, None, stride, padding, threads=threads),
         "im2col_blas": lambda: conv.im2col_blas(x, w, None, stride, padding, threads=threads),
         "direct": lambda: direct(x, threads=threads),
     }

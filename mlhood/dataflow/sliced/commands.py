@@ -49,7 +49,7 @@ def bench_sliced(
         cases.append(case)
         rows.append({**case.row(), "slicing": str(slicing)})
     means = summary(cases)
-    ratios = "  ".join(f"{peer} {value:.3f}" for peer, value in means["ratios"].items())
+    ratios = "  ".join(f"{baseline} {value:.3f}" for baseline, value in means["ratios"].items())
     echo(f"geometric means: {means['gflops']:.1f} GFLOP/s; ratio {ratios}")
     searched = _search(layers, threads, rounds) if search else []
     if as_json is not None:

@@ -2,7 +2,7 @@
 
 In: an array and layers, from Python or from SCALE-Sim's files (`read_config`, `read_topology`). Out: cycles and
 accesses in closed form (`count`), the array simulated cycle by cycle (`simulate`), its memories simulated word by word
-(`simulate_memories`), SCALE-Sim's reports (`report`), and energy (`energy`).
+(`simulate_memories`), and energy (`energy`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mlhood.dataflow.systolic.array import DATAFLOWS, Array, Layer, gemm_layer, resnet_layers
-    from mlhood.dataflow.systolic.energies import EYERISS, EnergyTable, energy
     from mlhood.dataflow.systolic.files import read_config, read_topology
     from mlhood.dataflow.systolic.mapping import Counts, Mapping, count, folds, map_layer
-    from mlhood.dataflow.systolic.memory import Memories, simulate_memories
-    from mlhood.dataflow.systolic.reports import Report, as_csv, report
+    from mlhood.dataflow.systolic.memory import EYERISS, EnergyTable, Memories, energy, simulate_memories
     from mlhood.dataflow.systolic.simulator import Run, simulate
 
 __all__ = [
@@ -28,9 +26,7 @@ __all__ = [
     "Layer",
     "Mapping",
     "Memories",
-    "Report",
     "Run",
-    "as_csv",
     "count",
     "energy",
     "folds",
@@ -38,7 +34,6 @@ __all__ = [
     "map_layer",
     "read_config",
     "read_topology",
-    "report",
     "resnet_layers",
     "simulate",
     "simulate_memories",
@@ -46,11 +41,9 @@ __all__ = [
 
 _EXPORTS = {
     "array": ("DATAFLOWS", "Array", "Layer", "gemm_layer", "resnet_layers"),
-    "energies": ("EYERISS", "EnergyTable", "energy"),
     "files": ("read_config", "read_topology"),
     "mapping": ("Counts", "Mapping", "count", "folds", "map_layer"),
-    "memory": ("Memories", "simulate_memories"),
-    "reports": ("Report", "as_csv", "report"),
+    "memory": ("EYERISS", "EnergyTable", "Memories", "energy", "simulate_memories"),
     "simulator": ("Run", "simulate"),
 }
 

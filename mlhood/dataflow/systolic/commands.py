@@ -1,4 +1,4 @@
-"""The command of the systolic array: SCALE-Sim's files in, its reports out."""
+"""The command of the systolic array: SCALE-Sim's files in, cycles, accesses and energy out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -15,10 +15,19 @@ from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
     from mlhood.dataflow.systolic.array import Array, Layer
-    from mlhood.dataflow.systolic.reports import Report
+    from mlhood.dataflow.systolic.mapping import Counts
+    from mlhood.dataflow.systolic.memory import Memories
 
 _COUNTS = ("inputs read", "weights read", "written", "DRAM", "energy")
 _COLUMNS = ("layer", "M", "N", "K", "folds", "cycles", "use", *_COUNTS)
+
+
+class LayerCounts(NamedTuple):
+    """A layer with its cycles and accesses in closed form, and its simulated traffic."""
+
+    layer: Layer
+    counts: Counts
+    memories: Memories
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
@@ -31,12 +40,6 @@ def systolic(
     topology: Annotated[Path, typer.Option(help="SCALE-Sim's topology: a convolution or a matrix product per row.")],
     dataflow: Annotated[str | None, typer.Option(help="ws, is or os, instead of the configuration's.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    reports: Annotated[
-        Path | None, typer.Option(help="Folder for SCALE-Sim's COMPUTE, BANDWIDTH and DETAILED_ACCESS reports.")
-    ] = None,
-    version: Annotated[
-        int, typer.Option(min=2, max=3, help="SCALE-Sim's version, which determines the reports' columns.")
-    ] = 3,
 ) -> None:
     """Run layers on a systolic array: cycles, utilisation, accesses and energy, as SCALE-Sim counts them.
 
@@ -48,13 +51,9 @@ def systolic(
     array, layers = read_config(config), read_topology(topology)
     if dataflow is not None:
         array = replace(array, dataflow=dataflow.lower())
-    if reports is not None:
-        _check_folder(reports)
     if has_user_bandwidth(config):
         echo("note: InterfaceBandwidth is taken as CALC; DRAM stall cycles are not modelled", err=True)
-    results = list(_simulate(layers, array, version))
-    if reports is not None:
-        _write(results, reports)
+    results = list(_simulate(layers, array))
     if as_json:
         echo(json.dumps(_as_dict(array, results), indent=2))
         return
@@ -62,18 +61,15 @@ def systolic(
     echo("\n".join(_lines(results)))
 
 
-def _simulate(layers: list[Layer], array: Array, version: int) -> Iterator[Report]:
-    """Yield each layer's report, with a progress bar on a terminal."""
-    from mlhood.dataflow.systolic import report
+def _simulate(layers: list[Layer], array: Array) -> Iterator[LayerCounts]:
+    """Yield each layer's result, with a progress bar on a terminal."""
+    from mlhood.dataflow.systolic import count, simulate_memories
 
-    if not sys.stderr.isatty():
-        yield from (report(layer, array, version) for layer in layers)
-        return
-    with typer.progressbar(layers, label="layers", file=sys.stderr) as bar:
-        yield from (report(layer, array, version) for layer in bar)
+    with typer.progressbar(layers, label="layers", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+        yield from (LayerCounts(layer, count(layer, array), simulate_memories(layer, array)) for layer in bar)
 
 
-def _lines(results: list[Report]) -> list[str]:
+def _lines(results: list[LayerCounts]) -> list[str]:
     from mlhood.dataflow.systolic import EYERISS
 
     rows = [_cells(result.layer.name, [result]) for result in results]
@@ -82,13 +78,13 @@ def _lines(results: list[Report]) -> list[str]:
     widths = [max(len(row[column]) for row in table) for column in range(len(_COLUMNS))]
     lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
     notes = [
-        "cycles: the total; SCALE-Sim reports the index of the last cycle, which is one less (--reports, --json)",
+        "cycles: the total; SCALE-Sim reports the index of the last cycle, which is one less",
         f"reads, writes, DRAM: words; energy: in multiply-accumulates ({EYERISS.source})",
     ]
     return [*lines, "", *notes]
 
 
-def _cells(name: str, results: list[Report]) -> tuple[str, ...]:
+def _cells(name: str, results: list[LayerCounts]) -> tuple[str, ...]:
     """Return the cells of a layer, or of the sum of several."""
     total = _total(results)
     layer = results[0].layer if len(results) == 1 else None
@@ -98,7 +94,7 @@ def _cells(name: str, results: list[Report]) -> tuple[str, ...]:
     return (name, *sizes, f"{total['folds']:,}", f"{total['cycles']:,}", use, *(f"{value:,}" for value in counted))
 
 
-def _total(results: list[Report]) -> dict[str, Any]:
+def _total(results: list[LayerCounts]) -> dict[str, Any]:
     from mlhood.dataflow.systolic import energy
 
     keys = ("cycles", "folds", "macs", "ifmap_reads", "filter_reads", "ofmap_writes", "hops")
@@ -111,7 +107,7 @@ def _total(results: list[Report]) -> dict[str, Any]:
     return total
 
 
-def _as_dict(array: Array, results: list[Report]) -> dict[str, Any]:
+def _as_dict(array: Array, results: list[LayerCounts]) -> dict[str, Any]:
     from mlhood.dataflow.systolic import EYERISS, energy
 
     layers = [
@@ -119,26 +115,8 @@ def _as_dict(array: Array, results: list[Report]) -> dict[str, Any]:
             "layer": asdict(result.layer) | {"m": result.layer.m, "n": result.layer.n, "k": result.layer.k},
             "counts": asdict(result.counts),
             "memories": asdict(result.memories),
-            "reports": {"COMPUTE": result.compute, "BANDWIDTH": result.bandwidth, "DETAILED_ACCESS": result.access},
             "energy": energy(result.counts, result.memories),
         }
         for result in results
     ]
     return {"array": asdict(array), "layers": layers, "total": _total(results), "energy_table": asdict(EYERISS)}
-
-
-def _check_folder(folder: Path) -> None:
-    from mlhood.errors import OutputError
-
-    if not folder.is_dir():
-        todo = "create it, or choose another path"
-        raise OutputError("the folder for the reports does not exist", where=folder, todo=todo)
-
-
-def _write(results: list[Report], folder: Path) -> None:
-    from mlhood.dataflow.systolic.reports import FILES, as_csv
-    from mlhood.files.atomic import write_atomic
-
-    for name in FILES:
-        path = write_atomic(folder / f"{name}_REPORT.csv", as_csv(results, name).encode())
-        echo(f"written: {path}", err=True)

@@ -45,7 +45,6 @@ class Counts:
         folds: Number of folds.
         macs: Multiply-accumulates.
         utilisation: Fraction of elements times cycles that multiplied.
-        mapping_efficiency: Fraction of the elements that a fold uses; the mean over folds.
         ifmap_reads: Words of input read from their memory.
         filter_reads: Words of weights read from their memory.
         ofmap_writes: Outputs and partial sums written to their memory.
@@ -56,7 +55,6 @@ class Counts:
     folds: int
     macs: int
     utilisation: float
-    mapping_efficiency: float
     ifmap_reads: int
     filter_reads: int
     ofmap_writes: int
@@ -94,8 +92,8 @@ def fold_cycles(mapping: Mapping, array: Array) -> int:
 def count(layer: Layer, array: Array) -> Counts:
     """Return the layer's cycles and accesses in closed form.
 
-    SCALE-Sim reports one cycle less (the index of the last cycle, counted from 0), and for "os" more writes
-    (`mlhood.dataflow.systolic.reports`).
+    SCALE-Sim reports one cycle less (the index of the last cycle, counted from 0), and for "os" adds R + C to the
+    writes of each fold.
     """
     mapping = map_layer(layer, array.dataflow)
     all_folds = folds(mapping, array.rows, array.columns)
@@ -114,7 +112,6 @@ def count(layer: Layer, array: Array) -> Counts:
         folds=number,
         macs=layer.macs,
         utilisation=layer.macs / (cycles * array.elements),
-        mapping_efficiency=stationary / (number * array.elements),
         ifmap_reads=ifmap_reads,
         filter_reads=filter_reads,
         ofmap_writes=ofmap_writes,

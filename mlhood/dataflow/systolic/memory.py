@@ -18,12 +18,11 @@ import numpy as np
 from numba import njit
 
 from mlhood.dataflow.systolic.array import Array, Layer
-from mlhood.dataflow.systolic.mapping import Mapping, count, fold_cycles, map_layer
+from mlhood.dataflow.systolic.mapping import Counts, Mapping, count, fold_cycles, map_layer
 from mlhood.errors import DataflowError
 
-# SCALE-Sim fills half of a memory in 50 sets of a hundredth each, the first time at 10 words a cycle
+# SCALE-Sim fills half of a memory in 50 sets of a hundredth each
 _SETS, _HALF = 100, 50
-_FIRST_BANDWIDTH = 10
 _KIB = 1024
 MAX_WORDS = 1 << 26  # of an operand: half a gibibyte while it is simulated
 MAX_FOLDS = 1 << 24
@@ -31,8 +30,8 @@ MAX_ACCESSES = 1 << 33  # of all operands: about ten seconds
 
 
 @njit(cache=True, nogil=True)
-def stream(lane, step, limits, words, capacity, lanes, by_inner, prefix, fold_cycles, folds) -> np.ndarray:
-    """Simulate an operand that enters each lane one cycle later than the one before, over all folds.
+def stream(lane, step, limits, words, capacity, lanes, by_inner, folds) -> int:
+    """Return the words fetched of an operand that enters each lane one cycle later than the one before.
 
     Args:
         lane: [3, S], int64: contribution of each index along the lanes to the address, image row and image column.
@@ -42,65 +41,49 @@ def stream(lane, step, limits, words, capacity, lanes, by_inner, prefix, fold_cy
         capacity: Words in half of the memory.
         lanes: Of the array: its rows or its columns.
         by_inner: Whether the inner loop over folds moves along the lanes, or the outer one.
-        prefix: Cycles of a fold before the first word.
-        fold_cycles: Cycles of a fold.
         folds: Folds of the outer and of the inner loop.
-
-    Returns:
-        [5], int64: words fetched, how often the half was filled, the cycle of the last time, the first and the last
-        cycle with a request.
     """
     fetched = np.full(words, -1, np.int32)
     all_inside = _all_inside(lane, step, limits)
     # scalars instead of an array: the compiler keeps them in registers, which is twenty times faster
-    reads, fill, refills, last_refill, first, last = 0, 0, 0, -1, -1, -1
+    reads, fill, refills = 0, 0, 0
     steps = step.shape[1]
     for outer in range(folds[0]):
         for inner in range(folds[1]):
-            begin = (outer * folds[1] + inner) * fold_cycles + prefix
             low = (inner if by_inner else outer) * lanes
             used = min(lanes, lane.shape[1] - low)
-            for cycle in range(begin, begin + steps + used - 1):
-                since = cycle - begin
-                for index in range(max(0, since - steps + 1), min(since + 1, used)):
-                    i, j = low + index, since - index
+            for cycle in range(steps + used - 1):
+                for index in range(max(0, cycle - steps + 1), min(cycle + 1, used)):
+                    i, j = low + index, cycle - index
                     if all_inside or _inside(lane, i, step, j, limits):
-                        last = cycle
-                        first = cycle if first < 0 else first
                         address = lane[0, i] + step[0, j]
                         if fetched[address] != refills:
                             fetched[address] = refills
                             reads, fill = reads + 1, fill + 1
                             if fill == capacity:
-                                fill, refills, last_refill = 0, refills + 1, cycle
-    return np.array([reads, refills, last_refill, first, last], np.int64)
+                                fill, refills = 0, refills + 1
+    return reads
 
 
 @njit(cache=True, nogil=True)
-def preload(row, column, limits, words, capacity, rows, columns, fold_cycles, folds) -> np.ndarray:
-    """Simulate an operand that is shifted in at the start of each fold, its last row first; returns as `stream`."""
+def preload(row, column, limits, words, capacity, rows, columns, folds) -> int:
+    """Return the words fetched of an operand that is shifted in at the start of each fold, its last row first."""
     fetched = np.full(words, -1, np.int32)
     all_inside = _all_inside(row, column, limits)
-    reads, fill, refills, last_refill, first, last = 0, 0, 0, -1, -1, -1
+    reads, fill, refills = 0, 0, 0
     for outer in range(folds[0]):
         for inner in range(folds[1]):
-            begin = (outer * folds[1] + inner) * fold_cycles
             left, right = outer * columns, min((outer + 1) * columns, column.shape[1])
-            for cycle in range(begin, begin + rows):
-                i = inner * rows + rows - 1 - (cycle - begin)
-                if i >= row.shape[1]:
-                    continue
+            for i in range(min((inner + 1) * rows, row.shape[1]) - 1, inner * rows - 1, -1):
                 for j in range(left, right):
                     if all_inside or _inside(row, i, column, j, limits):
-                        last = cycle
-                        first = cycle if first < 0 else first
                         address = row[0, i] + column[0, j]
                         if fetched[address] != refills:
                             fetched[address] = refills
                             reads, fill = reads + 1, fill + 1
                             if fill == capacity:
-                                fill, refills, last_refill = 0, refills + 1, cycle
-    return np.array([reads, refills, last_refill, first, last], np.int64)
+                                fill, refills = 0, refills + 1
+    return reads
 
 
 @njit(cache=True, nogil=True)
@@ -115,10 +98,11 @@ def _inside(a, i, b, j, limits) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def drain(begins, lengths, columns, total, width, last_cycle) -> np.ndarray:
-    """Simulate the outputs on their way through their memory to DRAM, in lines of `width` words.
+def drain(begins, lengths, columns, total, width) -> int:
+    """Return the words of outputs that go through their memory to DRAM, in lines of `width` words.
 
-    The array never stalls: in a cycle at most `width` words arrive, and as many leave while a half is drained.
+    The array never stalls: in a cycle at most `width` words arrive, and as many leave while a half is drained. A line
+    that is drained before it is full counts as full, as in SCALE-Sim, unless it is the last one of its drain.
 
     Args:
         begins: [folds], int64: the cycle of a fold's first output.
@@ -126,12 +110,6 @@ def drain(begins, lengths, columns, total, width, last_cycle) -> np.ndarray:
         columns: [folds], int64: columns that a fold uses.
         total: Words of the memory, both halves.
         width: Words that go to DRAM in a cycle.
-        last_cycle: Of the layer; then the remaining words are drained.
-
-    Returns:
-        [4], int64: words as SCALE-Sim counts them, and the cycles in which the first line leaves, in which the last of
-        all leaves, and in which the line produced last does. A line that is drained before it is full counts as full,
-        unless it is the last one of its drain.
     """
     half = total // 2
     max_lines = (half + width - 1) // width  # of a drain
@@ -139,8 +117,7 @@ def drain(begins, lengths, columns, total, width, last_cycle) -> np.ndarray:
     short = np.zeros((2, (lengths * columns).sum() // half + 2), np.int64)
     shorts, seen = 0, 0
     line, fill, sent = 0, 0, 0
-    free, until, words = total, 0, 0
-    state = np.array([0, -1, 0, 0], np.int64)
+    free, until, drained = total, 0, 0
     for fold in range(len(begins)):
         length, used = lengths[fold], columns[fold]
         for offset in range(length + used - 1):
@@ -156,16 +133,14 @@ def drain(begins, lengths, columns, total, width, last_cycle) -> np.ndarray:
                     line, fill, shorts = _close(short, line, fill, shorts)
                     end = min(sent + max_lines, line)
                     words, seen = _words(short, shorts, seen, sent, end, width)
-                    until = _send(state, cycle, words, end - sent)
-                    free, sent = free + words, end
+                    until = cycle + end - sent - 1
+                    free, drained, sent = free + words, drained + words, end
     line, fill, shorts = _close(short, line, fill, shorts)
-    cycle = last_cycle
     while sent < line:
         end = min(sent + max_lines, line)
         words, seen = _words(short, shorts, seen, sent, end, width)
-        cycle = _send(state, cycle, words, end - sent) + 1
-        sent = end
-    return state
+        drained, sent = drained + words, end
+    return drained
 
 
 @njit(cache=True, nogil=True)
@@ -186,51 +161,25 @@ def _words(short, shorts, seen, sent, end, width) -> tuple[int, int]:
     return (end - sent - 1) * width + last, seen
 
 
-@njit(cache=True, nogil=True)
-def _send(state, cycle, words, lines) -> int:
-    """Send lines to DRAM, one a cycle, and return the cycle of the last."""
-    state[0] += words
-    if state[1] < 0:
-        state[1] = cycle
-    state[3] = cycle + lines - 1
-    state[2] = max(state[2], state[3])
-    return state[3]
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """One operand's requests to its memory, and the memory's to DRAM; cycles count from the layer's first, 0.
-
-    Args:
-        dram: Words from or to DRAM; to DRAM in lines as wide as the array, some of which SCALE-Sim counts as full
-            although they are not.
-        sram_start: Cycle of the first word that the array reads or writes.
-        sram_stop: Cycle of the last one.
-        dram_start: Cycle of the first transfer; negative if it is fetched before the array starts.
-        dram_stop: Cycle of the last transfer.
-        dram_final: Cycle in which the words that are last in order are transferred; other outputs may follow later.
-    """
-
-    dram: int
-    sram_start: int
-    sram_stop: int
-    dram_start: int
-    dram_stop: int
-    dram_final: int
-
-
 @dataclass(frozen=True)
 class Memories:
-    """The traffic of the three operands."""
+    """Words of the three operands from or to DRAM.
 
-    ifmap: Traffic
-    filter: Traffic
-    ofmap: Traffic
+    Args:
+        ifmap: Words of input read.
+        filter: Words of weights read.
+        ofmap: Words written, in lines as wide as the array, some of which SCALE-Sim counts as full although they are
+            not.
+    """
+
+    ifmap: int
+    filter: int
+    ofmap: int
 
     @property
     def dram(self) -> int:
         """Words from and to DRAM."""
-        return self.ifmap.dram + self.filter.dram + self.ofmap.dram
+        return self.ifmap + self.filter + self.ofmap
 
 
 @dataclass(frozen=True)
@@ -244,7 +193,7 @@ class _Operand:
 
 
 def simulate_memories(layer: Layer, array: Array) -> Memories:
-    """Simulate every access of a layer to the array's memories, in time linear in their number.
+    """Return a layer's traffic, from a simulation of every access to the array's memories: linear in their number.
 
     Raises:
         DataflowError: The layer has too many words, folds or accesses.
@@ -281,15 +230,11 @@ class _Simulation:
         return map_layer(self.layer, self.array.dataflow)
 
     @cached_property
-    def fold_cycles(self) -> int:
-        return fold_cycles(self.mapping, self.array)
-
-    @cached_property
     def folds(self) -> tuple[int, int]:
         """Along the columns, the outer loop; along the rows, the inner one."""
         return -(-self.mapping.along_columns // self.array.columns), -(-self.mapping.along_rows // self.array.rows)
 
-    def ifmap(self) -> Traffic:
+    def ifmap(self) -> int:
         image, pixels, window = self.layer, self.layer.m, np.arange(self.layer.k)
         top, left = np.divmod(np.arange(pixels), image.out_width)
         top, left = top * image.stride_height, left * image.stride_width
@@ -308,7 +253,7 @@ class _Simulation:
             return self._streamed(operand.columns, operand.rows, operand, size, by_rows=True)
         return self._streamed(operand.rows, operand.columns, operand, size, by_rows=True)
 
-    def filter(self) -> Traffic:
+    def filter(self) -> int:
         k, n = np.arange(self.layer.k), np.arange(self.layer.n)
         rows, columns = np.stack([k * self.layer.n, 0 * k, 0 * k]), np.stack([n, 0 * n, 0 * n])
         operand = _Operand(rows, columns, (1, 1), self.layer.k * self.layer.n)
@@ -319,23 +264,19 @@ class _Simulation:
             return self._streamed(rows, columns, operand, size, by_rows=True)
         return self._streamed(columns, rows, operand, size, by_rows=False)
 
-    def _streamed(self, lane: np.ndarray, step: np.ndarray, operand: _Operand, kib: int, *, by_rows: bool) -> Traffic:
+    def _streamed(self, lane: np.ndarray, step: np.ndarray, operand: _Operand, kib: int, *, by_rows: bool) -> int:
         lanes = self.array.rows if by_rows else self.array.columns
-        prefix = 0 if self.array.dataflow == "os" else self.array.rows
-        memory = (operand.limits, operand.words, _HALF * _set_size(kib))
-        result = stream(lane, step, *memory, lanes, by_rows, prefix, self.fold_cycles, self.folds)
-        return _read_traffic(result, kib)
+        return stream(lane, step, operand.limits, operand.words, _half(kib), lanes, by_rows, self.folds)
 
-    def _preloaded(self, row: np.ndarray, column: np.ndarray, operand: _Operand, kib: int) -> Traffic:
-        memory = (operand.limits, operand.words, _HALF * _set_size(kib))
+    def _preloaded(self, row: np.ndarray, column: np.ndarray, operand: _Operand, kib: int) -> int:
         size = (self.array.rows, self.array.columns)
-        return _read_traffic(preload(row, column, *memory, *size, self.fold_cycles, self.folds), kib)
+        return preload(row, column, operand.limits, operand.words, _half(kib), *size, self.folds)
 
-    def ofmap(self) -> Traffic:
+    def ofmap(self) -> int:
         array, (outer, inner) = self.array, self.folds
         used_columns = np.minimum(array.columns, self.mapping.along_columns - array.columns * np.arange(outer))
         used_rows = np.minimum(array.rows, self.mapping.along_rows - array.rows * np.arange(inner))
-        starts = self.fold_cycles * np.arange(outer * inner)
+        starts = fold_cycles(self.mapping, array) * np.arange(outer * inner)
         if array.dataflow == "os":
             # the last row's outputs come first; each unused row delays them by a cycle
             begins = starts + np.tile(self.mapping.steps - 1 + array.rows - used_rows, outer)
@@ -344,27 +285,59 @@ class _Simulation:
             begins = starts + 2 * array.rows - 1
             lengths = np.full(outer * inner, self.mapping.steps)
         columns = np.repeat(used_columns, inner)
-        last_cycle = self.fold_cycles * outer * inner - 1
-        result = drain(begins, lengths, columns, _KIB * array.ofmap_kib, array.columns, last_cycle)
-        dram, first, last, final = result.tolist()
-        stop = int(begins[-1] + lengths[-1] + columns[-1] - 2)
-        return Traffic(dram, int(begins[0]), stop, first, last, final)
+        return drain(begins, lengths, columns, _KIB * array.ofmap_kib, array.columns)
 
 
-def _set_size(kib: int) -> int:
-    return _KIB * kib // _SETS
+def _half(kib: int) -> int:
+    """Return the words in half of a memory."""
+    return _HALF * (_KIB * kib // _SETS)
 
 
-def _read_traffic(result: np.ndarray, kib: int) -> Traffic:
-    """Return the cycles of an operand's transfers; a read takes a cycle from its memory and another one from DRAM.
+@dataclass(frozen=True)
+class EnergyTable:
+    """Energy per access to a word.
 
-    The first half is prefetched at a fixed bandwidth before the array starts; each later one while the array uses the
-    one before.
+    Args:
+        mac: A multiply-accumulate.
+        register: In the processing element itself.
+        hop: From a processing element to its neighbour.
+        sram: In a memory at the array's edge.
+        dram: Off chip.
+        unit: Of all of them.
+        source: Reference for the values.
     """
-    reads, refills, last_refill, first, last = result.tolist()
-    size = _set_size(kib)
-    sets = -(-reads // size) if refills == 0 else _HALF
-    prefetch_cycles = -(-sets * size // _FIRST_BANDWIDTH)
-    if refills == 0:
-        return Traffic(reads, first + 1, last + 1, -prefetch_cycles, -1, -1)
-    return Traffic(reads, first + 1, last + 1, first - prefetch_cycles, last_refill + 1, last_refill + 1)
+
+    mac: float
+    register: float
+    hop: float
+    sram: float
+    dram: float
+    unit: str
+    source: str
+
+
+EYERISS = EnergyTable(
+    mac=1,
+    register=1,
+    hop=2,
+    sram=6,
+    dram=200,
+    unit="MAC",
+    source="Chen, Emer, Sze: Eyeriss, ISCA 2016, table IV: words of 16 bits, a commercial process of 65 nm",
+)
+
+
+def energy(counts: Counts, memories: Memories, table: EnergyTable = EYERISS) -> dict[str, float]:
+    """Return the energy of a layer by level, in the table's unit.
+
+    The register is read once per multiply-accumulate, for the stationary operand. Memories count where the array reads
+    or writes them; their transfers from and to DRAM are included in the cost of DRAM.
+    """
+    sram = counts.ifmap_reads + counts.filter_reads + counts.ofmap_writes
+    return {
+        "MAC": counts.macs * table.mac,
+        "register": counts.macs * table.register,
+        "hops": counts.hops * table.hop,
+        "SRAM": sram * table.sram,
+        "DRAM": memories.dram * table.dram,
+    }

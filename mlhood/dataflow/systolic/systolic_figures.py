@@ -172,25 +172,6 @@ def sides(layers: Sequence[Layer], sizes: Sequence[int], orders: tuple[str, str]
     )
 
 
-def energies(bars: Mapping[str, Mapping[str, float]], unit: str = "multiply-accumulates") -> Figure:
-    """Draw energy by level as stacked bars: {"C1, ws": `energy(...)`, ...}."""
-    figure, axes = plt.subplots(figsize=(8.5, 1.0 + 0.32 * len(bars)), dpi=90, layout="constrained")
-    levels = list(dict.fromkeys(level for bar in bars.values() for level in bar))
-    left = dict.fromkeys(bars, 0.0)
-    for level, (colour, hatch) in zip(levels, _SERIES_STYLES, strict=False):
-        sizes = [bar.get(level, 0.0) for bar in bars.values()]
-        axes.barh(list(bars), sizes, left=list(left.values()), color=colour, hatch=hatch, ec="black", label=level)
-        left = {name: left[name] + size for name, size in zip(left, sizes, strict=True)}
-    for y, total in enumerate(left.values()):
-        axes.text(total, y, f" {_short(total)}", va="center", fontsize=8)
-    axes.invert_yaxis()
-    axes.set(xlabel=f"energy in {unit}", xlim=(0, 1.1 * max(left.values())))
-    axes.xaxis.set_major_formatter(lambda value, _: _short(value))
-    figure.legend(loc="outside upper center", ncols=len(levels), fontsize=8.5, frameon=False)
-    text = [f"{name}: {listing((level, _short(size)) for level, size in bar.items())}" for name, bar in bars.items()]
-    return set_alt_text(figure, f"Stacked bars of the energy by level, in {unit}. {'; '.join(text)}.")
-
-
 def _short(value: float) -> str:
     """Return a number with three digits and an SI prefix: `458 k`, `1.82 M`."""
     for size, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):

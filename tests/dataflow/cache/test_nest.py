@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mlhood.dataflow.cache.hierarchy import Hierarchy, Level
-from mlhood.dataflow.cache.nest import in_place, packed, simulate
+from mlhood.dataflow.cache.nest import packed, simulate
 from mlhood.dataflow.slicing.analysis import analyse
 from mlhood.dataflow.slicing.caches import declared
 from mlhood.dataflow.slicing.problem import ORDERS, Problem, Slicing, counts
@@ -37,7 +37,7 @@ def trace(problem, slicing, layout, line):
                     weights = layout.weights[part, f] + (k - channels.start * area) * problem.filter_tile * 4
                     windows = layout.inputs[part, i] + layout.steps[k]
                     yield from (weights + n * 4 for n in range(problem.filter_tile))
-                    yield from (windows + m * layout.window_stride for m in range(problem.window))
+                    yield from (windows + m * 4 for m in range(problem.window))
                 yield from (layout.outputs[i, f] + byte for byte in out)
 
 
@@ -46,25 +46,9 @@ def test_a_nest_is_simulated_by_definition(order):
     g = geometry((1, 5, 9, 9), (10, 5, 2, 3), stride=(2, 1), padding=1)
     problem = Problem(10, 5, (2, 3), g.out, window=4, filter_tile=4, rows=g.out[0])
     slicing = Slicing(order, 2, 2, 3)
-    for layout in (packed(problem, slicing, 64), in_place(g, problem, slicing)):
-        nest, plain = (Hierarchy([Level(1024, 2), Level(4096, 4)]) for _ in range(2))
-        plain.access(np.fromiter(trace(problem, slicing, layout, 64), np.int64))
-        assert simulate(problem, slicing, nest, layout) == plain.hits
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_tiles_in_place_are_the_windows_of_the_convolution(order):
-    g = geometry((1, 3, 8, 11), (9, 3, 3, 2), stride=(1, 2), padding=(1, 0))
-    problem = Problem(9, 3, (3, 2), g.out, window=4, filter_tile=4, rows=g.out[0])
-    layout = in_place(g, problem, Slicing(order, 1, 2, 2))
-    x = np.arange(3 * g.padded[0] * g.padded[1]).reshape(3, *g.padded)
-    windows = np.lib.stride_tricks.sliding_window_view(x, g.kernel, (1, 2))[:, :: g.stride[0], :: g.stride[1]]
-    windows = windows.transpose(1, 2, 0, 3, 4).reshape(*g.out, g.depth)  # [OH, OW, k]
-    offsets = np.arange(problem.window) * layout.window_stride
-    read = (layout.inputs[0][:, None, None] + offsets[:, None] + layout.steps) // 4  # [tiles, windows, k]
-    first = [*range(0, g.out[1] - problem.window, problem.window), g.out[1] - problem.window]
-    expected = [windows[row, column : column + problem.window] for row in range(g.out[0]) for column in first]
-    np.testing.assert_array_equal(read, expected)
+    nest, plain = (Hierarchy([Level(1024, 2), Level(4096, 4)]) for _ in range(2))
+    plain.access(np.fromiter(trace(problem, slicing, packed(problem, slicing, 64), 64), np.int64))
+    assert simulate(problem, slicing, nest) == plain.hits
 
 
 def test_packed_tiles_do_not_overlap():

@@ -17,9 +17,9 @@ SMALL = Layer(4, 8, 8, 3)
 
 def test_a_case_has_every_alternative_and_its_slicing():
     ((case, slicing),) = bench.sliced_cases(1, 21, "hot", [SMALL])
-    assert case.peers == ["torch", "onnxruntime", "im2col_blas", "direct"]
+    assert case.baselines == ["torch", "onnxruntime", "im2col_blas", "direct"]
     assert slicing == bench.prepare(SMALL)[0].slicing
-    assert set(case.row()["ratios"]) == set(case.peers)
+    assert set(case.row()["ratios"]) == set(case.baselines)
 
 
 def test_the_grid_is_legal_and_in_both_orders():

@@ -1,4 +1,4 @@
-"""The command: tables, JSON, report files, and error messages."""
+"""The command: tables, JSON, and error messages."""
 
 import json
 import subprocess
@@ -8,8 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mlhood.cli import app
-from mlhood.dataflow.systolic import Array, as_csv, read_topology, report
-from mlhood.errors import DataflowError, OutputError
+from mlhood.errors import DataflowError
 
 CONFIG = """[general]
 run_name = small
@@ -49,32 +48,14 @@ def test_a_table_has_a_line_per_layer_and_the_total(files):
     assert "Eyeriss" in result.stdout
 
 
-def test_json_contains_the_reports(files, tmp_path):
+def test_json_contains_the_counts(files):
     result = run([*files, "--json", "--dataflow", "os"])
     data = json.loads(result.stdout)
-    expected = report(read_topology(tmp_path / "t.csv")[1], Array(4, 5, "os", 1, 2, 3, "small"))
     assert data["array"]["dataflow"] == "os"
     assert data["layers"][1]["layer"]["name"] == "second"
-    assert data["layers"][1]["reports"]["COMPUTE"] == expected.compute
+    assert data["layers"][1]["memories"]["filter"] == 5 * 40
     assert data["total"]["cycles"] == sum(layer["counts"]["cycles"] for layer in data["layers"])
     assert data["total"]["macs"] == 9 * 8 * 7 + 6 * 5 * 40
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_reports_are_written_as_scale_sim_names_them(files, tmp_path, version):
-    folder = tmp_path / "reports"
-    folder.mkdir()
-    assert run([*files, "--reports", str(folder), "--version", str(version)]).exit_code == 0
-    layers = [
-        report(layer, Array(4, 5, "ws", 1, 2, 3, "small"), version) for layer in read_topology(tmp_path / "t.csv")
-    ]
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "BANDWIDTH_REPORT.csv",
-        "COMPUTE_REPORT.csv",
-        "DETAILED_ACCESS_REPORT.csv",
-    ]
-    for name in ("COMPUTE", "BANDWIDTH", "DETAILED_ACCESS"):
-        assert (folder / f"{name}_REPORT.csv").read_text() == as_csv(layers, name)
 
 
 def test_user_bandwidth_is_noted_as_not_modelled(files, tmp_path):
@@ -85,9 +66,7 @@ def test_user_bandwidth_is_noted_as_not_modelled(files, tmp_path):
     assert result.exit_code == 0
 
 
-def test_invalid_input_is_rejected(files, tmp_path):
-    with pytest.raises(OutputError, match="does not exist"):
-        run([*files, "--reports", str(tmp_path / "missing")])
+def test_invalid_input_is_rejected(files):
     with pytest.raises(DataflowError, match="unknown dataflow"):
         run([*files, "--dataflow", "rs"])
     with pytest.raises(DataflowError, match="not a configuration"):

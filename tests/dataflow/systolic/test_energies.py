@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlhood.dataflow.systolic import EYERISS, Array, count, energy, gemm_layer, simulate, simulate_memories
-from mlhood.dataflow.systolic.energies import EnergyTable
+from mlhood.dataflow.systolic.memory import EnergyTable
 
 
 def test_each_level_is_its_accesses_times_their_cost():

@@ -4,9 +4,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from mlhood.dataflow.systolic import Array, count, energy, resnet_layers, simulate, simulate_memories
+from mlhood.dataflow.systolic import Array, count, resnet_layers, simulate
 from mlhood.dataflow.systolic.array import DATAFLOWS
-from mlhood.dataflow.systolic.systolic_figures import busy, compare, energies, filling, sides
+from mlhood.dataflow.systolic.systolic_figures import busy, compare, filling, sides
 from mlhood.errors import DataflowError
 
 
@@ -86,12 +86,3 @@ def test_sides_shows_ratios_of_cycles(sizes):
         lines["C3"], expected / np.array([count(resnet_layers()[2], Array(size, size, "ws")).cycles for size in sizes])
     )
     assert {"WS is faster", "IS is faster", f"{sizes[-1]} x {sizes[-1]}"} <= set(texts(figure))
-
-
-def test_energies_are_stacked_to_their_total():
-    layer, array = resnet_layers()[3], Array(64, 64, "os")
-    bars = {"C4": energy(count(layer, array), simulate_memories(layer, array))}
-    figure = energies(bars)
-    assert {"MAC", "register", "hops", "SRAM", "DRAM"} <= set(texts(figure))
-    ends = [patch.get_x() + patch.get_width() for patch in figure.axes[0].patches]
-    assert max(ends) == pytest.approx(sum(bars["C4"].values()))
