@@ -1,12 +1,11 @@
-"""Export, inspect and draw ONNX models.
+"""Export, load, run and draw ONNX models.
 
 In: a torch module, or an ONNX model as a path, bytes or proto. Out: a self-contained ONNX file (`export`), a checked
-proto (`load`), tables of operators, shapes and costs (`node_table`, `operator_counts`), the outputs of ONNX Runtime
-(`run`), and Netron's drawing in a browser or as a file (`view`, `show`, `render`).
+proto (`load`), the outputs of ONNX Runtime (`run`), and Netron's drawing in a browser or as a file (`view`, `show`,
+`render`).
 """
 
 from mlhood.exchange.export import export, silence
-from mlhood.exchange.inspect import node_table, operator_counts
 from mlhood.exchange.lenet import lenet_onnx
 from mlhood.exchange.load import load
 from mlhood.exchange.render import find_browser, render
@@ -18,8 +17,6 @@ __all__ = [
     "find_browser",
     "lenet_onnx",
     "load",
-    "node_table",
-    "operator_counts",
     "render",
     "run",
     "show",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.errors import KernelError
-from mlhood.kernels import conv, gemm, peers
+from mlhood.kernels import baselines, conv, gemm
 from mlhood.kernels.codegen.target import host
 from mlhood.kernels.direct import Direct
 from mlhood.kernels.gemm import int8_product
@@ -46,14 +46,14 @@ class Case:
     peak: float | None = None
 
     @property
-    def peers(self) -> list[str]:
+    def baselines(self) -> list[str]:
         """Names of the other alternatives."""
         return [name for name in self.result.measurements if name != self.ours]
 
     @property
     def ratios(self) -> dict[str, Ratio]:
-        """Time of each peer relative to ours."""
-        return {name: self.result.ratio(name, self.ours) for name in self.peers}
+        """Time of each baseline relative to ours."""
+        return {name: self.result.ratio(name, self.ours) for name in self.baselines}
 
     def row(self) -> dict[str, Any]:
         """Return JSON-serializable data: medians in seconds, GFLOP/s, share of the peak, ratios with intervals."""
@@ -98,7 +98,7 @@ def int8_cases(threads: int, rounds: int, cache: Any, sizes: Iterable[int] | Non
         alternatives: Alternatives = {
             "int8": lambda a=a, b=b: int8_product(a, b, threads=threads),
             "float32": lambda floats=floats: gemm.vectorised(*floats, threads=threads),
-            "onnxruntime": peers.onnx_integer_product(a, b, threads),
+            "onnxruntime": baselines.onnx_integer_product(a, b, threads),
         }
         flops = 2 * n**3
         result = compare(alternatives, baseline="int8", flops=flops, rounds=rounds, threads=threads, cache=cache)
@@ -141,18 +141,18 @@ def _convolutions(layer: Layer, threads: int, layout: Layout) -> Alternatives:
     options: dict[str, Any] = {"stride": layer.stride, "padding": layer.padding, "groups": layer.groups}
     plain = Direct(g, w)
     libraries: Alternatives = {
-        "onnxruntime": peers.onnx_runtime(x, w, **options, threads=threads),
+        "onnxruntime": baselines.onnx_runtime(x, w, **options, threads=threads),
         "im2col_blas": lambda: conv.im2col_blas(x, w, **options, threads=threads),
     }
     if layout == "plain":
         return {
-            "torch": peers.torch(x, w, **options),
+            "torch": baselines.torch(x, w, **options),
             "direct": lambda: plain(x, threads=threads),
             **libraries,
             "direct, packing": lambda: conv.direct(x, w, **options, threads=threads),
         }
     return {
-        "torch": peers.torch_blocked(x, w, **options),
+        "torch": baselines.torch_blocked(x, w, **options),
         "direct": _blocked_convolution(layer, x, w, threads),
         **libraries,
         "direct, plain": lambda: plain(x, threads=threads),
@@ -166,15 +166,15 @@ def _blocked_convolution(layer: Layer, x: np.ndarray, w: np.ndarray, threads: in
     convolution = Direct(layer.geometry, w, input_layout=layout, output_layout="blocked")
     stored = to_blocked(x, lanes) if layout == "blocked" else x
 
-    def call() -> peers.DeferredArray:
+    def call() -> baselines.DeferredArray:
         y = convolution(stored, threads=threads)
-        return peers.DeferredArray(lambda: to_plain(y, layer.filters))
+        return baselines.DeferredArray(lambda: to_plain(y, layer.filters))
 
     return call
 
 
 def summary(cases: Iterable[Case]) -> dict[str, Any]:
-    """Return geometric means of our GFLOP/s, of their share of the peak and of the ratio to each peer.
+    """Return geometric means of our GFLOP/s, of their share of the peak and of the ratio to each baseline.
 
     `lowest` holds the minima of the ratios.
     """

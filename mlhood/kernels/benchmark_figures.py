@@ -1,4 +1,4 @@
-"""Figures of measurements: ladder, peers, im2col's memory, whole models, a network's layers."""
+"""Figures of measurements: ladder, baselines, im2col's memory, whole models, a network's layers."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def spread_apart(values: Sequence[float], gap: float, low: float, high: float) -
     return moved
 
 
-def peers(rates: Mapping[str, Mapping[str, tuple[float, float, float]]], peak: float) -> Figure:
+def baselines(rates: Mapping[str, Mapping[str, tuple[float, float, float]]], peak: float) -> Figure:
     """Draw a bar per implementation for each layer, with an error bar, and the peak as a line.
 
     Args:
@@ -183,7 +183,7 @@ def ratios(layers: Mapping[str, Mapping[str, Ratio]], ours: str = "direct") -> F
         axes.axhspan(y - 0.5, y + 0.5, color="#f4f4f4", zorder=0)
     for i, name in enumerate(names):
         shift = 0.22 * (i - (len(names) - 1) / 2)
-        _plot_peer(axes, i, name, {y + shift: row[name] for y, row in enumerate(layers.values()) if name in row})
+        _plot_baseline(axes, i, name, {y + shift: row[name] for y, row in enumerate(layers.values()) if name in row})
     axes.axvline(1, color=DARK, lw=1.4)
     low, high = axes.get_xlim()
     axes.set_xticks([tick for tick in _FACTORS if low <= tick <= high])
@@ -209,7 +209,7 @@ def _geometric_mean(ratios: Sequence[float] | np.ndarray) -> float:
     return math.exp(float(np.mean(np.log(ratios))))
 
 
-def _plot_peer(axes: Axes, i: int, name: str, ratios: Mapping[float, Ratio]) -> None:
+def _plot_baseline(axes: Axes, i: int, name: str, ratios: Mapping[float, Ratio]) -> None:
     values, low, high = np.array([(ratio.value, ratio.low, ratio.high) for ratio in ratios.values()]).T
     style: dict[str, Any] = {"fmt": _MARKERS[i % 6], "color": _COLOURS[i % 6], "ms": 5.5, "elinewidth": 1.2}
     label = f"{name} (geometric mean {_geometric_mean(values):.2f})"

@@ -125,7 +125,7 @@ def _report(
             selected = [case for case in cases if f", {kernel}" in case.name]
             means |= {kernel: bench.summary(selected)} if selected else {}
     for name, mean in means.items():
-        ratios = "  ".join(f"{peer} {value:.3f}" for peer, value in mean["ratios"].items())
+        ratios = "  ".join(f"{baseline} {value:.3f}" for baseline, value in mean["ratios"].items())
         rate = f"{mean['gflops']:.1f} {bench.unit(cases[0])}{bench.share(mean)}"
         echo(f"geometric means, {name}: {rate}; ratio {ratios}")
     if as_json is not None:

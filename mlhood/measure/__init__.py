@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from mlhood.measure.measurement import Count, Measurement
     from mlhood.measure.ratio import Ratio
     from mlhood.measure.roofline import Roofline
-    from mlhood.measure.store import Record, compare_runs, load, save
     from mlhood.measure.table import Table
     from mlhood.measure.threading import environment, session_options, threads
 
@@ -29,20 +28,16 @@ __all__ = [
     "Machine",
     "Measurement",
     "Ratio",
-    "Record",
     "Roofline",
     "Table",
     "agree",
     "bandwidth",
     "ceilings",
     "compare",
-    "compare_runs",
     "environment",
     "faster",
-    "load",
     "machine",
     "peak",
-    "save",
     "session_options",
     "threads",
 ]
@@ -55,7 +50,6 @@ _MODULES = {
     "measurement": ("Count", "Measurement"),
     "ratio": ("Ratio",),
     "roofline": ("Roofline",),
-    "store": ("Record", "compare_runs", "load", "save"),
     "table": ("Table",),
     "threading": ("environment", "session_options", "threads"),
 }

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections import Counter
 
 import numpy as np
 import onnx
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from mlhood.errors import ExchangeError, OutputError
-from mlhood.exchange import export, load, node_table, operator_counts, run
+from mlhood.exchange import export, load, run
 from mlhood.models import MLP, LeNet, LeNetBN, digits, resnet18
 
 IMAGE = torch.zeros(1, 1, 32, 32)
@@ -20,6 +21,10 @@ LENET_NODES = ["conv1", "relu", "maxpool", "conv2", "relu_1", "maxpool_1", "resh
 LENET_NODES += ["fc1", "relu_2", "fc2", "relu_3", "fc3"]
 
 EXPORT = "import sys; from tests.exchange.test_export import write_both; write_both(sys.argv[1])"
+
+
+def operators(path) -> Counter[str]:
+    return Counter(node.op_type for node in onnx.load(path).graph.node)
 
 
 def write_both(path: str) -> None:
@@ -33,9 +38,9 @@ def test_names_shapes_and_opset(lenet_onnx):
     model = onnx.load(lenet_onnx)
     onnx.checker.check_model(model, full_check=True)
     assert [node.name for node in model.graph.node] == LENET_NODES
-    assert node_table(model)["inputs"][0] == [("batch", 1, 32, 32)]
-    assert node_table(model)["outputs"].iloc[-1] == [("batch", 10)]
-    assert [value.name for value in (*model.graph.input, *model.graph.output)] == ["image", "logits"]
+    values = {value.name: value.type.tensor_type.shape.dim for value in (*model.graph.input, *model.graph.output)}
+    shapes = {name: [axis.dim_param or axis.dim_value for axis in axes] for name, axes in values.items()}
+    assert shapes == {"image": ["batch", 1, 32, 32], "logits": ["batch", 10]}
     assert model.opset_import[0].version == 20
 
 
@@ -49,7 +54,7 @@ def test_agrees_with_torch_on_real_digits(lenet, lenet_onnx):
 def test_batchnorm_is_folded_or_kept(lenet_bn, tmp_path, keep):
     path = export(lenet_bn, IMAGE, tmp_path / "bn.onnx", keep_batchnorm=keep)
     counts = {"Relu": 4, "Gemm": 3, "Conv": 2, "MaxPool": 2, "Reshape": 1} | ({"BatchNormalization": 2} if keep else {})
-    assert operator_counts(path).to_dict() == counts
+    assert operators(path) == counts
     x = np.random.default_rng(0).normal(size=(3, 1, 32, 32)).astype(np.float32)
     expected = lenet_bn(torch.tensor(x)).detach().numpy()
     np.testing.assert_allclose(run(path, x)["logits"], expected, rtol=1e-4, atol=1e-5)
@@ -59,7 +64,7 @@ def test_resnet_keeps_its_twenty_batchnorms_and_nothing_else(tmp_path):
     torch.manual_seed(0)
     model = resnet18(classes=5).eval()
     path = export(model, torch.zeros(1, 3, 64, 64), tmp_path / "resnet.onnx", keep_batchnorm=True)
-    assert operator_counts(path).to_dict() == {
+    assert operators(path) == {
         "BatchNormalization": 20,
         "Conv": 20,
         "Relu": 17,
@@ -69,10 +74,10 @@ def test_resnet_keeps_its_twenty_batchnorms_and_nothing_else(tmp_path):
         "ReduceMean": 1,
         "Reshape": 1,
     }
-    table = node_table(path)
-    assert {"layer1.0.conv1", "layer2.0.downsample.1", "layer4.1.add", "avgpool", "fc"} <= set(table["name"])
-    assert table["name"].is_unique
-    assert table.set_index("name").loc["layer1.0.conv1", "parameters"] == 64 * 64 * 9  # no bias added
+    nodes = {node.name: node for node in onnx.load(path).graph.node}
+    assert {"layer1.0.conv1", "layer2.0.downsample.1", "layer4.1.add", "avgpool", "fc"} <= set(nodes)
+    assert len(nodes) == len(onnx.load(path).graph.node)
+    assert len(nodes["layer1.0.conv1"].input) == 2  # no bias added
     x = torch.randn(2, 3, 64, 64)
     np.testing.assert_allclose(run(path, x)["logits"], model(x).detach().numpy(), rtol=1e-3, atol=1e-4)
 
@@ -118,7 +123,7 @@ def test_modes_are_restored(tmp_path):
     model[1].eval()
     path = export(model, torch.zeros(1, 4), tmp_path / "x.onnx")
     assert [module.training for module in model] == [True, False, True]
-    assert set(operator_counts(path).index) == {"Gemm"}  # no dropout: exported in evaluation mode
+    assert set(operators(path)) == {"Gemm"}  # no dropout: exported in evaluation mode
 
 
 def test_a_fixed_batch(lenet, tmp_path):

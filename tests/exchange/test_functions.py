@@ -7,7 +7,6 @@ import pytest
 from onnx import helper
 
 import mlhood
-from mlhood.exchange import node_table
 
 X = np.float32([-1, -2, 0, 3])
 GRAPH = """
@@ -80,24 +79,3 @@ def test_an_overload_is_called_by_its_name():
     model = helper.make_model(graph, functions=functions, opset_imports=opsets, ir_version=10)
     expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": X})
     np.testing.assert_array_equal([*mlhood.compile(model).run(x=X).values()], expected)
-
-
-def test_a_table_shows_the_nodes_of_functions_with_large_weights_and_defaults():
-    function = helper.make_function(
-        "local",
-        "f",
-        ["x", "w"],
-        ["y"],
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        [helper.make_opsetid("", 18)],
-    )
-    weight = onnx.numpy_helper.from_array(np.ones((300, 300), np.float32), "w")
-    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 300]) for name in "xy"]
-    graph = helper.make_graph(
-        [helper.make_node("f", ["x", "w"], ["y"], domain="local")], "g", values[:1], values[1:], [weight]
-    )
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("local", 1)]
-    model = helper.make_model(graph, functions=[function], opset_imports=opsets, ir_version=10)
-    (row,) = node_table(model).itertuples()
-    assert (row.op, row.parameters, row.macs) == ("MatMul", 300 * 300, 2 * 300 * 300)
-    assert len(model.functions) == 1

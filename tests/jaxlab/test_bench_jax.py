@@ -10,8 +10,6 @@ from typer.testing import CliRunner
 
 from mlhood.cli import app
 from mlhood.jaxlab import bench
-from mlhood.jaxlab.cluster import bench as cluster_bench
-from mlhood.jaxlab.cluster.bench import Step
 from mlhood.jaxlab.operators.cases import NETWORK, cases, resnet18
 from mlhood.jaxlab.tables import JAX, NO_JAX
 
@@ -43,7 +41,7 @@ def test_the_json_file(tmp_path, monkeypatch, restored_settings):
     assert result.exit_code == 0, result.output
     data = json.loads(path.read_text())
     (row,) = data["rows"]
-    assert (data["bench"], data["threads"], data["asynchronous"], row["case"]) == ("jax", 1, False, "softmax")
+    assert (data["bench"], data["threads"], row["case"]) == ("jax", 1, "softmax")
     assert set(row["ratios"]) == {bench.EAGER, NO_JAX}
     for ratio in row["ratios"].values():
         assert ratio["low"] <= ratio["value"] <= ratio["high"]
@@ -85,15 +83,3 @@ def test_a_gpu_adds_alternatives(monkeypatch):
 
 def test_there_is_no_gpu_on_the_cpu_backend():
     assert (bench.gpu() is None) == (jax.default_backend() == "cpu")
-
-
-def test_the_json_file_of_several_processes(tmp_path, monkeypatch, restored_settings):
-    steps = [Step(1, 3e-4, 3e-4, 0.0, 1.0, 0.0, 1000, 4), Step(2, 4e-3, 5e-4, 1e-3, 1e9, 1010.0, 1000, 4)]
-    monkeypatch.setattr(cluster_bench, "measure", lambda processes, rounds: steps if processes == (1, 2) else None)
-    path = tmp_path / "steps.json"
-    result = CliRunner().invoke(app, ["bench", "jax", "--processes", "2", "--json", str(path)])
-    assert result.exit_code == 0, result.output
-    assert "+1.00%" in result.output
-    data = json.loads(path.read_text())
-    assert [step["predicted_bytes"] for step in data["steps"]] == [0, 1000]
-    assert data["steps"][1]["sent"] == 1010

@@ -24,13 +24,13 @@ def test_a_row_has_every_alternative_and_its_ratio():
 
 def test_all_convolutions_agree_and_are_summarised():
     cases = list(bench.conv_cases(1, 21, "hot", [Layer(4, 8, 8, 3), Layer(4, 8, 8, 3, groups=4)]))
-    assert cases[0].peers == ["torch", "onnxruntime", "im2col_blas", "direct, packing"]
+    assert cases[0].baselines == ["torch", "onnxruntime", "im2col_blas", "direct, packing"]
     summary = bench.summary(cases)
     rows = [case.row() for case in cases]
-    for peer in cases[0].peers:
-        ratios = [row["ratios"][peer]["value"] for row in rows]
-        assert summary["ratios"][peer] == pytest.approx((ratios[0] * ratios[1]) ** 0.5)
-        assert summary["lowest"][peer] == min(ratios)
+    for baseline in cases[0].baselines:
+        ratios = [row["ratios"][baseline]["value"] for row in rows]
+        assert summary["ratios"][baseline] == pytest.approx((ratios[0] * ratios[1]) ** 0.5)
+        assert summary["lowest"][baseline] == min(ratios)
 
 
 def test_our_share_of_the_peak():
@@ -43,7 +43,7 @@ def test_our_share_of_the_peak():
 
 def test_the_product_of_bytes_is_compared_with_float32():
     (case,) = bench.int8_cases(1, 21, "hot", [40])
-    assert case.peers == ["float32", "onnxruntime"]
+    assert case.baselines == ["float32", "onnxruntime"]
     assert bench.line(case).startswith("40: GOP/s int8 ")
     assert "peak" not in bench.line(case)
 
@@ -52,7 +52,7 @@ def test_blocked_layers_agree_with_plain_ones():
     layers = [Layer(3, 9, 20, 3, 2), Layer(20, 9, 33, 1)]
     for case in bench.conv_cases(1, 21, "hot", layers, "blocked"):
         assert case.result.measurements["direct"].agreed
-        assert case.peers == ["torch", "onnxruntime", "im2col_blas", "direct, plain"]
+        assert case.baselines == ["torch", "onnxruntime", "im2col_blas", "direct, plain"]
 
 
 @pytest.mark.parametrize(

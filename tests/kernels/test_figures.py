@@ -21,7 +21,7 @@ LADDER = {
     "blas": {64: 90e9, 128: 160e9, 256: 239e9},
     "vectorised": {64: 120e9, 128: 200e9, 256: 240e9},
 }
-PEERS = {
+BASELINES = {
     "C1": {"im2col + BLAS": (90e9, 85e9, 97e9), "torch": (160e9, 150e9, 165e9), "ours": (235e9, 230e9, 255e9)},
     "C2": {"torch": (100e9, 90e9, 120e9), "ours": (208e9, 200e9, 209e9)},
 }
@@ -57,8 +57,8 @@ FIGURES = {
     "register_tile, one number": lambda: gemm_figures.register_tile(1, 1, 1),
     "ladder": lambda: benchmark_figures.ladder(LADDER, PEAK),
     "ladder, one size": lambda: benchmark_figures.ladder({"a": {7: 1e9}, "b": {7: 1.01e9}}, 1e9),
-    "peers": lambda: benchmark_figures.peers(PEERS, PEAK),
-    "peers, one": lambda: benchmark_figures.peers({"x": {"ours": (1e9, 1e9, 1e9)}}, PEAK),
+    "baselines": lambda: benchmark_figures.baselines(BASELINES, PEAK),
+    "baselines, one": lambda: benchmark_figures.baselines({"x": {"ours": (1e9, 1e9, 1e9)}}, PEAK),
     "im2col_memory": lambda: benchmark_figures.im2col_memory(MEMORY),
     "im2col_memory, small": lambda: benchmark_figures.im2col_memory({"tiny": (4096, 36_864)}),
     "ratios": lambda: benchmark_figures.ratios(RATIOS),
@@ -173,8 +173,8 @@ def test_spread_labels_keep_order_and_distance(values):
     assert max(moved) <= 1 + 1e-9
 
 
-def test_peers_are_labelled_with_rates_and_shares(texts):
-    shown = strings(texts, benchmark_figures.peers(PEERS, PEAK))
+def test_baselines_are_labelled_with_rates_and_shares(texts):
+    shown = strings(texts, benchmark_figures.baselines(BASELINES, PEAK))
     assert {"235  (90%)", "208  (80%)", "peak: 260 GFLOP/s", "im2col + BLAS"} <= set(shown)
 
 
@@ -225,9 +225,9 @@ def test_selected_layers_are_numbered_in_network_order(texts):
         (lambda: benchmark_figures.ladder({"naive": {}}, PEAK), "nothing to draw"),
         (lambda: benchmark_figures.ladder({"naive": {64: 0.0}}, PEAK), "rate of naive at 64"),
         (lambda: benchmark_figures.ladder(LADDER, 0), "peak"),
-        (lambda: benchmark_figures.peers({"C1": {"ours": (1e9, 2e9, 3e9)}}, PEAK), "own range"),
-        (lambda: benchmark_figures.peers({}, PEAK), "nothing to draw"),
-        (lambda: benchmark_figures.peers({"C1": {}}, PEAK), "nothing to draw"),
+        (lambda: benchmark_figures.baselines({"C1": {"ours": (1e9, 2e9, 3e9)}}, PEAK), "own range"),
+        (lambda: benchmark_figures.baselines({}, PEAK), "nothing to draw"),
+        (lambda: benchmark_figures.baselines({"C1": {}}, PEAK), "nothing to draw"),
         (lambda: benchmark_figures.im2col_memory({"C1": (0, 8)}), "bytes of the input of C1"),
         (lambda: benchmark_figures.amdahl({"a": (-1.0, 2.0, None)}), "time of the convolutions of a"),
         (lambda: benchmark_figures.amdahl({"a": (1.0, 2.0, 0.0)}), "time of a"),

@@ -5,8 +5,7 @@ import pytest
 
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.operators.fixed_point import fixed_points
-from mlhood.compiler.operators.integer_arithmetic import QuantizedAdd
-from mlhood.compiler.operators.integer_pooling import QuantizedAveragePool, QuantizedGlobalAveragePool
+from mlhood.compiler.operators.integer_elementwise import QuantizedAdd, QuantizedAveragePool, QuantizedGlobalAveragePool
 from mlhood.compiler.operators.lookup import Lookup
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.quantized import Dequantize, Quantize

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlhood.compiler.hir.drawing.styles import FLOAT, STYLES
+from mlhood.compiler.hir.drawing.describe import FLOAT, STYLES
 from mlhood.errors import AutodiffError
 from mlhood.graph_drawing import Box, Drawing, Line, Port, Scene, Wire, draw_mirrored
 from mlhood.jaxlab.autodiff.rules import RULES, Rule

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, cast, get_args
@@ -106,19 +106,6 @@ def ring_bytes(kind: Kind, size: int, devices: int) -> float:
         return float(size)
     rounds = 2 if kind == "all-reduce" else 1
     return rounds * (devices - 1) * size / devices
-
-
-def by_axis(collectives: Iterable[Collective], mesh: Mesh) -> dict[str, int]:
-    """Return the bytes of collectives along each axis of a mesh; along several axes under their names joined by +.
-
-    Collectives of a single device are not counted: nothing is sent.
-    """
-    totals = dict.fromkeys(map(str, mesh.axis_names), 0)
-    for collective in collectives:
-        if collective.devices > 1:
-            name = "+".join(map(str, collective.axes(mesh))) or "other"
-            totals[name] = totals.get(name, 0) + collective.bytes
-    return totals
 
 
 def _collective(instruction: Instruction) -> Collective:

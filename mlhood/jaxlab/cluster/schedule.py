@@ -228,20 +228,6 @@ def interleaved(
     return from_orders(f"interleaved 1F1B, {chunks} stages a device", orders, *times, communication)
 
 
-def ideal_bubble(devices: int, microbatches: int, chunks: int = 1) -> float:
-    """Return the bubble with equal stages and without communication: (p - 1) / (v m + p - 1).
-
-    That is GPipe's and 1F1B's for one stage per device, and the interleaved schedule's for several.
-
-    Args:
-        devices: p.
-        microbatches: m.
-        chunks: v, stages per device.
-    """
-    _check_sizes(devices, microbatches, chunks)
-    return (devices - 1) / (chunks * microbatches + devices - 1)
-
-
 def from_orders(
     name: str, orders: Sequence[Sequence[Task]], forward: Seconds = 1, backward: Seconds = 2, communication: float = 0
 ) -> Schedule:

@@ -45,14 +45,6 @@ def per_example(loss: Loss, params: Tree, x: jax.Array, y: jax.Array) -> Tree:
     return jax.vmap(jax.grad(example_loss), (None, 0, 0))(params, jnp.asarray(x), jnp.asarray(y))
 
 
-def per_example_loop(loss: Loss, params: Tree, x: jax.Array, y: jax.Array) -> Tree:
-    """Return the same as `per_example`, by a Python loop over the examples; its jaxpr grows with N."""
-    _check_examples(x, y)
-    gradient = jax.grad(loss)
-    gradients = [gradient(params, x[i : i + 1], y[i : i + 1]) for i in range(len(x))]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *gradients)
-
-
 def norms(gradients: Tree) -> jax.Array:
     """Return each example's Euclidean norm over all leaves: [N, ...] -> [N]."""
     squares = [jnp.sum(jnp.square(leaf), tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(gradients)]

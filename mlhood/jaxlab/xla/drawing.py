@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlhood.compiler.hir.drawing.styles import FAMILIES, FLOAT, INTEGER, STYLES
+from mlhood.compiler.hir.drawing.describe import FAMILIES, FLOAT, INTEGER, STYLES
 from mlhood.errors import XlaError
 from mlhood.graph_drawing import Box, Drawing, Line, Port, Scene, Wire, draw_scene, fit_text
 from mlhood.jaxlab.tracing.program_figures import end_box, heading

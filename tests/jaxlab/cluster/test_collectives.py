@@ -7,7 +7,7 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 from mlhood.errors import XlaError
-from mlhood.jaxlab.cluster.collectives import Collective, by_axis, collectives, ring_bytes
+from mlhood.jaxlab.cluster.collectives import Collective, collectives, ring_bytes
 from mlhood.jaxlab.xla.hlo import parse
 from mlhood.jaxlab.xla.views import view
 
@@ -122,15 +122,3 @@ def test_a_simulated_ring_computes_the_sum_with_these_bytes(devices):
 def test_other_kinds_are_rejected():
     with pytest.raises(XlaError, match="unknown collective"):
         ring_bytes("broadcast", 8, 2)
-
-
-def test_bytes_are_summed_by_axis(mesh_2x4):
-    rows, all_devices = ((0, 1, 2, 3), (4, 5, 6, 7)), (tuple(range(8)),)
-    found = [
-        Collective("a", "all-reduce", 10, rows),
-        Collective("b", "all-gather", 5, rows),
-        Collective("c", "all-reduce", 7, all_devices),
-        Collective("d", "all-reduce", 3, ((0, 1), (2, 3))),
-        Collective("e", "all-reduce", 9, ((0,), (1,))),
-    ]
-    assert by_axis(found, mesh_2x4) == {"data": 0, "model": 15, "data+model": 7, "other": 3}

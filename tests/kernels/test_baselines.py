@@ -1,16 +1,16 @@
-"""The peers compute the same as our convolution: otherwise a comparison of times would be meaningless."""
+"""The baselines compute the same as our convolution: otherwise a comparison of times would be meaningless."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from mlhood.kernels import CONV2D, peers
+from mlhood.kernels import CONV2D, baselines
 
 CASES = [(1, 0, 1, True), (2, 1, 1, False), (1, 1, 2, True)]
 
 
-@pytest.mark.parametrize("library", [peers.torch, peers.onnx_runtime], ids=["torch", "onnx_runtime"])
+@pytest.mark.parametrize("library", [baselines.torch, baselines.onnx_runtime], ids=["torch", "onnx_runtime"])
 @pytest.mark.parametrize(("stride", "padding", "groups", "with_bias"), CASES)
 def test_a_library_agrees_with_the_definition(library, stride, padding, groups, with_bias):
     rng = np.random.default_rng(stride + groups)
@@ -26,12 +26,12 @@ def test_torch_in_its_own_layouts_agrees():
     for channels in (3, 20):
         x = rng.standard_normal((1, channels, 9, 7), np.float32)
         w = rng.standard_normal((6, channels, 3, 3), np.float32)
-        got = peers.torch_blocked(x, w, 2, 1)()
+        got = baselines.torch_blocked(x, w, 2, 1)()
         np.testing.assert_allclose(np.asarray(got), CONV2D["naive"](x, w, None, 2, 1), rtol=1e-4, atol=1e-4)
 
 
 def test_a_product_of_bytes_is_exact():
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 128, (7, 30), np.uint8), rng.integers(-128, 128, (30, 5), np.int8)
-    got = peers.onnx_integer_product(a, b)()
+    got = baselines.onnx_integer_product(a, b)()
     assert np.array_equal(got, a.astype(np.int32) @ b.astype(np.int32))
