@@ -6,6 +6,7 @@ and the number of both is bounded.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from mlhood.grading.notebooks.notebook import label
 from mlhood.grading.reports.outputs import MAX_ALT
 from mlhood.grading.reports.pictures import FORMATS, Picture, data_uri, prepare
 from mlhood.grading.reports.sanitize import MAX_HTML, plain
+from mlhood.measure.claims import ratio
 from mlhood.measure.table import MIME, Table
 
 MAX_TABLES = 12  # of a notebook
@@ -28,6 +30,7 @@ MAX_ROWS = 60  # of a table
 MAX_COLUMNS = 12
 MAX_CELL = 200  # characters
 MAX_REASON = 300
+MAX_WIDTH = 1.7  # of the interval of a ratio: its upper bound over its lower
 PLAIN_NUMBER = re.compile(r"[-+]?\d[\d,.]*(e[-+]?\d+)?|–|NaN|nan|inf")
 
 
@@ -81,7 +84,7 @@ Found = tuple[NotebookNode, Picture, str]
 def _outputs(notebook: NotebookNode, project: Project, drawn: list[Found]) -> RunOutputs:
     excerpt = EXCERPTS.get(project.id)
     absent: list[str] = []
-    tables = list(_declared_tables(notebook, absent))
+    tables = list(map(_declared_table, _measured_tables(notebook, absent)))
     if excerpt and not output(notebook, excerpt.table, MIME):
         tables = [*_plain_table(notebook, excerpt), *tables]
         if not output(notebook, excerpt.table, "text/html"):
@@ -99,8 +102,20 @@ def _outputs(notebook: NotebookNode, project: Project, drawn: list[Found]) -> Ru
     return RunOutputs(tuple(tables[:MAX_TABLES]), tuple(pictures), tuple(dict.fromkeys(absent)))
 
 
-def _declared_tables(notebook: NotebookNode, absent: list[str]) -> Iterator[ShownTable]:
-    """Yield the measured tables; of several with one id, the last one, which is the one in use."""
+def uncertain(notebook: NotebookNode) -> Iterator[str]:
+    """Yield the claims and ratios of measured tables that another run may well contradict."""
+    for table in _measured_tables(notebook, []):
+        yield from (str(verdict) for verdict in table.verdicts() if verdict.state == "open")
+        for row, column in itertools.product(table.rows, table.columns):
+            base, other = (row, table.baseline or ""), (row, column)
+            if column != table.baseline and base in table and other in table:
+                measured = ratio(table[base], table[other])
+                if measured.high > MAX_WIDTH * measured.low:
+                    yield f"{table.id}: {row}: {table.baseline} / {column} is {measured}"
+
+
+def _measured_tables(notebook: NotebookNode, absent: list[str]) -> Iterable[Table]:
+    """Return the measured tables; of several with one id, the last one, which is the one in use."""
     tables: dict[str, Table] = {}
     for data in _data(notebook):
         if MIME not in data:
@@ -111,7 +126,7 @@ def _declared_tables(notebook: NotebookNode, absent: list[str]) -> Iterator[Show
             absent.append(f"a table of measurements: {plain(error.what, MAX_REASON)}")
         else:
             tables[table.id] = table
-    yield from map(_declared_table, tables.values())
+    return tables.values()
 
 
 def _data(notebook: NotebookNode) -> Iterator[dict[str, Any]]:

@@ -15,10 +15,11 @@ from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import RunSettings, Step, grade
 from mlhood.grading.notebooks.notebook import clean, clear_outputs, project_of, read, write, write_text
-from mlhood.grading.notebooks.variant import master_of_variant
+from mlhood.grading.notebooks.variant import source_of_variant
 from mlhood.grading.projects.collect import variant as variant_project
 from mlhood.notebook_view.github_view import github_page
 from mlhood.run import output_folder
+from mlhood.run.outputs import uncertain
 from mlhood.run.variant import kernels_of_variant
 
 EXIT_INTERRUPTED = 130
@@ -86,7 +87,7 @@ class RunObserver(Protocol):
         """A notebook begins."""
 
     def step(self, step: Step) -> None:
-        """A cell or the judging of a task begins."""
+        """A cell or the grading of a task begins."""
 
     def end(self, run: NotebookRun) -> None:
         """A notebook is done."""
@@ -113,7 +114,7 @@ def run_notebooks(
         observer: Receives the progress.
         write_report: Writes the report about these runs into the folder and returns its path.
         write_back: Whether to store the new outputs in the notebooks themselves, if no cell failed.
-        variant: The word of a variant, whose solved masters are made from these and run.
+        variant: The name of a variant, whose solved notebooks are made from these and run.
 
     Raises:
         OutputError: The folder cannot be written; nothing has been run then.
@@ -150,7 +151,7 @@ def _run(run: NotebookRun, out: Path, observer: RunObserver, write_back: bool, w
         run.project = project_of(notebook, run.source)
         if word:
             run.project = variant_project(run.project, word)
-            notebook = master_of_variant(notebook, run.project)
+            notebook = source_of_variant(notebook, run.project)
         run.folder, kept = output_folder.create_empty(out, run.name)
         if kept:
             run.notes.append(f"files that no run wrote were moved to {kept}")
@@ -202,7 +203,11 @@ def _save(run: NotebookRun, folder: Path, notebook: NotebookNode, write_back: bo
         output_folder.write_manifest(folder)
     except OSError as error:
         raise OutputError("the result cannot be written", where=folder, got=error.strerror) from None
-    if write_back and run.complete and not run.failed_cells:
-        write(notebook, run.source)
-    elif write_back:
-        run.notes.append(f"{run.source.name} was not written back, since a cell failed")
+    if write_back:
+        if run.failed_cells or not run.complete:
+            run.notes.append(f"{run.source.name} was not written back, since a cell failed")
+        elif faults := list(uncertain(notebook)):
+            what = f"{run.source.name} was not written back, since its measurements are too uncertain"
+            run.notes.append(f"{what}: {'; '.join(faults)}; run it on an idle machine")
+        else:
+            write(notebook, run.source)

@@ -1,4 +1,4 @@
-"""Run the solved masters of a variant: outside of the course's repository, with kernels that know the variant."""
+"""Run the solved notebooks of a variant: outside of the course's repository, with kernels that know the variant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlhood.grading.variants.draw import require_word
 
 
 def variant_folder(course: Path, word: str) -> Path:
-    """Return the folder for the masters of a variant: beside that of the course."""
+    """Return the folder for the source notebooks of a variant: beside that of the course."""
     course = course.resolve()
     return course.with_name(f"{course.name}-{re.sub(r'[^A-Za-z0-9.-]', '-', word)}")
 
@@ -24,19 +24,19 @@ def require_for_variant(notebooks: Iterable[Path], out: Path, write_back: bool) 
 
     Raises:
         OutputError: The folder of the results is inside the course's.
-        GradingError: The outputs would be written back into the public masters.
+        GradingError: The outputs would be written back into the public source notebooks.
     """
     if write_back:
         raise GradingError(
             "the outputs of a variant cannot be written back",
             where="--write-back",
             expected="the course as it is published",
-            todo="leave it out: the executed masters of the variant are in the folder of the results",
+            todo="leave it out: the executed notebooks of the variant are in the folder of the results",
         )
     for course in {path.resolve().parent for path in notebooks}:
         if out.resolve().is_relative_to(course):
             raise OutputError(
-                "the solved masters of a variant do not belong into the course's folder, from which they get published",
+                "solved notebooks of a variant do not belong in the course's folder, from which they get published",
                 where=out,
                 expected=f"a folder outside of {course}",
                 todo=f"choose another one: --out {variant_folder(course, 'solved')}",

@@ -7,9 +7,10 @@ import io
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from bs4 import BeautifulSoup
-from nbformat.v4 import new_code_cell, new_output
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 from PIL import Image
 
 from mlhood.errors import NotebookError
@@ -18,7 +19,7 @@ from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
 from mlhood.grading.notebooks.excerpts import EXCERPTS, output
 from mlhood.grading.notebooks.notebook import clear_outputs, read
 from mlhood.grading.projects import PROJECTS
-from mlhood.measure import Claim, Count, Table
+from mlhood.measure import Claim, Count, Measurement, Table
 from mlhood.measure.table import MIME
 from mlhood.run import outputs as module
 from mlhood.run.outputs import run_outputs
@@ -300,3 +301,13 @@ def test_many_and_large_outputs_are_bounded(course, tmp_path):
 
 def test_the_excerpts_are_those_of_the_course():
     assert set(EXCERPTS) == set(PROJECTS)
+
+
+@pytest.mark.parametrize(("spread", "named"), [(0.1, []), (0.6, ["T9.times: row: b / a is "])])
+def test_a_ratio_of_a_wide_interval_is_too_uncertain_to_be_committed(spread, named):
+    table = Table("T9.times", ("row",), ("a", "b"), baseline="b")
+    draws = tuple(np.resize([1 - spread, 1 + spread], 21).tolist())
+    table["row", "a"], table["row", "b"] = Measurement((1.0,) * 21, run="x"), Measurement(draws, run="x")
+    notebook = new_notebook(cells=[new_code_cell(outputs=[tabled(table)])])
+    found = list(module.uncertain(notebook))
+    assert [text.partition("is ")[0] + "is " for text in found] == named

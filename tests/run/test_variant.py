@@ -27,11 +27,11 @@ def test_an_earlier_variant_is_restored(monkeypatch):
     with kernels_of_variant("autumn"):
         assert os.environ[VARIANT] == "autumn"
     assert os.environ[VARIANT] == "spring"
-    with pytest.raises(GradingError, match="word of a variant"), kernels_of_variant("?"):
+    with pytest.raises(GradingError, match="name of a variant"), kernels_of_variant("?"):
         pass
 
 
-def test_the_masters_of_a_variant_are_kept_out_of_the_course(solved, tmp_path):
+def test_the_sources_of_a_variant_are_kept_out_of_the_course(solved, tmp_path):
     folder = variant_folder(tmp_path, "autumn/B")
     assert folder.name == f"{tmp_path.name}-autumn-B"
     assert folder.parent == tmp_path.parent
