@@ -21,7 +21,7 @@ def checks(
         list[str] | None, typer.Argument(metavar="[P3 P3.2 ...]", help="Projects or tasks; all by default.")
     ] = None,
     course: Annotated[
-        Path | None, typer.Option(help="Folder of the solved master notebooks; by default the course we are in.")
+        Path | None, typer.Option(help="Folder of the solved source notebooks; by default the course we are in.")
     ] = None,
     word: Annotated[str | None, variant_option("Of this variant of the course.")] = None,
     sample: Annotated[int, typer.Option(min=0, help="Mutants of each task, drawn the same each time; 0: all.")] = 0,
@@ -38,7 +38,7 @@ def checks(
     """
     from mlhood.files.atomic import check_output, write_atomic
     from mlhood.grading.notebooks.notebook import course_folder, read
-    from mlhood.grading.notebooks.variant import master_of_variant
+    from mlhood.grading.notebooks.variant import source_of_variant
     from mlhood.grading.projects.collect import variant
     from tests.tools.grading.mutation_score import HEADER, NotebookRun, score
 
@@ -51,7 +51,7 @@ def checks(
     echo(HEADER)
     for project, tasks in selected:
         notebook, varied = read(folder / f"{project.id}.ipynb"), variant(project, word or "")
-        with NotebookRun(master_of_variant(notebook, varied), varied) as run:
+        with NotebookRun(source_of_variant(notebook, varied), varied) as run:
             for task in run.tasks(tasks):
                 result = score(task, sample=sample, report=lambda line: echo(line, err=True))
                 echo(str(result))
@@ -67,10 +67,10 @@ def variants(
         list[str] | None, typer.Argument(metavar="[P3 P3.2 ...]", help="Projects or tasks; all by default.")
     ] = None,
     course: Annotated[
-        Path | None, typer.Option(help="Folder of the solved master notebooks; by default the course we are in.")
+        Path | None, typer.Option(help="Folder of the solved source notebooks; by default the course we are in.")
     ] = None,
     words: Annotated[
-        list[str] | None, typer.Option("--variant", metavar="WORD", help="Several times; three words by default.")
+        list[str] | None, typer.Option("--variant", metavar="NAME", help="Several times; three words by default.")
     ] = None,
     every: Annotated[
         bool,
@@ -80,8 +80,8 @@ def variants(
 ) -> None:
     """Solve variants of the course, and hand the public solutions in for them.
 
-    Each task of a variant is judged twice: with the variant's own solution, which has to get full marks, and with the
-    solution of the public master, which should get few points.
+    Each task of a variant is graded twice: with the variant's own solution, which has to get full marks, and with the
+    solution of the public source notebook, which should get few points.
 
     The exit code is 0 if every variant's own solutions get full marks, and the public ones at most 30 % in the mean,
     else 1; with --every-value, where defaults recur beside other values, the public ones may get more.
@@ -110,8 +110,8 @@ def variants(
             varied = {name: with_values(project, values) for name, values in covering_values(project).items()}
         else:
             varied = {word: variant(project, word) for word in words or WORDS}
-        for name, edition in varied.items():
-            for proof in prove(folder / f"{project.id}.ipynb", project, name, edition, [task.id for task in tasks]):
+        for name, version in varied.items():
+            for proof in prove(folder / f"{project.id}.ipynb", project, name, version, [task.id for task in tasks]):
                 echo("\n".join([str(proof), *proof.reasons()]))
                 proofs.append(proof)
     share = public_share(proofs)

@@ -22,14 +22,14 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
 from mlhood.errors import GradingError
-from mlhood.grading.checks.marks import CheckResult, TaskResult, judge
+from mlhood.grading.checks.marks import CheckResult, TaskResult, grade_task
 from mlhood.grading.checks.submission import Session, Submission
 from mlhood.grading.checks.task import Project, Task
 from mlhood.grading.execution.kernel import Kernel, KernelFactory
 from mlhood.grading.execution.kernels import NotebookKernels
-from mlhood.grading.notebooks.master import solution_source
 from mlhood.grading.notebooks.notebook import cell_name
-from mlhood.grading.notebooks.restore import FEEDBACK_ROLES, RestoredCell, judging_points, restore
+from mlhood.grading.notebooks.restore import FEEDBACK_ROLES, RestoredCell, grading_points, restore
+from mlhood.grading.notebooks.source_notebook import solution_source
 from tests.tools.grading.mutants import APPLIED, Mutant, mutants
 from tests.tools.grading.styles import styles
 
@@ -37,7 +37,7 @@ GOAL = 0.95
 SEED = 20_260_117
 EQUIVALENT = Path(__file__).parent / "equivalent"
 CELL_SECONDS = 300.0
-CONTROL = 12  # the solution is judged again after so many mutants: one may have damaged what the others need
+CONTROL = 12  # the solution is graded again after so many mutants: one may have damaged what the others need
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ class Score:
     @property
     def share(self) -> float:
         """Killed mutants among those that are not equivalent; 1 if there are none."""
-        judged = len(self.verdicts) - self.count("equivalent")
-        return self.count("killed") / judged if judged else 1.0
+        graded = len(self.verdicts) - self.count("equivalent")
+        return self.count("killed") / graded if graded else 1.0
 
     @property
     def held(self) -> bool:
@@ -157,10 +157,10 @@ HEADER = (
 
 
 class NotebookRun:
-    """A kernel that runs a solved notebook, and stops where tasks are judged. Use it in a `with` statement.
+    """A kernel that runs a solved notebook, and stops where tasks are graded. Use it in a `with` statement.
 
     Args:
-        notebook: A master notebook, or one with other right solutions.
+        notebook: A source notebook, or one with other right solutions.
         project: Its project.
         files: Copied into the notebook's folder, such as P1's model for P2.
         kernels: Starts its kernels; by default one without a sandbox.
@@ -175,7 +175,7 @@ class NotebookRun:
     ) -> None:
         self.project, self.files, self._factory = project, files, kernels
         self._cells = restore(notebook, project).cells
-        self._points = judging_points(self._cells, project)
+        self._points = grading_points(self._cells, project)
         self.ran: list[RestoredCell] = []
         self._files_before: dict[str, set[Path]] = {}
 
@@ -206,7 +206,7 @@ class NotebookRun:
             self._run(cell)
 
     def tasks(self, selected: Sequence[Task]) -> Iterator[TaskRun]:
-        """Run the notebook, and yield each of these tasks where it would be judged."""
+        """Run the notebook, and yield each of these tasks where it would be graded."""
         remaining = [task.id for task in selected]
         for i, cell in enumerate(self._cells):
             if not remaining:
@@ -251,7 +251,7 @@ class NotebookRun:
 
 
 class TaskRun:
-    """A task that is judged again and again, with other sources of its solution.
+    """A task that is graded again and again, with other sources of its solution.
 
     Args:
         run: Has run the notebook up to the end of the task.
@@ -267,8 +267,8 @@ class TaskRun:
         self._magics = {cell_name(cell): _parted(solution_source(cell))[0] for cell in cells}
         self.solution = run.solutions(task.id)
 
-    def judge(self, sources: dict[str, str], seconds: float | None = None) -> TaskResult:
-        """Run the task's cells with these sources, and judge them.
+    def grade(self, sources: dict[str, str], seconds: float | None = None) -> TaskResult:
+        """Run the task's cells with these sources, and grade them.
 
         Args:
             sources: By the name of the solution cell; a cell's magic in front is kept, and may be left out.
@@ -286,7 +286,7 @@ class TaskRun:
                 outcome = kernels.run(new_code_cell(source), task.seconds if solves else CELL_SECONDS)
                 if outcome.error:
                     session.cell_errors.append(outcome.error)
-            return judge(task, kernels.session(task, session), SEED)
+            return grade_task(task, kernels.session(task, session), SEED)
         finally:
             self.run.drop_history()
 
@@ -317,11 +317,11 @@ def _parted(source: str) -> tuple[str, str]:
 
 
 def score(run: TaskRun, *, sample: int = 0, report: Callable[[str], object] = lambda _: None) -> Score:
-    """Judge the mutants and the style variants of a task's reference solution.
+    """Grade the mutants and the style variants of a task's reference solution.
 
     Args:
         run: Of the task.
-        sample: How many mutants, drawn the same each time; 0 judges all.
+        sample: How many mutants, drawn the same each time; 0 grades all.
         report: Told of each survivor, and of each style variant that is refused.
 
     Raises:
@@ -332,8 +332,8 @@ def score(run: TaskRun, *, sample: int = 0, report: Callable[[str], object] = la
     seconds = 5 + 4 * (time.monotonic() - began)  # a mutant that never ends is killed, too
     result, known = Score(run.task.id), equivalent_mutants(run.run.project)
     for style in styles(run.solution):
-        judged = run.judge(style.sources)
-        if lost := _failed(judged):
+        graded = run.grade(style.sources)
+        if lost := _failed(graded):
             result.refused.append(f"refused with {style.name}: {_reasons(lost)}")
             report(result.refused[-1])
         else:
@@ -344,7 +344,7 @@ def score(run: TaskRun, *, sample: int = 0, report: Callable[[str], object] = la
     for start in range(0, len(pool), CONTROL):
         batch = pool[start : start + CONTROL]
         verdicts = [_verdict(run, name, mutant, seconds, known) for name, mutant in batch]
-        if _failed(run.judge(run.solution)):  # one of them has damaged the kernel: each gets a new one
+        if _failed(run.grade(run.solution)):  # one of them has damaged the kernel: each gets a new one
             verdicts = [_verdict(run, name, mutant, seconds, known, fresh=True) for name, mutant in batch]
             run.restart()
         applicable = [verdict for verdict in verdicts if verdict is not None]
@@ -352,12 +352,12 @@ def score(run: TaskRun, *, sample: int = 0, report: Callable[[str], object] = la
         for verdict in applicable:
             if verdict.state == "survived":
                 report(str(verdict))
-    run.judge(run.solution)  # later cells need it
+    run.grade(run.solution)  # later cells need it
     return result
 
 
 def _require_right(run: TaskRun) -> None:
-    if failed := _failed(run.judge(run.solution)):
+    if failed := _failed(run.grade(run.solution)):
         what = "the solution itself is refused, so its mutants say nothing"
         raise GradingError(what, where=run.task.id, got=_reasons(failed))
 
@@ -368,7 +368,7 @@ def _verdict(
     """Return the verdict on a mutant; None if it is none, as its wrapper found nothing to change."""
     if fresh:
         run.restart()
-    failed = _failed(run.judge(run.solution | {name: mutant.source}, seconds))
+    failed = _failed(run.grade(run.solution | {name: mutant.source}, seconds))
     if mutant.wrapped and not failed and not run.value(APPLIED):
         return None
     named = any(mutant.function and mutant.function in _message(check) for check in failed)

@@ -17,8 +17,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from mlhood.grading.notebooks.notebook import cell_name, label
+from mlhood.grading.notebooks.source_notebook import solution_source
 from tests.tools.grading.styles import styles
-from tests.tools.grading.variants import solved
 
 ANSWER = (
     "The graph has what a program needs to run it and nothing of how it was written: no classes, no Python, no layer "
@@ -69,16 +69,14 @@ class TenStudents:
     """Makes their notebooks.
 
     Args:
-        edition: The notebook that they were given.
-        master: The solved master of the same variant.
-        public: The public master, whose solutions anyone can read.
-        path: Where the notebooks of that name are, for messages.
+        version: The notebook that they were given.
+        source notebook: The solved source notebook of the same variant.
+        public: The public source notebook, whose solutions anyone can read.
     """
 
-    def __init__(self, edition: NotebookNode, master: NotebookNode, public: NotebookNode, path: Path) -> None:
-        self.edition = edition
-        self.right = solution_cells(solved(master, path))
-        self.public = solution_cells(solved(public, path))
+    def __init__(self, version: NotebookNode, source_notebook: NotebookNode, public: NotebookNode) -> None:
+        self.version = version
+        self.right, self.public = _solutions(source_notebook), _solutions(public)
 
     def all(self) -> list[Handed]:
         """Return what each of the ten hands in."""
@@ -103,7 +101,7 @@ class TenStudents:
         ]
 
     def _filled(self, sources: dict[str, str]) -> NotebookNode:
-        book = copy.deepcopy(self.edition)
+        book = copy.deepcopy(self.version)
         for cell in book.cells:
             if cell_name(cell) in sources:
                 cell.source = sources[cell_name(cell)]
@@ -117,12 +115,12 @@ class TenStudents:
         return book
 
 
-def solution_cells(notebook: NotebookNode) -> dict[str, str]:
-    """Return the sources of the cells of solutions, by cell."""
+def _solutions(source_notebook: NotebookNode) -> dict[str, str]:
+    """Return the solutions of a source notebook, by cell."""
     return {
-        cell_name(cell): cell.source
-        for cell in notebook.cells
-        if (cell_label := label(cell)) and cell_label.role == "solution"
+        cell_name(cell): solution_source(cell)
+        for cell in source_notebook.cells
+        if cell.cell_type == "code" and (cell_label := label(cell)) and cell_label.role == "solution"
     }
 
 

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlhood.errors import BrowserError, GradingError
+from mlhood.errors import GradingError
 from mlhood.files.paths import make_folder
 from mlhood.grading.notebooks.questions import synced_questions
 from mlhood.notebook_view.browser_view import open_browser
-from tests.tools.grading.calls import Log
 from tests.tools.grading.whole_term import MLHOOD, Step, Term
 
 if TYPE_CHECKING:
@@ -30,19 +29,14 @@ b { color: #79c0ff; }
 ADDRESS = "marking page: "
 
 
-def draw_pictures(term: Term, folder: Path, log: Log) -> None:
-    """Draw the steps of a term into `folder/pictures`, numbered, as PNG; without a browser, log that there is none.
+def draw_pictures(term: Term) -> None:
+    """Draw the steps of a term into `pictures` below its folder, numbered, as PNG.
 
     Raises:
+        BrowserError: There is no browser.
         GradingError: The marking page cannot be served.
     """
-    try:
-        _draw(term, folder)
-    except BrowserError as error:
-        log(f"no pictures: {error}")
-
-
-def _draw(term: Term, folder: Path) -> None:
+    folder = term.folder
     pictures = folder / "pictures"
     make_folder(pictures)
     with open_browser(loopback=True) as browser:
@@ -57,7 +51,7 @@ def _draw(term: Term, folder: Path) -> None:
             pictures / "feedback.png",
         )
         _shoot(page, (folder / "class.html").as_uri(), pictures / "class-report.png")
-        with marking_page(folder / "graded") as address:
+        with _marking_page(folder / "graded") as address:
             _shoot(page, address, pictures / "marks-overview.png")
             # a question's link leads to the first answer without points; the one before it has some
             page.get_by_role("link", name=next(iter(synced_questions(term.project))), exact=True).click()
@@ -76,12 +70,8 @@ def _shoot(page: Page, address: str, picture: Path) -> None:
 
 
 @contextlib.contextmanager
-def marking_page(graded: Path) -> Iterator[str]:
-    """Serve the marking page of a gradebook, and yield its address.
-
-    Raises:
-        GradingError: It cannot be served.
-    """
+def _marking_page(graded: Path) -> Iterator[str]:
+    """Serve the marking page of a gradebook, and yield its address."""
     command = [*MLHOOD, "marks", str(graded), "--open", "--no-browser"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ, start_new_session=True

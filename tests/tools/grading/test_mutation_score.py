@@ -77,7 +77,7 @@ def test_a_file_that_the_solution_has_written_is_not_there_for_a_mutant(course):
     with NotebookRun(course.notebook(course.SOLUTIONS | {"T9.1": source}), course.SYNTHETIC) as run:
         (task,) = list(run.tasks([course.SYNTHETIC.task("T9.1")]))
         assert (run.kernel.folder / "written").exists()
-        task.judge(dict.fromkeys(task.solution, "def double(x):\n    return 2 * x"))
+        task.grade(dict.fromkeys(task.solution, "def double(x):\n    return 2 * x"))
         assert not (run.kernel.folder / "written").exists()
 
 
@@ -88,8 +88,8 @@ def test_what_a_given_cell_has_made_is_made_anew_for_a_mutant(course, tmp_path, 
     given_course.sync(tmp_path, monkeypatch, book)
     with NotebookRun(book, course.SYNTHETIC) as run:
         (task,) = list(run.tasks([course.SYNTHETIC.task("T9.1")]))
-        assert task.judge(task.solution).full
-        assert not task.judge(dict.fromkeys(task.solution, source.replace("filled.append(21)", "pass"))).full
+        assert task.grade(task.solution).full
+        assert not task.grade(dict.fromkeys(task.solution, source.replace("filled.append(21)", "pass"))).full
 
 
 def test_a_mutant_that_damages_the_notebook_costs_no_other_one_its_verdict(course):

@@ -1,4 +1,4 @@
-"""The class of ten that a term is tried with, and what a term's outcome says. The term itself runs by its command."""
+"""The class of ten that a term is tried with. The term itself runs by its command."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from pathlib import Path
 
 import pytest
 from nbformat import NotebookNode
-from typer.testing import CliRunner
 
 from mlhood.grading.intake.collect import collect
-from mlhood.grading.notebooks.master import student_version
 from mlhood.grading.notebooks.notebook import cell_name, label, read
-from mlhood.grading.notebooks.variant import master_of_variant
+from mlhood.grading.notebooks.source_notebook import student_version
+from mlhood.grading.notebooks.variant import source_of_variant
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import variant
-from tests.tools.grading import whole_term
-from tests.tools.grading.__main__ import app
 from tests.tools.grading.ten_students import TenStudents, as_canvas, as_classroom, roster_csv
-from tests.tools.grading.whole_term import CHANGED_CHECK, CHANGED_MODULE, PACKAGE, Promise, Step, Term
+from tests.tools.grading.whole_term import CHANGED_CHECK, CHANGED_MODULE, PACKAGE
 
 ROOT = Path(__file__).parents[3]
 PATH = ROOT / "P1.ipynb"
@@ -29,11 +26,11 @@ VARIED = variant(PROJECTS["P1"], "autumn")
 @pytest.fixture(scope="module")
 def ten():
     public = read(PATH)
-    master = master_of_variant(public, VARIED)
-    edition = read(PATH)
-    edition.cells = master_of_variant(public, VARIED).cells
-    student_version(edition, PATH)
-    return TenStudents(edition, master, public, PATH).all()
+    source_notebook = source_of_variant(public, VARIED)
+    version = read(PATH)
+    version.cells = source_of_variant(public, VARIED).cells
+    student_version(version, PATH)
+    return TenStudents(version, source_notebook, public).all()
 
 
 def notebook_of(ten, student: str, folder: Path) -> NotebookNode:
@@ -87,27 +84,3 @@ def test_the_check_that_a_term_changes_is_one_of_p1_1():
     task = PROJECTS["P1"].task("P1.1")
     assert name[0] in {check.name for check in task.checks}
     compile(CHANGED_CHECK.sub(r"\1    return\n", text), "changed", "exec")
-
-
-def test_a_term_is_held_only_if_every_promise_is():
-    term = Term("w", steps=[Step("grade", "mlhood grade x", 61.4, ("done",))])
-    assert not term.held
-    term.promises = [Promise("a", True)]
-    assert term.held
-    term.promises.append(Promise("b", False))
-    assert not term.held
-    assert [" ".join(line.split()) for line in term.text().splitlines()][1:] == ["grade 61", "", "a: held", "b: MISSED"]
-
-
-def test_the_command_says_what_it_found(monkeypatch, tmp_path):
-    def fake(term, root, folder, log):
-        term.steps.append(Step("release the edition", "mlhood release", 2.0, ()))
-        term.promises.append(Promise("all is well", folder.is_dir()))
-
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(whole_term, "try_term", fake)
-    monkeypatch.setattr("mlhood.grading.sandbox.bubblewrap.require", lambda: None)
-    arguments = ["term", "--no-pictures", "--json", str(tmp_path / "term.json")]
-    result = CliRunner().invoke(app, arguments)
-    assert (result.exit_code, "all is well: held" in result.stdout) == (0, True)
-    assert json.loads((tmp_path / "term.json").read_text())["promises"] == [{"text": "all is well", "held": True}]

@@ -1,7 +1,7 @@
 """Whether a variant of the course can be solved, and what the public solution is worth in it.
 
-Each task's solution of the variant's master, made from the same parameters as its checks, has to get full marks, and
-the solution that is public should get few.
+Each task's solution of the variant's source notebook, made from the same parameters as its checks, has to get full
+marks, and the solution that is public should get few.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from mlhood.grading.checks.marks import TaskResult
 from mlhood.grading.checks.task import Project, Task
 from mlhood.grading.notebooks.notebook import read
-from mlhood.grading.notebooks.variant import master_of_variant
+from mlhood.grading.notebooks.variant import source_of_variant
 from mlhood.grading.projects.collect import parameters_of
 from tests.tools.grading.mutation_score import NotebookRun
 
@@ -77,27 +77,27 @@ def covering_values(project: Project) -> dict[str, dict[str, Any]]:
 
 
 def prove(path: Path, project: Project, word: str, varied: Project, task_ids: Sequence[str] = ()) -> Iterator[Proof]:
-    """Run the master of a variant, and judge its solutions and the public ones, task by task.
+    """Run the source notebook of a variant, and grade its solutions and the public ones, task by task.
 
     Args:
-        path: The public master notebook.
+        path: The public source notebook.
         project: Its project.
         word: Of the variant, or another name for it.
         varied: The project with the variant's parameters.
         task_ids: The tasks; all by default.
 
     Raises:
-        GradingError: A cell of the variant's master fails, or a template cannot be rendered.
+        GradingError: A cell of the variant's source notebook fails, or a template cannot be rendered.
     """
     public = read(path)
-    master = master_of_variant(public, varied)
+    source_notebook = source_of_variant(public, varied)
     tasks = [task for task in varied.tasks if not task_ids or task.id in task_ids]
     published = NotebookRun(public, project)  # it is not run
-    with NotebookRun(master, varied) as run:
+    with NotebookRun(source_notebook, varied) as run:
         for task_run in run.tasks(tasks):
-            own = task_run.judge(task_run.solution)
-            given = task_run.judge(published.solutions(task_run.task.id))
-            task_run.judge(task_run.solution)  # later cells need it
+            own = task_run.grade(task_run.solution)
+            given = task_run.grade(published.solutions(task_run.task.id))
+            task_run.grade(task_run.solution)  # later cells need it
             yield Proof(word, task_run.task, own, given)
 
 

@@ -12,18 +12,20 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import pandas as pd
+import typer
 
 import mlhood
 from mlhood.errors import GradingError
 from mlhood.files.csv_cells import read_csv
-from mlhood.grading.notebooks.notebook import read
-from tests.tools.grading.calls import Log, verdict
+from mlhood.files.terminal import echo
+from mlhood.grading.execution.grade_notebook import empty_folder
+from mlhood.grading.notebooks.notebook import course_folder, read
 from tests.tools.grading.ten_students import Handed, TenStudents, as_canvas, as_classroom, roster_csv
 
 MLHOOD = (sys.executable, "-P", "-c", "from mlhood.cli import main; main()")
@@ -48,151 +50,122 @@ LAST_LINES = 30
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the term: what it does, its command, how long it took, and the last lines that it printed."""
+    """A step of the term: its command, and the last lines that it printed."""
 
-    title: str
     command: str
-    seconds: float
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Promise:
-    """Something that has to be so, and whether it is."""
+def term(
+    out: Annotated[Path, typer.Option(help="Keep everything in this new or empty folder.")],
+    variant: Annotated[str, typer.Option(metavar="NAME", help="Of the variant that the class gets.")] = "autumn-4f9c2e",
+    pictures: Annotated[bool, typer.Option(help="Draw each step, into pictures below the folder.")] = True,
+) -> None:
+    """Try a whole term of P1 by the real commands, from the release of a variant to grading again, with ten students.
 
-    text: str
-    held: bool
+    Some have solved it, in three editors; others hand in half of it, a copy, an attack, or nothing. The exit code is 0
+    if everything came out as it should, 1 if not.
 
-
-@dataclass
-class Term:
-    """The outcome: the steps so far, what was promised, and the class."""
-
-    variant: str
-    project: str = "P1"
-    students: Sequence[Handed] = ()
-    steps: list[Step] = field(default_factory=list)
-    promises: list[Promise] = field(default_factory=list)
-    marks: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def held(self) -> bool:
-        """Whether everything is as promised."""
-        return bool(self.promises) and all(promise.held for promise in self.promises)
-
-    def text(self) -> str:
-        """Return the outcome as text."""
-        if not self.steps:
-            return "nothing was tried"
-        steps = pd.DataFrame([{"step": s.title, "seconds": f"{s.seconds:.0f}"} for s in self.steps])
-        lines = [steps.to_string(index=False, justify="left"), ""]
-        if self.marks:
-            rows = [{"student": s.student, "did": s.did, "marks": self.marks.get(s.student, "")} for s in self.students]
-            lines += [pd.DataFrame(rows).to_string(index=False, justify="left"), ""]
-        return "\n".join([*lines, *(verdict(promise.text, promise.held) for promise in self.promises)])
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the outcome as plain data."""
-        students = [{"student": s.student, "did": s.did, "marks": self.marks.get(s.student, "")} for s in self.students]
-        return {
-            "variant": self.variant,
-            "steps": [asdict(step) for step in self.steps],
-            "students": students,
-            "promises": [asdict(promise) for promise in self.promises],
-            "held": self.held,
-        }
-
-
-def try_term(term: Term, root: Path, folder: Path, log: Log) -> None:
-    """Try a term of the course in `root`; `term` is filled with the outcome, also after Ctrl-C.
-
-    Args:
-        folder: Where everything is written; it is empty before.
-
-    Raises:
-        GradingError: A command failed.
+    Example: python -m tests.tools.grading term --out ../term
     """
-    run = _TermRun(term, root, folder, log)
-    run.release()
-    run.hand_in()
-    run.grade()
-    run.mark()
-    run.report()
-    run.export()
-    run.grade_again()
+    from mlhood.grading.sandbox.bubblewrap import require
+    from tests.tools.grading.term_pictures import draw_pictures
+
+    require()
+    tried = Term(variant, course_folder(Path.cwd()), empty_folder(out, option="--out"))
+    tried.run()
+    if pictures:
+        draw_pictures(tried)
+    raise typer.Exit(0 if tried.held else 1)
 
 
-class _TermRun:
-    """The steps, one method each, in order."""
+class Term:
+    """A term of the course in `root`, with everything that is handed in and made of it in `folder`."""
 
-    def __init__(self, term: Term, root: Path, folder: Path, log: Log) -> None:
-        self.term, self.root, self.folder, self.log = term, root, folder, log
-        self.edition = ("--variant", term.variant, "--seed-file", folder / "student-seed.txt")
+    project = "P1"
+
+    def __init__(self, variant: str, root: Path, folder: Path) -> None:
+        self.variant, self.root, self.folder = variant, root, folder
+        self.version = ("--variant", variant, "--seed-file", folder / "student-seed.txt")
+        self.students: list[Handed] = []
+        self.steps: list[Step] = []
+        self.held = True
+
+    def run(self) -> None:
+        """Try every step, and print how long it took.
+
+        Raises:
+            GradingError: A command failed.
+        """
+        self.release()
+        self.hand_in()
+        self.grade()
+        self.mark()
+        self.report()
+        self.export()
+        self.grade_again()
 
     def release(self) -> None:
-        """Make the solved masters of the variant, and the edition for the students."""
-        project, variant = self.term.project, ("--variant", self.term.variant)
+        """Make the solved notebooks of the variant, and the version for the students."""
+        project, variant = self.project, ("--variant", self.variant)
         solved, student = self.folder / "solved", self.folder / "student"
-        self._call("make and execute the solved masters", "run", project, *variant, "--out", solved, cwd=self.root)
-        release = ("release", *variant, "--out", student, "--masters", solved)
-        self._call("release the edition", *release, cwd=self.root)
+        self._call("run", project, *variant, "--out", solved, cwd=self.root)
+        release = ("release", *variant, "--out", student, "--sources", solved)
+        self._call(*release, cwd=self.root)
 
     def hand_in(self) -> None:
         """Let the ten students work."""
-        name = f"{self.term.project}.ipynb"
-        edition, public = self.folder / "student" / name, self.root / name
-        master = self.folder / "solved" / self.term.project / name
-        ten = TenStudents(read(edition), read(master), read(public), public).all()
-        as_classroom(ten, self.folder, self.term.project)
-        as_canvas(ten, self.folder, self.term.project)
+        name = f"{self.project}.ipynb"
+        version, public = self.folder / "student" / name, self.root / name
+        source_notebook = self.folder / "solved" / self.project / name
+        ten = TenStudents(read(version), read(source_notebook), read(public)).all()
+        as_classroom(ten, self.folder, self.project)
+        as_canvas(ten, self.folder, self.project)
         (self.folder / "class.csv").write_text(roster_csv(ten, lambda one: one.student), encoding="utf-8")
         (self.folder / "canvas.csv").write_text(roster_csv(ten, lambda one: one.number), encoding="utf-8")
-        (self.folder / "late.toml").write_text(LATE.replace("P1", self.term.project), encoding="utf-8")
-        self.term.students = ten
+        (self.folder / "late.toml").write_text(LATE.replace("P1", self.project), encoding="utf-8")
+        self.students = ten
 
     def grade(self) -> None:
         """Grade what GitHub Classroom has, and what Canvas has."""
-        self._call("grade the clones of GitHub Classroom", *self._grading(), accepts=MARKED)
-        canvas = ("grade", "submissions.zip", "--out", "canvas", *self.edition, "--roster", "canvas.csv")
-        self._call("grade the download of Canvas", *canvas, accepts=MARKED)
+        self._call(*self._grading(), accepts=MARKED)
+        canvas = ("grade", "submissions.zip", "--out", "canvas", *self.version, "--roster", "canvas.csv")
+        self._call(*canvas, accepts=MARKED)
 
     def mark(self) -> None:
         """Give points for the written answers."""
-        self._call("list what is to be marked", "marks", "graded", "--write", "to-mark.csv")
+        self._call("marks", "graded", "--write", "to-mark.csv")
         table = pd.read_csv(self.folder / "to-mark.csv", dtype=str, keep_default_na=False)
         written = table["undecided"] == ""
         table.loc[written & (table["answer"] != ""), "points"] = ANSWERED_POINTS
         table.to_csv(self.folder / "to-mark.csv", index=False)
-        self._call("enter the points (or by the page: --open)", "marks", "graded", "--read", "to-mark.csv")
+        self._call("marks", "graded", "--read", "to-mark.csv")
 
     def report(self) -> None:
         """Write feedback and the class report."""
-        self._call("write the feedback pages", "feedback", "graded", "--to", "feedback")
-        self._call("write the class report", "class-report", "graded", "--to", "class.html")
+        self._call("feedback", "graded", "--to", "feedback")
+        self._call("class-report", "graded", "--to", "class.html")
         pages = list((self.folder / "feedback").glob("*/*/*.html"))
-        self._promise("everybody has a page of feedback", len(pages) == len(self.term.students))
+        self._expect("everybody has a page of feedback", len(pages) == len(self.students))
         report = (self.folder / "class.html").read_text(encoding="utf-8")
         text = re.sub(r"<[^>]*>", " ", report)
         classmates = bool(re.search(r"ada\s+fay\s+\d+%", text))
-        self._promise("the report names who copied from a classmate", classmates)
+        self._expect("the report names who copied from a classmate", classmates)
         public = {student for student in ("ada", "gus") if re.search(rf"{student}\s+the public solution", text)}
-        self._promise("the report names who copied the public solutions, and nobody else", public == {"gus"})
+        self._expect("the report names who copied the public solutions, and nobody else", public == {"gus"})
 
     def export(self) -> None:
         """Export the marks in every format, and compare those of both layouts."""
         for gradebook in ("graded", "canvas"):
-            self._call(
-                f"export marks of {gradebook}", "export", gradebook, "--format", "csv", "--to", f"{gradebook}.csv"
-            )
+            self._call("export", gradebook, "--format", "csv", "--to", f"{gradebook}.csv")
         exported = self.folder / "from-canvas.csv"
-        column = f"{self.term.project} (77001)"
-        rows = "".join(f'"{one.name}",{one.number},,,\n' for one in self.term.students)
+        column = f"{self.project} (77001)"
+        rows = "".join(f'"{one.name}",{one.number},,,\n' for one in self.students)
         exported.write_text(f"Student,ID,SIS Login ID,Section,{column}\n{rows}", encoding="utf-8")
         fill = ("--fill", exported, "--to", "to-canvas.csv")
-        self._call("export into Canvas's gradebook", "export", "canvas", "--format", "canvas", *fill)
+        self._call("export", "canvas", "--format", "canvas", *fill)
         for format_, to in (("nbgrader", "nbgrader.csv"), ("gradescope", "gradescope"), ("classroom", "classroom")):
-            self._call(f"export for {format_}", "export", "graded", "--format", format_, "--to", to)
-        self.term.marks = {student: row["score"] for student, row in self._rows("graded").items()}
+            self._call("export", "graded", "--format", format_, "--to", to)
         self._compare_layouts()
         self._expect_marks()
 
@@ -205,59 +178,57 @@ class _TermRun:
         if not found:
             raise GradingError("the check that is to be changed is not there", where=module)
         module.write_text(text, encoding="utf-8")
-        title = "grade again after a change of one check"
-        self._call(title, *self._grading(), package=changed, accepts=MARKED)
-        self._call("export the marks again", "export", "graded", "--format", "csv", "--to", "again.csv")
+        self._call(*self._grading(), package=changed, accepts=MARKED)
+        self._call("export", "graded", "--format", "csv", "--to", "again.csv")
         before, after = self._rows("graded"), self._rows("again")
         changes = {(row, column) for row in after for column in after[row] if after[row][column] != before[row][column]}
         tasks = {column.split()[0] for _, column in changes if TASK_COLUMN.fullmatch(column)}
         gained = all(float(after[row]["score"]) >= float(before[row]["score"]) for row in after)
         by_hand = not any(column == "bonus" for _, column in changes)
         text = "a change of one check changes that task alone, in favour of students, and no mark given by hand"
-        self._promise(text, tasks == {f"{self.term.project}.1"} and gained and by_hand)
+        self._expect(text, tasks == {f"{self.project}.1"} and gained and by_hand)
 
     def _grading(self) -> tuple[object, ...]:
-        clones = f"{self.term.project.lower()}-submissions"
+        clones = f"{self.project.lower()}-submissions"
         roster = ("--roster", "class.csv", "--late", "late.toml")
-        return ("grade", clones, "--out", "graded", *self.edition, *roster)
+        return ("grade", clones, "--out", "graded", *self.version, *roster)
 
     def _compare_layouts(self) -> None:
-        numbers = {str(one.number): one.student for one in self.term.students}
+        numbers = {str(one.number): one.student for one in self.students}
         canvas = {numbers[number]: _automatic(row) for number, row in self._rows("canvas").items()}
         same = canvas == {student: _automatic(row) for student, row in self._rows("graded").items()}
-        self._promise("GitHub Classroom's and Canvas's submissions get the same marks", same)
+        self._expect("GitHub Classroom's and Canvas's submissions get the same marks", same)
 
     def _expect_marks(self) -> None:
         rows = self._rows("graded")
         points = {student: sum(map(float, _automatic(row).values())) for student, row in rows.items()}
-        solved = [points[one.student] for one in self.term.students if one.right]
-        self._promise("who has solved all of it gets all points, in any editor", set(solved) == {FULL})
-        torn = float(_automatic(rows["eve"])[f"{self.term.project}.1"])
+        solved = [points[one.student] for one in self.students if one.right]
+        self._expect("who has solved all of it gets all points, in any editor", set(solved) == {FULL})
+        torn = float(_automatic(rows["eve"])[f"{self.project}.1"])
         none = points["dan"] == points["hal"] == points["ivy"] == 0
-        self._promise("an attack, an empty notebook and a file that is none get no points", none)
-        self._promise("the public solutions get at most 30 points", points["gus"] <= 30)
-        self._promise("a line half written costs its own task alone", points["joe"] == points["eve"] - torn > 0)
+        self._expect("an attack, an empty notebook and a file that is none get no points", none)
+        self._expect("the public solutions get at most 30 points", points["gus"] <= 30)
+        self._expect("a line half written costs its own task alone", points["joe"] == points["eve"] - torn > 0)
         late = float(rows["cyd"]["score"]) < float(rows["ada"]["score"])
-        self._promise("a day late costs points", late)
+        self._expect("a day late costs points", late)
 
     def _rows(self, name: str) -> dict[str, dict[str, str]]:
         header, *rows = read_csv(self.folder / f"{name}.csv")
         return {row[0]: dict(zip(header, row, strict=True)) for row in rows}
 
-    def _promise(self, text: str, held: bool) -> None:
-        self.term.promises.append(Promise(text, held))
+    def _expect(self, text: str, held: bool) -> None:
+        echo(f"{text}: {'yes' if held else 'NO'}")
+        self.held = self.held and held
 
     def _call(
         self,
-        title: str,
         *arguments: object,
         cwd: Path | None = None,
         package: Path = PACKAGE.parent,
         accepts: frozenset[int] = frozenset({0}),
     ) -> None:
-        """Run a command, by default in the term's folder, and note how long it took and what it printed."""
+        """Run a command, by default in the term's folder; print how long it took, and keep what it printed."""
         words = [str(argument) for argument in arguments]
-        self.log(f"{title}: mlhood {words[0]}")
         began = time.perf_counter()
         done = subprocess.run(
             [*MLHOOD, *words],
@@ -272,7 +243,8 @@ class _TermRun:
         )
         command = shlex.join(["mlhood", *words]).replace(f"{self.folder}/", "")
         lines = [line for line in (done.stdout if done.stdout.strip() else done.stderr).splitlines() if line.strip()]
-        self.term.steps.append(Step(title, command, time.perf_counter() - began, tuple(lines[-LAST_LINES:])))
+        echo(f"{time.perf_counter() - began:.0f} s: {command}")
+        self.steps.append(Step(command, tuple(lines[-LAST_LINES:])))
         if done.returncode not in accepts:
             raise GradingError(
                 f"`{command}` failed", got="\n".join((done.stdout + done.stderr).splitlines()[-LAST_LINES:])
