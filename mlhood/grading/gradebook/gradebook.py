@@ -13,7 +13,7 @@ from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.database import Database
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
-from mlhood.grading.variants.seal import UNSIGNED
+from mlhood.grading.variants.signature import UNSIGNED
 
 GRADEBOOK_FILE = "gradebook.sqlite"
 SUBMISSIONS_FOLDER = "submissions"  # beside the gradebook; see `store`
@@ -30,11 +30,11 @@ class Entry:
 
 
 class Identification(NamedTuple):
-    """The project of a notebook, or the reason why it has none; and the edition that is sealed in it, if any."""
+    """The project of a notebook, or the reason why it has none; and the version that is signed in it, if any."""
 
     project: str
     problem: str
-    edition: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,21 +74,21 @@ class Gradebook(Database):
 
     def set_metadata(self, name: str, value: str) -> None:
         """Store a text under a name."""
-        self._write([("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))])
+        self._write([("INSERT OR REPLACE INTO metadata VALUES (?, ?)", (name, value))])
 
     def metadata(self, name: str) -> str | None:
         """Return the text stored under a name, or None."""
-        rows = self._rows("SELECT value FROM facts WHERE name = ?", name)
+        rows = self._rows("SELECT value FROM metadata WHERE name = ?", name)
         return rows[0][0] if rows else None
 
     def set_projects(self, projects: Iterable[ProjectSpec]) -> None:
         """Store the projects of the course."""
-        insert = "INSERT OR REPLACE INTO plans VALUES (?, ?)"
+        insert = "INSERT OR REPLACE INTO projects VALUES (?, ?)"
         self._write([(insert, (project.id, json.dumps(project.as_dict()))) for project in projects])
 
     def projects(self) -> dict[str, ProjectSpec]:
         """Return the projects of the course by id."""
-        rows = self._rows("SELECT * FROM plans ORDER BY id")
+        rows = self._rows("SELECT * FROM projects ORDER BY id")
         return {name: ProjectSpec.from_dict(json.loads(text)) for name, text in rows}
 
     # -- submissions
@@ -97,7 +97,8 @@ class Gradebook(Database):
         """Store submissions; each replaces the earlier one of the same student and slot."""
         now = datetime.now(UTC).isoformat()
         insert = (
-            "INSERT INTO handed (student, slot, name, assignment, source, sha256, submitted, late, problem, collected)"
+            "INSERT INTO submissions"
+            " (student, slot, name, assignment, source, sha256, submitted, late, problem, collected)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (student, slot) DO UPDATE SET name = excluded.name,"
             " assignment = excluded.assignment, source = excluded.source, sha256 = excluded.sha256,"
             " submitted = excluded.submitted, late = excluded.late, problem = excluded.problem,"
@@ -110,13 +111,15 @@ class Gradebook(Database):
         """Return all submissions, by student."""
         rows = self._rows(
             "SELECT student, name, assignment, source, sha256, submitted, late, problem, project, key"
-            " FROM handed ORDER BY student, slot"
+            " FROM submissions ORDER BY student, slot"
         )
         return [Entry(_read_submission(row[:8]), row[8], row[9]) for row in rows]
 
     def update_entries(self, entries: Iterable[Entry]) -> None:
         """Store which grading counts for each submission, or why there is none."""
-        update = "UPDATE handed SET project = ?, key = ?, problem = ? WHERE student = ? AND slot = ? AND sha256 = ?"
+        update = (
+            "UPDATE submissions SET project = ?, key = ?, problem = ? WHERE student = ? AND slot = ? AND sha256 = ?"
+        )
         self._write(
             (update, (entry.project, entry.key, file.problem, file.student, file.slot, file.sha256))
             for entry in entries
@@ -127,14 +130,14 @@ class Gradebook(Database):
         """Store the project of a notebook, or why it has none, in this version of the course."""
         self._write([("INSERT OR REPLACE INTO notebooks VALUES (?, ?, ?, ?, ?)", (sha256, course, *found))])
 
-    def editions(self) -> set[str]:
-        """Return the words of the editions that submissions come from."""
-        return {word for (word,) in self._rows("SELECT DISTINCT edition FROM notebooks") if word not in ("", UNSIGNED)}
+    def versions(self) -> set[str]:
+        """Return the words of the versions that submissions come from."""
+        return {word for (word,) in self._rows("SELECT DISTINCT variant FROM notebooks") if word not in ("", UNSIGNED)}
 
     def identification(self, sha256: str, course: str) -> Identification | None:
         """Return the project of a notebook in this version of the course, or None if it is not identified yet."""
         rows = self._rows(
-            "SELECT project, problem, edition FROM notebooks WHERE sha256 = ? AND course = ?", sha256, course
+            "SELECT project, problem, variant FROM notebooks WHERE sha256 = ? AND course = ?", sha256, course
         )
         return Identification(*rows[0]) if rows else None
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sqlite3
 
 APPLICATION = 0x6D6C6862  # "mlhb": distinguishes a gradebook from other SQLite files
-VERSION = 5
+VERSION = 6
 
 SCHEMA = """
-CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE plans (id TEXT PRIMARY KEY, plan TEXT NOT NULL);
-CREATE TABLE handed (
+CREATE TABLE metadata (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE projects (id TEXT PRIMARY KEY, spec TEXT NOT NULL);
+CREATE TABLE submissions (
     student TEXT NOT NULL, slot TEXT NOT NULL, name TEXT NOT NULL, assignment TEXT NOT NULL, source TEXT NOT NULL,
     sha256 TEXT NOT NULL, submitted TEXT, late INTEGER NOT NULL, problem TEXT NOT NULL, collected TEXT NOT NULL,
     project TEXT NOT NULL DEFAULT '', key TEXT,
@@ -18,7 +18,7 @@ CREATE TABLE handed (
 );
 CREATE TABLE notebooks (
     sha256 TEXT NOT NULL, course TEXT NOT NULL, project TEXT NOT NULL, problem TEXT NOT NULL,
-    edition TEXT NOT NULL DEFAULT '',
+    variant TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (sha256, course)
 );
 CREATE TABLE gradings (
@@ -80,6 +80,13 @@ MIGRATIONS = {
         "INSERT INTO manual_marks SELECT student, task, sha256, points, comment FROM decisions ORDER BY rowid",
         "DROP TABLE hand_marks",
         "DROP TABLE decisions",
+    ),
+    5: (
+        "ALTER TABLE facts RENAME TO metadata",
+        "ALTER TABLE plans RENAME TO projects",
+        "ALTER TABLE projects RENAME COLUMN plan TO spec",
+        "ALTER TABLE handed RENAME TO submissions",
+        "ALTER TABLE notebooks RENAME COLUMN edition TO variant",
     ),
 }
 

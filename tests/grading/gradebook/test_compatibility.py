@@ -61,7 +61,7 @@ def test_finished_gradings_are_kept_under_their_earlier_keys(earlier):
     renamed = [(shared_result_key(entry.submission.sha256, "1", environment), entry.key) for entry in graded]
     with contextlib.closing(sqlite3.connect(earlier.gradebook)) as connection, connection:
         for shared, key in renamed:
-            for table in ("gradings", "task_results", "check_results", "handed"):
+            for table in ("gradings", "task_results", "check_results", "submissions"):
                 connection.execute(f"UPDATE {table} SET key = ? WHERE key = ?", (shared, key))
     begun = len(earlier.events("begin"))
     earlier.grade()
