@@ -6,8 +6,9 @@ tell about common mistakes. Calling, comparing, and wording a failure with its i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,13 +36,21 @@ class Comparison:
         function: Its name.
         cases: Draws the arguments of each call.
         hint: How to go on; a template, where it depends on the variant, as are the hints of mistakes.
-        key: Compare what a dictionary has under this key; a template, too. Empty to compare all of the result.
+        key: Compare what a dictionary has under this key, or a tuple at this index. It may be a template, or a function
+            of the values of the parameters. Empty to compare all of the result.
+        call: Calls the function with the submission and the arguments, where its name is not all that it takes.
+        compare: Fails unless the first of two results is as the second; by default as `_expect` says.
         view: Compare what this makes of a result, such as `math.isinf`.
         mistakes: By the hint, the value that a common mistake leads to, as a function of the right value and the
             arguments. Where the hint is empty, it is no mistake in this variant.
+        others: By the hint, the arguments for which the solution returns what a common mistake leads to, as a function
+            of the arguments: two of them in the wrong order, for instance.
         own: Returns what is as good as the solution's result, as it follows from other results of the submission, so
             that an error in those costs their points only; None if there is no such value. It gets the submission, the
             result, and the arguments.
+        parts: Of a result that is a tuple, the elements that are compared, if it has them, and what they are.
+        presupposes: Checks by the element: where one fails, its element is not compared, so that an error costs the
+            points of one check.
         typed: Whether arrays have to be of the solution's type; integers may have more bits if not.
         rtol: Relative tolerance of arrays of floating-point numbers; at least 4e-3 in half precision.
         atol: Absolute tolerance.
@@ -50,10 +59,15 @@ class Comparison:
     function: str
     cases: Cases
     hint: str
-    key: str = ""
+    key: Hashable | Callable[[Any], Hashable] = ""
+    call: Callable[..., Any] | None = None
+    compare: Callable[[Any, Any, str], None] | None = None
     view: Callable[[Any], Any] | None = None
     mistakes: Mapping[str, Callable[..., Any]] = field(default_factory=dict, hash=False)
+    others: Mapping[str, Callable[..., Arguments]] = field(default_factory=dict, hash=False)
     own: Callable[..., Any] | None = None
+    parts: Mapping[int, str] = field(default_factory=dict, hash=False)
+    presupposes: Mapping[int, Check] = field(default_factory=dict, hash=False)
     typed: bool = False
     rtol: float = 1e-4
     atol: float = 1e-5
@@ -70,62 +84,116 @@ class Comparison:
             arguments = arguments if keywords is None else arguments[:-1]
             keywords = keywords or {}
             with expect.case(expect.format_call(self.function, arguments, keywords), hint):
-                result = submission.call(self.function, *arguments, **keywords)
+                call = partial(self.call, submission) if self.call else partial(submission.call, self.function)
+                result = call(*arguments, **keywords)
                 want = submission.solution(self.function, *arguments, **keywords)
+                wrong = {
+                    text: submission.solution(self.function, *other(*arguments)) for text, other in self.others.items()
+                }
                 got, want = self._compared(submission, result, want)
                 if self._follows(submission, result, got, want, arguments):
                     followed.append((repr(got), repr(want)))
                 else:
-                    self._compare(submission, got, want, arguments)
+                    wrong |= {text: mistake(want, *arguments) for text, mistake in self.mistakes.items()}
+                    self._compare(submission, got, want, wrong)
         results, wanted = ({pair[side] for pair in followed} for side in (0, 1))
         varies = len(results) > 1 or len(wanted) < 2
         expect.true(varies, f"`{self.function}` returns the same for all arguments", got=", ".join(results))
 
     def _compared(self, submission: Submission, result: Any, want: Any) -> tuple[Any, Any]:
         """Return what is compared of a result, and of the solution's."""
-        if self.key:
-            key = render(self.key, vars(submission.parameters))
-            hint = f"return {{{', '.join(f'{name!r}: ...' for name in want)}}}"
-            result = expect.mapping(result, (key,), f"what `{self.function}` returns", hint=hint)[key]
-            want = want[key]
+        if (key := self._key(submission)) != "":
+            what = f"what `{self.function}` returns"
+            if isinstance(want, tuple):
+                result = _like(result, want, what)
+            else:
+                hint = f"return {{{', '.join(f'{name!r}: ...' for name in want)}}}"
+                result = expect.mapping(result, (key,), what, hint=hint)
+            result, want = result[key], want[key]
+        if self.parts:
+            failed = {i for i, check in self.presupposes.items() if not submission.passed(check)}
+            complete = isinstance(result, list | tuple) and (len(result) == len(want) or bool(failed))
+            what = f"`{self.function}` does not return a tuple of all its results"
+            expect.true(complete, what, expected=f"{len(want)} in a tuple", got=result)
+            names = {i: name for i, name in self.parts.items() if i < min(len(want), len(result)) and i not in failed}
+            expect.true(bool(names), f"nothing that `{self.function}` returns is right in simpler cases")
+            return {name: result[i] for i, name in names.items()}, {name: want[i] for i, name in names.items()}
         return (self.view(result), self.view(want)) if self.view else (result, want)
+
+    def _key(self, submission: Submission) -> Any:
+        if isinstance(self.key, str):
+            return render(self.key, vars(submission.parameters))
+        return self.key(submission.parameters) if callable(self.key) else self.key
 
     def _follows(self, submission: Submission, result: Any, got: Any, want: Any, arguments: Arguments) -> bool:
         """Whether a result follows from other results of the submission."""
         own = self.own(submission, result, *arguments) if self.own else None
         if isinstance(want, np.ndarray) and own is not None:
             own = np.asarray(own, want.dtype)
+        if isinstance(want, dict | list | tuple) and not expect.holds(_like, got, want, ""):
+            return False
         return own is not None and expect.holds(self._expect, got, own, "")
 
-    def _compare(self, submission: Submission, got: Any, want: Any, arguments: Arguments) -> None:
+    def _compare(self, submission: Submission, got: Any, want: Any, wrong: Mapping[str, Any]) -> None:
         values = vars(submission.parameters)
-        key = render(self.key, values)
-        what = f"`{key}` of `{self.function}`" if key else f"what `{self.function}` returns"
+        key = self._key(submission)
+        where = f"`{key}`" if isinstance(key, str) else f"item {key}"
+        what = f"what `{self.function}` returns" if key == "" else f"{where} of `{self.function}`"
         try:
             self._expect(got, want, what)
         except expect.CheckFailed as failure:
-            for text, wrong in self.mistakes.items():
+            for text, value in wrong.items():
                 hint = render(text, values)
-                if hint and expect.holds(self._expect, got, wrong(want, *arguments), ""):
+                if hint and expect.holds(self._expect, got, value, ""):
                     failure.parts["hint"] = expect.format_value(hint)
             raise
 
     def _expect(self, got: Any, want: Any, what: str) -> None:
         """Fail unless a result is right: numbers up to rounding, integers exactly, and of an integer type."""
-        if isinstance(want, np.generic) or (isinstance(want, np.ndarray) and not want.ndim):
+        if self.compare:
+            self.compare(got, want, what)
+            return
+        got, want = (np.asarray(value) if isinstance(value, np.generic) else value for value in (got, want))
+        if isinstance(want, np.ndarray) and not want.ndim and want.dtype.name not in ("float32", "float16"):
             want = want.item()
+        if self.parts and isinstance(want, dict):
+            for name, right in want.items():
+                self._expect(got[name], right, f"{name} by `{self.function}`")
+            return
         if isinstance(want, np.ndarray) and want.dtype.kind in "iu":
             expect.integers(got, want, what, typed=self.typed)
         elif isinstance(want, np.ndarray):
             rtol = max(self.rtol, 4e-3) if want.dtype == np.float16 else self.rtol
-            dtype = want.dtype if self.typed else None
+            dtype = want.dtype if self.typed and want.ndim else None
             expect.close(got, want, what, rtol=rtol, atol=self.atol, dtype=dtype)
         elif isinstance(want, int) and not isinstance(want, bool):
             expect.close_number(expect.integer(got, what), want, f"{what} is wrong")
         elif isinstance(want, float):
             expect.close_number(expect.number(got, what), want, f"{what} is wrong")
+        elif isinstance(want, dict | list | tuple):
+            expect.equal(_like(got, want, what), want, f"{what} is wrong")
+        elif want is None:
+            expect.true(got is None, f"{what} is not None", expected="None", got=got)
         else:
             expect.equal(got, want, f"{what} is wrong")
+
+
+def _like(got: Any, want: Any, what: str) -> Any:
+    """Return what plain data has in common with `want`: its keys, its items; integers as those of Python.
+
+    Raises:
+        CheckFailed: It is another container, or has other keys, more or fewer items, or other numbers than integers.
+    """
+    if type(want) is int:
+        return expect.integer(got, what)
+    if isinstance(want, dict):
+        got = expect.mapping(got, tuple(want), what)
+        return {key: _like(got[key], right, what) for key, right in want.items()}
+    if isinstance(want, list | tuple):
+        got = expect.sequence(got, type(want), what)
+        expect.equal(len(got), len(want), f"the wrong number of items in {what}")
+        return type(want)(_like(item, right, what) for item, right in zip(got, want, strict=True))
+    return got
 
 
 def compared(number: float, function: str, *, hint: str, **options: Any) -> Callable[[Cases], Check]:
@@ -140,6 +208,6 @@ def compared(number: float, function: str, *, hint: str, **options: Any) -> Call
 
     def wrap(cases: Cases) -> Check:
         check = points(number)(cases)
-        return Check(check.name, check.text, number, Comparison(function, cases, hint, **options))
+        return Check(check.name, check.text, number, Comparison(function, cases, hint, **options), solved=True)
 
     return wrap

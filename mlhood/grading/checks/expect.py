@@ -20,6 +20,16 @@ ABSENT = object()
 # terminal control characters, changes of the text direction, and line separators
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
+NUMBA_ERRORS = ("TypingError:", "UnsupportedError:", "UnsupportedBytecodeError:", "LoweringError:")
+# of NumPy's operator, and of Numba's, which needs SciPy
+NO_PRODUCT = ("TypeError: unsupported operand type(s) for @", "ImportError: scipy")
+ERROR_HINTS = {
+    NUMBA_ERRORS: "Numba cannot compile this function; its formula may still be right. Numba supports numbers, arrays, "
+    "range, min, max, and calls of other @compiled functions; sizes and indices must be integers (//, not /). Remove "
+    "@compiled to run the function as plain Python and see whether it is right.",
+    NO_PRODUCT: "there is no product of matrices where this is graded, neither NumPy's nor Numba's: write its loops",
+}
+
 
 class CheckFailed(AssertionError):
     """The answer to a check is wrong.
@@ -51,6 +61,10 @@ class CheckFailed(AssertionError):
 
     def __str__(self) -> str:
         return "\n".join([self.what, *(f"{label}: {part}" for label, part in self.parts.items())])
+
+
+class NotWritten(CheckFailed):
+    """A function is not written yet: no input and no hint says more."""
 
 
 class CheckSkipped(Exception):
@@ -94,10 +108,17 @@ def _printable(text: str) -> str:
 
 @contextmanager
 def case(given: object, hint: str | None = None) -> Iterator[None]:
-    """Add the input, and a hint, to failures in this block: an error of the student's code does not name its input."""
+    """Add the input, and a hint, to failures in this block: an error of the student's code does not name its input.
+
+    An error that says nothing about the formula has a hint of its own (`ERROR_HINTS`).
+    """
     try:
         yield
+    except NotWritten:
+        raise
     except CheckFailed as failure:
+        got = failure.parts.get("got", "")
+        hint = next((text for errors, text in ERROR_HINTS.items() if got.startswith(errors)), hint)
         for label, part in (("for", given), ("hint", hint)):
             if part is not None:
                 failure.parts.setdefault(label, format_value(part))
@@ -181,6 +202,9 @@ def is_array(value: object, dtype: DTypeLike, what: str, **parts) -> np.ndarray:
     if not isinstance(value, np.ndarray):
         raise CheckFailed(f"no array in {what}", expected=f"a {np.dtype(dtype)} array", got=value, **parts)
     if value.dtype != dtype:
+        parts["hint"] = (
+            f"arithmetic has the widest type of its operands: which has another one? Or astype({np.dtype(dtype)})"
+        )
         raise CheckFailed(f"wrong data type of {what}", expected=str(np.dtype(dtype)), got=str(value.dtype), **parts)
     return value
 

@@ -1,8 +1,9 @@
-"""The results of a check, a task and a submission, and the judging that produces the first two."""
+"""The results of a check, a task and a submission, and the grading that produces the first two."""
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -175,8 +176,22 @@ def without_hints(marks: Marks) -> Marks:
     return replace(marks, tasks=tuple(tasks))
 
 
-def judge(task: Task, session: Session, seed: int, notes: tuple[str, ...] = ()) -> TaskResult:
-    """Run all checks of a task. Each draws inputs from its own stream of the seed, so their order does not matter."""
+def grade_task(
+    task: Task,
+    session: Session,
+    seed: int,
+    notes: tuple[str, ...] = (),
+    on_check: Callable[[Check], None] = lambda check: None,
+) -> TaskResult:
+    """Run all checks of a task. Each draws inputs from its own stream of the seed, so their order does not matter.
+
+    Args:
+        task: The task.
+        session: The student's process.
+        seed: Of the inputs.
+        notes: To be shown with the result.
+        on_check: Called before each check.
+    """
     results: dict[str, CheckResult] = {}
     cache: dict[str, Any] = {}
     all_notes, reached = [*notes], []
@@ -184,6 +199,7 @@ def judge(task: Task, session: Session, seed: int, notes: tuple[str, ...] = ()) 
 
     def run(check: Check) -> CheckResult:
         if check.name not in results:
+            on_check(check)
             solution = task.solution.of(f"{task.id} {check.name}", seed) if task.solution else None
             context = CheckContext(
                 stream(task, check, seed),
@@ -223,7 +239,7 @@ def _run_check(check: Check, submission: Submission) -> CheckResult:
         status, what, parts = "failed", failure.what, failure.parts
     except MlhoodError as error:
         status, what, parts = "failed", error.what, {label: format_value(part) for label, part in error.parts.items()}
-    except Exception as error:  # whatever a hostile answer provokes, the judging goes on
+    except Exception as error:  # whatever a hostile answer provokes, the grading goes on
         status, what = "failed", "the check cannot make sense of what your code returned"
         parts = {"got": format_value(f"{type(error).__name__}: {error}")}
     return CheckResult(check.name, check.title, check.points, status, single_line(what), parts)

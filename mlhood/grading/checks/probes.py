@@ -4,7 +4,7 @@ Like everything from that process, the results are only claims: checks compare t
 
 A request brings the function that it calls, and what that uses of its and other modules of `grading`, as text
 (`rpc.sources`). So a module of probes imports names from those modules, not the modules, and keeps no state between
-requests: what is to be kept is returned, and the judge passes its handle.
+requests: what is to be kept is returned, and the grader passes its handle.
 """
 
 from __future__ import annotations

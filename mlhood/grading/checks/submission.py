@@ -25,11 +25,13 @@ from mlhood.grading.checks.expect import (
     CheckFailed,
     CheckSkipped,
     CheckUndecided,
+    NotWritten,
     shortened,
     single_line,
 )
 from mlhood.grading.rpc.codec import CodecError, Remote, decode, encode
 from mlhood.grading.rpc.guard import CHANGED, REUSED, SHARED, RuleBroken
+from mlhood.grading.rpc.server import NOT_DEFINED
 from mlhood.grading.rpc.sources import sources_of
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile, NoReply, Transport
 
@@ -54,9 +56,10 @@ class Session:
         folder: The notebook's working folder, where it leaves its files.
         scratch: An empty folder that both processes can write, for files that checks exchange with the notebook.
         notebook: Where all of the notebook has run, with its tables and files, if that is another process.
-        remeasure: Whether the judge measures the claims of tables again.
+        remeasure: Whether the grader measures the claims of tables again.
         lines: The lines of the cells run so far, among which an error is found.
         cell_errors: The errors of the current task's cells; filled as they run.
+        kept: What checks of several tasks share.
     """
 
     transport: Transport
@@ -66,6 +69,7 @@ class Session:
     remeasure: bool = True
     lines: CellLines = field(default_factory=CellLines)
     cell_errors: list[str] = field(default_factory=list)
+    kept: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -191,7 +195,7 @@ class Submission:
         return self.context.solution(name, *args, **kwargs)
 
     def reach(self, value: float, *, course: float, smaller_is_better: bool = False) -> None:
-        """Record the figure that an open task is graded by, as the judge has measured it.
+        """Record the figure that an open task is graded by, as the grader has measured it.
 
         Args:
             value: The submission's.
@@ -334,9 +338,9 @@ class Submission:
         if not isinstance(error, dict):
             return CheckFailed(f"{name} gave no usable answer", got="a malformed reply")
         kind, message, line = (str(error.get(key, "")) for key in ("type", "message", "line"))
-        if kind == "NotImplementedError":
-            return CheckFailed(f"{name} is not written yet", note="replace `raise NotImplementedError()` by your code")
-        if kind == "NameError" and "the notebook defines no" in message:
+        if kind == "NotImplementedError" and not message:  # which libraries explain
+            return NotWritten(f"{name} is not written yet", note="replace `raise NotImplementedError()` by your code")
+        if kind == "NameError" and NOT_DEFINED in message:
             note = self.first_cell_error() or "run its cell first, and keep the name that the task gives"
             return CheckFailed(message, note=note)
         if kind == "ModuleNotFoundError" and NOT_AVAILABLE in message and self.context.libraries:

@@ -32,6 +32,7 @@ class Check:
         points: What the check gives.
         function: The function, or a `compared.Comparison`.
         parameters: The values that its title is rendered with, if it is a template.
+        solved: Whether it calls `Submission.solution`, of which the student version needs results.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Check:
     points: float
     function: CheckFunction
     parameters: Mapping[str, Any] | None = field(default=None, hash=False)
+    solved: bool = False
 
     def __call__(self, submission: Submission) -> None:
         """Run the check."""
@@ -62,11 +64,11 @@ class Task:
         id: Syllabus id such as `P1.3`.
         title: What the student does; a template, if it depends on parameters.
         checks: The checks that give the points.
-        stand_in: Code that replaces an unsolved task for the tasks after it, so that a mistake costs only its own
+        fallback: Code that replaces an unsolved task for the tasks after it, so that a mistake costs only its own
             points. Empty if no later task depends on this one.
-        solution_stands_in: Whether the stand-in begins with the master's solution. `mlhood sync` copies it into the
-            package, so use it only where students may see the solution: the student edition leaves it out and the
-            sandbox hides it, but grading without a sandbox does not.
+        solution_is_fallback: Whether the fallback solution begins with the source notebook's solution. `mlhood sync`
+            copies it into the package, so use it only where students may see the solution: the student version leaves
+            it out and the sandbox hides it, but grading without a sandbox does not.
         seconds: Time limit for each call into the student's code and each of the student's cells.
         timed: Whether its cells measure time, so that no other timed task may run on the same cores meanwhile.
         libraries: What exists where its functions are graded; None for all that the notebook has.
@@ -81,11 +83,11 @@ class Task:
     id: str
     title: str
     checks: tuple[Check, ...]
-    stand_in: str = ""
+    fallback: str = ""
     seconds: float = 120.0
     timed: bool = False
     libraries: Libraries | None = None
-    solution_stands_in: bool = False
+    solution_is_fallback: bool = False
     minutes: int = 0
     builds_on: tuple[str, ...] = ()
     leaderboard: str = ""
@@ -160,16 +162,21 @@ def with_parameters(task: Task, values: Mapping[str, Any]) -> Task:
     """
     parameters = dict(values)
     checks = tuple(replace(check, parameters=parameters) for check in task.checks)
-    title, stand_in = render(task.title, values), render(task.stand_in, values)
-    return replace(task, title=title, stand_in=stand_in, checks=checks, parameters=parameters)
+    title, fallback = render(task.title, values), render(task.fallback, values)
+    return replace(task, title=title, fallback=fallback, checks=checks, parameters=parameters)
 
 
-def points(number: float) -> Callable[[CheckFunction], Check]:
-    """Return a decorator that turns a function into a `Check`: its title is the first line of the docstring."""
+def points(number: float, *, solved: bool = False) -> Callable[[CheckFunction], Check]:
+    """Return a decorator that turns a function into a `Check`: its title is the first line of the docstring.
+
+    Args:
+        number: Points.
+        solved: As of `Check`.
+    """
 
     def wrap(function: CheckFunction) -> Check:
         first = (function.__doc__ or function.__name__).strip().splitlines()[0]
         title = " ".join(first.split()).rstrip(".")  # a template may be continued by a backslash
-        return Check(function.__name__, title, number, function)
+        return Check(function.__name__, title, number, function, solved=solved)
 
     return wrap

@@ -1,4 +1,4 @@
-"""Timing by the judge: which of two functions of a submission is faster, whatever its process claims.
+"""Timing by the grader: which of two functions of a submission is faster, whatever its process claims.
 
 The numbers in a table are the student's word, so its claims are measured again from outside:
 

@@ -10,9 +10,9 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.measure.ratio import Ratio
 
 ALLOWANCE = 1.4
-"""By how much a ratio of the judge may be smaller than the table's beyond both errors: in the judge, each call follows
-the preparation of its image and the selection of channels, which count for both sides, and finds other data in the
-caches. Measured in one process, in alternation, on the course's pair of P3: 0.98 times in C1, 1.17 times in C4. The
+"""By how much a ratio of the grader may be smaller than the table's beyond both errors: in the grader, each call
+follows the preparation of its image and the selection of channels, which count for both sides, and finds other data in
+the caches. Measured in one process, in alternation, on the course's pair of P3: 0.98 times in C1, 1.17 times in C4. The
 round trip, of which nothing is subtracted, makes a ratio smaller by up to an eighth."""
 
 
@@ -72,7 +72,7 @@ class TimingClaim:
         fast: The faster side, with as many calls in a message.
         claimed: Slow over fast, according to the table.
         course: The course's own version of the slower side; None if that is not the student's code.
-        allowance: By how much the judge's ratio may be smaller than the table's beyond both errors.
+        allowance: By how much the grader's ratio may be smaller than the table's beyond both errors.
         directed: Whether the fast side has to be faster; if not, only its ratio has to be as in the table.
     """
 

@@ -10,13 +10,13 @@ and its inverse are then equally far from 1, and three questions are asked. A cl
    faster in at most one of 2 / (1 - DIRECTION) looks, be the machine quiet or not.
 2. Is it as much faster as the table claims? Both ratios estimate the same number, from independent rounds, and the
    error of their log difference is the root of the sum of the squares of their errors. What exceeds it has to be
-   explained by what the judge does differently from `compare`: the claim's allowance. If the error is so large that a
+   explained by what the grader does differently from `compare`: the claim's allowance. If the error is so large that a
    factor of PRECISION may hide in it, the answer is neither yes nor no: noise does not confirm a claim. A table whose
    interval contains 1, such as one whose columns time the same function, shows no difference: that is refused where
    both intervals are further apart than the allowance, and open where they are apart at all.
    Of a claim without a direction this is the only question, and what lies within the allowance holds, unless the
    table's own interval is so wide that it says nothing.
-3. Is the slower side as fast as it should be? The judge times the course's own version of the same algorithm in the
+3. Is the slower side as fast as it should be? The grader times the course's own version of the same algorithm in the
    same rounds, and the slower side may take at most so many times as long (`timing_claim.Course.most`).
 
 The mean is trimmed by a fifth on both sides, with the standard error that belongs to it (J. Tukey, D. McLaughlin, "Less

@@ -2,7 +2,7 @@
 
 To add a task: write its section in the notebook, write a module here with its checks and `TASKS`, run `mlhood sync`.
 
-A project has the values of one variant of the course: those in `variant.json`, which a student edition of a variant
+A project has the values of one variant of the course: those in `variant.json`, which a student version of a variant
 has; else those of the word in the environment variable MLHOOD_VARIANT; else the defaults.
 """
 
@@ -24,8 +24,8 @@ from mlhood.grading.projects.solution import solution_of
 from mlhood.grading.variants.draw import draw
 from mlhood.grading.variants.parameter import Parameter, checked_values, defaults
 
-VARIANT_FILE = "variant.json"  # the values of an edition, by project, and its sealed name
-EDITION = "edition"  # the key of the sealed name
+VARIANT_FILE = "variant.json"  # the values of a version, by project, and its signed name
+VERSION_KEY = "edition"  # the key of the signed name
 VARIANT = "MLHOOD_VARIANT"
 DECLARATION = re.compile(r"^TASKS\b", re.MULTILINE)
 
@@ -33,8 +33,8 @@ DECLARATION = re.compile(r"^TASKS\b", re.MULTILINE)
 def collect_project(package: str, title: str, questions: tuple[Question, ...] = ()) -> Project:
     """Return the project of a package such as `mlhood.grading.projects.p1`, its tasks in the order of their numbers.
 
-    Modules that declare no tasks (probes, references) are not imported: some of them need JAX, which a judge never
-    loads. Its parameters have the values of the edition that this is, or of the word in the environment.
+    Modules that declare no tasks (probes, references) are not imported: some of them need JAX, which a grader never
+    loads. Its parameters have the values of the version that this is, or of the word in the environment.
 
     Raises:
         GradingError: Two tasks have the same id, or parameters the same name; or a task has the id of another project.
@@ -64,12 +64,12 @@ def variant(project: Project, word: str) -> Project:
     """Return a project with the parameters of the variant that a word names; of no word, with the defaults.
 
     Raises:
-        GradingError: It cannot be the word of a variant, or this is a student edition, which has no templates.
+        GradingError: It cannot be the name of a variant, or this is a student version, which has no templates.
     """
     parameters = parameters_of(project)
     if word and parameters and not package_file(project.id, VARIANTS_FILE).is_file():
         raise GradingError(
-            "a student edition cannot make a variant of the course",
+            "a student version cannot make a variant of the course",
             where=project.id,
             expected="the course's own repository, which has the solutions and the templates of its texts",
             got=word,
@@ -84,15 +84,15 @@ def with_values(project: Project, values: Mapping[str, Any]) -> Project:
     Raises:
         GradingError: A template cannot be rendered.
     """
-    stand_ins = varied_solutions(project.id, values, [task.id for task in project.tasks if task.solution_stands_in])
+    fallbacks = varied_solutions(project.id, values, [task.id for task in project.tasks if task.solution_is_fallback])
 
     solution = solution_of(project.id, values)
 
     def valued(task: Task) -> Task:
         more = replace(with_parameters(task, values), solution=solution)
-        if not task.solution_stands_in:
+        if not task.solution_is_fallback:
             return more
-        return replace(more, stand_in="\n".join(part for part in (stand_ins.get(task.id, ""), more.stand_in) if part))
+        return replace(more, fallback="\n".join(part for part in (fallbacks.get(task.id, ""), more.fallback) if part))
 
     tasks = tuple(map(valued, project.declared or project.tasks))
     varied = values != defaults(parameters_of(project))
@@ -100,20 +100,20 @@ def with_values(project: Project, values: Mapping[str, Any]) -> Project:
 
 
 def _values(project: Project) -> dict[str, Any]:
-    """Return the values of this edition of the package."""
+    """Return the values of this version of the package."""
     parameters = parameters_of(project)
-    if edition := _edition():
-        return checked_values(parameters, edition.get(project.id, {}))
+    if version := _version():
+        return checked_values(parameters, version.get(project.id, {}))
     word = os.environ.get(VARIANT, "")
     return draw(word, project.id, parameters) if word else defaults(parameters)
 
 
-def this_edition() -> str:
-    """Return the sealed name of the edition that this package is; empty for the course as it is published."""
-    return _edition().get(EDITION, "")
+def this_version() -> str:
+    """Return the signed name of the version that this package is; empty for the course as it is published."""
+    return _version().get(VERSION_KEY, "")
 
 
-def _edition() -> dict[str, Any]:
+def _version() -> dict[str, Any]:
     file = Path(__file__).with_name(VARIANT_FILE)
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 

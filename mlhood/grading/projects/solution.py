@@ -53,11 +53,19 @@ class Solution:
         Raises:
             GradingError: There is no such function.
         """
+        return self.function(name)(*args, **kwargs)
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Return a function of the solutions, as plain Python.
+
+        Raises:
+            GradingError: There is no such function.
+        """
         if name not in self._functions:
             names = self.names({name})
             names |= {each: value.py_func for each, value in names.items() if hasattr(value, "py_func")}
             self._functions[name] = names[name]
-        return self._functions[name](*args, **kwargs)
+        return self._functions[name]
 
     def compiled(self, name: str) -> Callable[..., Any]:
         """Return a function that Numba compiles where the notebook says so; it is compiled once, at its first call."""

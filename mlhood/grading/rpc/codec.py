@@ -197,8 +197,8 @@ def _instance(*kinds: type) -> Callable[[object], bool]:
 
 
 def _encode_graph(encoder: _Encoder, graph: Any, depth: int) -> Any:
+    from mlhood.compiler.hir.parse import constants_by_digest
     from mlhood.compiler.hir.text import to_text
-    from mlhood.compiler.parse import constants_by_digest
 
     return _encode_hir(encoder, Hir(to_text(graph), constants_by_digest(graph)), depth)
 
@@ -340,7 +340,7 @@ def _as_model(data: bytes) -> Any:
 
 
 def _as_graph(hir: Hir) -> Any:
-    from mlhood.compiler.parse import parse
+    from mlhood.compiler.hir.parse import parse
 
     return parse(hir.text, hir.constants)
 

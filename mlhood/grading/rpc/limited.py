@@ -1,8 +1,9 @@
 """A limited process: runs a named parser of ours on what a student wrote, and returns checked plain data.
 
 ONNX Runtime, pypdf, the compiler and the decoders of pictures are large programs in which a hostile file may find a
-fault, and a small file can unfold to gigabytes. So each call is a process of its own, with limits on memory, time and
-the size of its reply, and in bubblewrap where that is available: without network, and without files of the grader.
+fault, and a small file can unfold to gigabytes. So calls are in processes with limits on memory, time and the size of
+replies, and in bubblewrap where that is available: without network, and without files of the grader. Each is in one of
+its own, unless those of a submission share one.
 The reply is read like a student's (see `codec`), since the process may be under the control of what it has read.
 
     python -P -m mlhood.grading.rpc.limited MEMORY SECONDS SANDBOXED
@@ -20,9 +21,11 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from mlhood.grading.rpc.codec import CodecError, Message, decode, encode, max_file_bytes
 
@@ -53,21 +56,87 @@ def run_isolated(target: str, *args: object, seconds: float = 60.0, memory: int 
     Raises:
         IsolatedCallError: It raised an error, crashed or exceeded a limit, or its arguments or result are too large.
     """
-    request = {"target": target, "method": None, "call": True, "args": args, "kwargs": {}}
-    memory += MEMORY_OF_A_CORE * (os.cpu_count() or 1)
-    with tempfile.TemporaryFile() as sent, tempfile.TemporaryFile() as received:
+    with contextlib.closing(IsolatedProcess(seconds, memory)) as process:
+        return process.call(target, *args)
+
+
+class IsolatedProcess:
+    """A limited process for calls of one submission, which may change what later ones return.
+
+    It starts with the first call, and again with the next one after it has failed.
+
+    Args:
+        seconds: Limit on wall time of a call, and on processor time of all calls on each core.
+        memory: Limit on allocated memory, in bytes.
+    """
+
+    def __init__(self, seconds: float, memory: int = MEMORY) -> None:
+        self.seconds, self.memory = seconds, memory + MEMORY_OF_A_CORE * (os.cpu_count() or 1)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.close = lambda: None
+
+    def call(self, target: str, *args: object) -> Any:
+        """Call `module:function` of ours, as `run_isolated` does."""
         try:
-            _write(sent, encode(request))
-            code = _run(sent, received, seconds, memory)
-            if code:
-                raise IsolatedCallError(f"it crashes the program that reads it, or takes too much memory ({code})")
-            received.seek(0)
-            reply = decode(_read(received))
-        except subprocess.TimeoutExpired:
-            raise IsolatedCallError(f"it takes more than {seconds:g} seconds") from None
+            request = encode({"target": target, "method": None, "call": True, "args": args, "kwargs": {}})
+            reply = decode(self._answer(request))
         except CodecError as error:
+            self.close()
             raise IsolatedCallError(str(error)) from None
-    return _value(reply)
+        return _value(reply)
+
+    def _answer(self, request: Message) -> Message:
+        process = self._process if self._process and self._process.poll() is None else self._start()
+        sent, received = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+        late = threading.Event()
+
+        def stop() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(self.seconds, stop)
+        timer.start()
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it has ended, and its code says why
+                _write(sent, request)
+            if header := received.read(SIZES.size):
+                return _read_parts(received, header)
+            code = process.wait()
+        finally:
+            timer.cancel()
+        if late.is_set():
+            raise IsolatedCallError(f"it takes more than {self.seconds:g} seconds")
+        if code:
+            raise IsolatedCallError(f"it crashes the program that reads it, or takes too much memory ({code})")
+        raise CodecError("there is no reply")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.close()
+        with contextlib.ExitStack() as stack:
+            folder = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
+            prefix, filters = stack.enter_context(_sandbox())
+            limits = [str(self.memory), str(math.ceil(self.seconds)), str(int(bool(prefix)))]
+            python_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+            process = subprocess.Popen(
+                [*prefix, sys.executable, "-P", "-m", "mlhood.grading.rpc.limited", *limits],
+                cwd=folder.name,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # nobody reads it, and it may be long
+                pass_fds=filters,
+                env={} if prefix else {**os.environ, "PYTHONPATH": python_path},
+            )
+        self._process, self.close = process, weakref.finalize(self, _end, process, folder)
+        return process
+
+
+def _end(process: subprocess.Popen[bytes], folder: tempfile.TemporaryDirectory[str]) -> None:
+    process.kill()  # and with bubblewrap all that it has started
+    process.wait(KILL_SECONDS)
+    for pipe in filter(None, (process.stdin, process.stdout)):
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()
+    folder.cleanup()
 
 
 def _value(reply: Any) -> Any:
@@ -79,33 +148,6 @@ def _value(reply: Any) -> Any:
     if error.get("type") == "MemoryError":
         raise IsolatedCallError(f"it takes too much memory: {error.get('message')}")
     raise IsolatedCallError(str(error.get("message")))
-
-
-def _run(sent: IO[bytes], received: IO[bytes], seconds: float, memory: int) -> int:
-    """Run the process, and return its exit code.
-
-    Raises:
-        TimeoutExpired: It takes too long; it is killed.
-    """
-    sent.seek(0)
-    with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as folder, _sandbox() as sandbox:
-        prefix, filters = sandbox
-        limits = [str(memory), str(math.ceil(seconds)), str(int(bool(prefix)))]
-        python_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        process = subprocess.Popen(
-            [*prefix, sys.executable, "-P", "-m", "mlhood.grading.rpc.limited", *limits],
-            cwd=folder,
-            stdin=sent,
-            stdout=received,
-            stderr=subprocess.DEVNULL,  # nobody reads it, and it may be long
-            pass_fds=filters,
-            env={} if prefix else {**os.environ, "PYTHONPATH": python_path},
-        )
-        try:
-            return process.wait(seconds)
-        finally:
-            process.kill()  # and with bubblewrap all that it has started
-            process.wait(KILL_SECONDS)
 
 
 @contextlib.contextmanager
@@ -134,8 +176,7 @@ def _write(file: IO[bytes], message: Message) -> None:
     file.flush()
 
 
-def _read(file: IO[bytes]) -> Message:
-    header = file.read(SIZES.size)
+def _read_parts(file: IO[bytes], header: bytes) -> Message:
     if len(header) < SIZES.size:
         raise CodecError("there is no reply")
     sizes = SIZES.unpack(header)
@@ -146,15 +187,15 @@ def _read(file: IO[bytes]) -> Message:
 
 
 def main() -> None:
-    """Set limits, answer the request on the standard input on the standard output, and end."""
+    """Set limits, answer the requests on the standard input on the standard output, and end."""
     memory, seconds, sandboxed = map(int, sys.argv[1:])
     set_limits(memory, seconds, sandboxed=bool(sandboxed))
     with os.fdopen(os.dup(1), "wb") as replies:
         os.dup2(2, 1)  # what a library prints is no reply
         from mlhood.grading.rpc.server import handle_request
 
-        _write(replies, handle_request(_read(sys.stdin.buffer), {}))
-        replies.flush()
+        while header := sys.stdin.buffer.read(SIZES.size):
+            _write(replies, handle_request(_read_parts(sys.stdin.buffer, header), {}))
         os._exit(0)  # threads of libraries need not be waited for
 
 

@@ -21,6 +21,7 @@ from mlhood.grading.rpc.guard import Guard
 from mlhood.grading.rpc.loader import loaded
 
 MAX_PRINTED = 4000
+NOT_DEFINED = "the notebook defines no"
 _objects: list[object] = []  # by handle
 
 
@@ -109,7 +110,7 @@ def _look_up(name: str, namespace: Mapping[str, Any]) -> object:
         return getattr(importlib.import_module(module), attribute)
     if name not in namespace:
         reason = getattr(builtins, "_skipped", {}).get(name)  # of a bare kernel
-        raise NameError(f"the notebook defines no `{name}`{f': {reason}' if reason else ''}")
+        raise NameError(f"{NOT_DEFINED} `{name}`{f': {reason}' if reason else ''}")
     return namespace[name]
 
 

@@ -2,7 +2,7 @@
 
 Of a module, the text has the statements that define a name, the names which these use, and so on, also across modules
 of `mlhood.grading`; everything else of the package is there to import. Nothing is imported here: some probes need JAX,
-which a judge does not load.
+which a grader does not load.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,7 +26,10 @@ SOLUTIONS = {
     "parts": lambda x: {"total": 3 * x, "share": x / 4},
     "text": str,
     "flag": lambda x: x > 6,
+    "pair": lambda x: (x, 2 * x),
+    "items": lambda x: [x, x + 1],
 }
+TUPLE = {"tuple": lambda x: (x, 2 * x, str(x))}
 
 
 @pytest.fixture
@@ -33,7 +37,9 @@ def submission(tmp_path):
     def make(**names):
         session = Session(LocalTransport(names), tmp_path, tmp_path)
         values = SimpleNamespace(unit="m")
-        return Submission(session, CheckContext(parameters=values, solution=lambda name, *args: SOLUTIONS[name](*args)))
+        return Submission(
+            session, CheckContext(parameters=values, solution=lambda name, *args: (SOLUTIONS | TUPLE)[name](*args))
+        )
 
     return make
 
@@ -66,6 +72,10 @@ def test_the_solution_passes(function, submission):
         ("array", lambda x: np.full(3, x + (x > 6), np.float32), "wrong values in what `array` returns", "8"),
         ("text", repr, "what `text` returns is wrong", "'6'"),
         ("flag", lambda x: False, "what `flag` returns is wrong", "False"),
+        ("pair", lambda x: (x, 2.0 * x), "no integer in what `pair` returns", "12.0"),
+        ("pair", lambda x: [x, 2 * x], "no tuple in what `pair` returns", "[6, 12]"),
+        ("pair", lambda x: (x, 3 * x), "what `pair` returns is wrong", "(6, 18)"),
+        ("items", lambda x: [x], "the wrong number of items in what `items` returns", "1"),
     ],
 )
 def test_a_wrong_result_fails_with_the_call(function, wrong, what, got, submission):
@@ -122,3 +132,48 @@ def test_a_result_that_follows_from_others_is_right(count, submission):
 def test_results_that_follow_from_others_have_to_depend_on_the_arguments(submission):
     with pytest.raises(CheckFailed, match="the same for all arguments"):
         check_of("half", own=own_half)(submission(half=lambda x: 0.0, count=lambda x: 0))
+
+
+PAIR = {1: "the double", 2: "the text"}
+
+
+def test_elements_of_a_tuple_are_compared_by_name(submission):
+    check = check_of("tuple", parts=PAIR)
+    check(submission(tuple=lambda x: [None, 2 * x, str(x)]))
+    with pytest.raises(CheckFailed, match="the text by `tuple` is wrong"):
+        check(submission(tuple=lambda x: (None, 2 * x, "")))
+    for incomplete in (None, 5, (1, 2)):
+        with pytest.raises(CheckFailed, match="does not return a tuple of all its results"):
+            check(submission(tuple=lambda x, incomplete=incomplete: incomplete))
+
+
+def test_an_element_is_not_compared_where_a_check_that_it_presupposes_fails(submission):
+    simpler, other = check_of("half"), check_of("half")
+    wrong = submission(tuple=lambda x: (None, -1, str(x)))
+    wrong.context = replace(wrong.context, passed=lambda check: check is other)
+    check_of("tuple", parts=PAIR, presupposes={1: simpler, 2: other})(wrong)
+    with pytest.raises(CheckFailed, match="nothing that `tuple` returns is right"):
+        check_of("tuple", parts=PAIR, presupposes={1: simpler, 2: simpler})(wrong)
+
+
+@pytest.mark.parametrize("key", [1, lambda parameters: {"m": 1}[parameters.unit]])
+def test_an_item_of_a_tuple_is_compared(key, submission):
+    check_of("pair", key=key)(submission(pair=lambda x: (0, 2 * x)))
+    with pytest.raises(CheckFailed, match="item 1 of `pair` is wrong"):
+        check_of("pair", key=key)(submission(pair=lambda x: (x, 0)))
+
+
+def test_a_check_may_call_and_compare_in_its_own_way(submission):
+    def call(submission, x):
+        return submission.call("items", x)[::-1]
+
+    def compare(got, want, what):
+        assert sorted(got) == want
+
+    check_of("items", call=call, compare=compare)(submission(items=lambda x: [x + 1, x]))
+
+
+def test_arguments_in_the_wrong_order_have_their_own_hint(submission):
+    with pytest.raises(CheckFailed) as failure:
+        check_of("count", others={"negative": lambda x: (-x,)})(submission(count=lambda x: -2 * x))
+    assert failure.value.parts["hint"] == "negative"

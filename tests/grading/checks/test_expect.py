@@ -35,3 +35,9 @@ def test_whether_a_check_holds():
     assert not expect.holds(expect.true, False, "wrong", got=1)
     with pytest.raises(ZeroDivisionError):
         expect.holds(lambda: 1 / 0)
+
+
+def test_what_is_not_written_yet_has_no_input_and_no_hint():
+    with pytest.raises(CheckFailed) as failure, expect.case("x = 1", "begin with 0"):
+        raise expect.NotWritten("`f` is not written yet", note="write it")
+    assert failure.value.parts == {"note": "write it"}

@@ -11,7 +11,7 @@ from nbformat.v4 import new_code_cell
 
 from mlhood.grading.checks import timing
 from mlhood.grading.checks.expect import CheckFailed, CheckUndecided, close
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.checks.tables import check_remeasured_claims
 from mlhood.grading.checks.task import Check, Task
@@ -85,7 +85,7 @@ def submission(names, tmp_path, monkeypatch, clock):
 
 @pytest.fixture(autouse=True)
 def waited(monkeypatch):
-    """One entry for each time that the judge waited for a quiet machine."""
+    """One entry for each time that the grader waited for a quiet machine."""
     waited = []
     monkeypatch.setattr(timing, "wait_until_quiet", lambda: waited.append(1))
     return waited
@@ -188,7 +188,7 @@ def test_an_open_claim_leaves_its_check_alone_undecided(submission, names, clock
         check_remeasured_claims(submission, lambda: [claim(Ratio(1.05, 1.04, 1.06))], "not faster", "measure")
 
     task = Task("T.1", "a race", (Check("faster", "", 2.0, faster), Check("other", "", 1.0, lambda submission: None)))
-    result = judge(task, submission.session, 1)
+    result = grade_task(task, submission.session, 1)
     assert "measured several times, and still undecided: slow over fast: 1.00" in result.checks[0].what
     assert [check.status for check in result.checks] == ["undecided", "passed"]
     assert (result.earned, result.points, result.undecided) == (1, 3, True)
@@ -214,7 +214,7 @@ def test_a_refused_claim_is_not_undecided(submission, names, clock, default_cloc
     assert "slow over fast: 1.00" in caught.value.parts["got"]
 
 
-def test_a_claim_that_a_table_leaves_open_is_decided_by_the_judge(submission, names, clock, default_clock):
+def test_a_claim_that_a_table_leaves_open_is_decided_by_the_grader(submission, names, clock, default_clock):
     def check():
         another = Submission(submission.session)
         check_remeasured_claims(another, lambda: [claim(Ratio(1.5, 0.8, 40))], "not faster", "measure")

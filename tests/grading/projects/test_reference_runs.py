@@ -48,6 +48,8 @@ def test_memory_is_constants_and_arena_for_one_image(graph):
 
 def test_stages_are_counted_and_run(graph):
     images = np.eye(10, dtype=np.float32)
-    costs = stage_costs({"one": graph}, (images, np.array([0, 1, 2, 3, 4, 9, 9, 9, 9, 9])), images[:3])["one"]
-    assert costs["digits"] == 6
+    costs = stage_costs({"one": graph}, (images, np.array([0, 1, 2, 3, 4, 9, 9, 9, 9, 9])), images[:3])
+    assert costs["one"]["digits"] == (6, 6)
+    ties = stage_costs({"one": graph}, (0 * images, np.arange(10)), images[:3])
+    assert ties["one"]["digits"] == (0, 10)
     assert np.array_equal(costs["logits"], run(graph, image=images[:3])["logits"])

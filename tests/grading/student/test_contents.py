@@ -12,9 +12,9 @@ from nbformat import NotebookNode
 from mlhood.grading.notebooks.interface import imported_names
 from mlhood.grading.notebooks.notebook import course_notebooks, read
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.projects.package_files import master_solutions
+from mlhood.grading.projects.package_files import source_solutions
 from mlhood.grading.student.contents import ROOTS, student_files
-from mlhood.grading.student.edition_files import linked_files, package_files
+from mlhood.grading.student.version_files import linked_files, package_files
 from tests.test_layering import Module, imports, read_modules
 
 ROOT = Path(__file__).parents[3]
@@ -32,11 +32,8 @@ OTHERS += ("grading.course_commands", "grading.reports.class_report", "grading.r
 # Modules that solve tasks, from which a solution could be copied. This list may only become shorter.
 REFERENCES = {
     "mlhood.grading.projects.reference_runs",
-    *(f"{PROJECT_MODULES}{name}" for name in ("1.reference", "3.reference", "4.reference", "5.reference")),
-    *(
-        f"{PROJECT_MODULES}{name}"
-        for name in ("2.memory", "2.neural_processor", "2.probes", "4.network_kernel", "4.xla", "5.probes")
-    ),
+    *(f"{PROJECT_MODULES}{name}" for name in ("1.reference", "4.reference", "5.reference")),
+    *(f"{PROJECT_MODULES}{name}" for name in ("2.memory", "2.neural_processor", "2.probes", "5.probes")),
 }
 
 
@@ -108,7 +105,7 @@ def test_it_has_what_exists_where_its_tasks_are_graded(version):
 
 
 def test_modules_with_references_become_fewer(version, modules):
-    solutions = "\n".join(source for project in PROJECTS for source in master_solutions(project).values())
+    solutions = "\n".join(source for project in PROJECTS for source in source_solutions(project).values())
     solved = set(re.findall(r"^def (\w+)", solutions, re.MULTILINE))
 
     def solves_a_task(module: Module) -> bool:
