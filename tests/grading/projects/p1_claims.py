@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from tests.grading.projects.gallery import Mistake, mistakes
-from tests.grading.projects.p1_snippets import GEMM, RELU, forward, hand_made, layers, train
-
-NO_MODULE = """
-class LeNetLayers:
-    training, shapes = False, [(6, 1, 5, 5), (6,), (16, 6, 5, 5), (16,), (120, 400), (120,)]
-    shapes += [(84, 120), (84,), (10, 84), (10,)]
-    def named_parameters(self, *args, **kwargs):
-        return iter([(f"p{i}", nn.Parameter(torch.zeros(shape))) for i, shape in enumerate(self.shapes)])
-    def parameters(self):
-        return (value for _, value in self.named_parameters())
-    def named_modules(self):
-        return iter([])
-"""
+from tests.grading.projects.examples import Mistake, mistakes
+from tests.grading.projects.p1_snippets import GEMM, RELU, forward, hand_made, train
 
 NAMES_WITHOUT_VALUES = """
 class LeNetLayers(nn.Module):
@@ -41,13 +29,6 @@ class LeNetLayers(nn.Module):
         self.fc1, self.fc2, self.fc3 = nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, 10)
 """
 
-NOISE_FOR_TRAINING = """
-def train(model, images, labels):
-    with torch.no_grad():
-        for value in model.parameters():
-            value += 0.02 * torch.randn_like(value)
-    return [2.3, 1.2, 0.6, 0.3]
-"""
 
 OWN_DIGITS = train(
     "loss.backward(); optimizer.step()",
@@ -116,12 +97,6 @@ CLAIMS: tuple[Mistake, ...] = (
     *mistakes(
         "P1.1",
         (
-            "a class that is no module",
-            {"P1-1-solution": NO_MODULE},
-            (SHAPES, GEOMETRY),
-            "a torch.nn.Module was expected",
-        ),
-        (
             "parameters by name only",
             {"P1-1-solution": NAMES_WITHOUT_VALUES},
             (SHAPES, GEOMETRY),
@@ -132,16 +107,6 @@ CLAIMS: tuple[Mistake, ...] = (
             {"P1-1-solution": PADS_BY_ITSELF},
             GEOMETRY,
             "`conv1` has the wrong padding",
-        ),
-        (
-            "a dense layer without its bias",
-            layers(
-                "class Linear(nn.Linear):\n    def forward(self, x):\n        return x @ self.weight.T\n"
-                "self.conv1, self.conv2 = nn.Conv2d(1, 6, 5), nn.Conv2d(6, 16, 5)\n"
-                "self.fc1, self.fc2, self.fc3 = Linear(400, 120), Linear(120, 84), nn.Linear(84, 10)"
-            ),
-            SHAPES,
-            "the dense layer `fc1`",
         ),
     ),
     *mistakes(
@@ -156,12 +121,6 @@ CLAIMS: tuple[Mistake, ...] = (
     ),
     *mistakes(
         "P1.3",
-        (
-            "noise instead of training",
-            {"P1-3-solution": NOISE_FOR_TRAINING},
-            (MOVES, LOSS, ACCURACY),
-            "not such that the loss",
-        ),
         ("digits of its own", OWN_DIGITS, (MOVES, LOSS, ACCURACY), "on the images passed in"),
         (
             "digits that are looked up",

@@ -1,4 +1,4 @@
-"""Right solutions of P1 in styles other than the master notebook's."""
+"""Right solutions of P1 in styles other than the source notebook's."""
 
 from __future__ import annotations
 

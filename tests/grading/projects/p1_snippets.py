@@ -1,4 +1,4 @@
-"""Building blocks of P1's gallery of solutions: each function returns new source by cell id."""
+"""Building blocks of P1's examples of solutions: each function returns new source by cell id."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def train(
     returned: str = "total / len(images)",
     epochs: str = "max(2, 9_000 // len(images))",
     first: str = "",
+    total: str = "0.0",
     batches: str = "torch.randperm(len(images)).split(32)",
 ) -> dict[str, str]:
-    """Sees a third of the images that the master's solution sees: a learning rate that rises and falls."""
+    """Sees a third of the images that the source notebook's solution sees: a learning rate that rises and falls."""
     return {
         "P1-3-solution": f"""
 def train(model, images, labels):
@@ -32,7 +33,7 @@ def train(model, images, labels):
     optimizer, losses = torch.optim.Adam(model.parameters()), []
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.008, total_steps=epochs * batches)
     for _ in range(epochs):
-        total = 0.0
+        total = {total}
         for batch in {batches}:
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(images[batch]), labels[batch])

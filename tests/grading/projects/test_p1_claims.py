@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.projects.p1 import P1, reference, surgery
 from mlhood.grading.projects.p1.drawing import check_drawing
 from mlhood.grading.rpc.transport import LocalTransport
-from tests.grading.projects.gallery import Mistake
+from tests.grading.projects.examples import Mistake
 from tests.grading.projects.p1_claims import BOX, CLAIMS, LINE, WORDS
 from tests.grading.projects.p1_snippets import GOOD_FORWARD, GOOD_LAYERS, forward, layers
 
@@ -65,7 +65,7 @@ def test_a_claim_earns_nothing(claim: Mistake, tmp_path, monkeypatch):
         names["to_onnx"](names["model"], str(tmp_path / "lenet.onnx"))
     task = P1.task(claim.task)
     assert task is not None
-    result = judge(task, Session(LocalTransport(names), tmp_path, tmp_path), 5)
+    result = grade_task(task, Session(LocalTransport(names), tmp_path, tmp_path), 5)
     failed = [check for check in result.checks if check.status == "failed"]
     assert {check.name for check in failed} == set(claim.loses), failed
     messages = "\n".join(" ".join([check.what, *check.parts.values()]) for check in failed)

@@ -12,7 +12,7 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
-from mlhood.grading.projects.p1.network import PROBES, lenet_with, logits, parameters, random_images
+from mlhood.grading.projects.p1.network import PROBES, lenet_with, logits, named_arrays, parameters, random_images
 from mlhood.grading.rpc.codec import Tensor
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits
@@ -22,8 +22,10 @@ TRAIN_ARGUMENT = Parameter("train_argument", ("none", "epochs", "until"))
 # the order in which `mistakes` lists the images
 MISTAKES_ORDER = Parameter("mistakes_order", ("increasing", "decreasing", "surest first"))
 
-GOOD_ACCURACY = 0.97
-COPIES = 4
+GOOD_ACCURACY = 0.95  # 63 runs of 10 to 30 epochs with the settings that the text recommends reach 95.9 to 99.7%
+IMAGES, COPIES = 163, 4  # to train on: together no multiple of a usual size of a batch
+GIVEN = f"{IMAGES * COPIES} images, some with a random label, so that no model predicts them all"
+MEAN_RTOL = 1e-3  # losses may be added up in float32
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class _TrainingRun:
 
     Both losses are computed here, from the weights and the digits that `train` was given, and from the weights that
     the model has after it. Weights that were not trained on these digits do not have a low loss. `told` is the last
-    argument of `train` in a variant: a number of epochs, or a loss.
+    argument of `train` in a variant: a number of epochs, or a loss. `sizes` and `losses` of the batches are those that
+    the probe has noted: a claim.
     """
 
     before: reference.Weights
@@ -41,18 +44,22 @@ class _TrainingRun:
     final_loss: float
     returned: Any
     told: float
+    sizes: np.ndarray
+    losses: np.ndarray
 
 
 def _run_training(submission: Submission) -> _TrainingRun:
     """Train once for all checks that look at it: training takes seconds."""
     weights = reference.fresh_weights(submission.rng)
-    model = lenet_with(submission, weights)
     images, labels = _digits_to_train_on(submission.rng)
     told = _told(submission, reference.loss(reference.lenet(weights, images), labels))
-    returned = submission.call("train", model, Tensor(images), Tensor(labels), *([told] if told else []))
-    trained = reference.by_shape(parameters(submission, model))
+    arguments = weights, Tensor(images), Tensor(labels), *([told] if told else [])
+    answer = submission.call(PROBES + "trained", submission.value("train"), *arguments)
+    report = expect.mapping(answer, ("returned", "parameters", "sizes", "losses"), "what `train` does")
+    trained = reference.by_shape(named_arrays(report["parameters"]))
     initial_loss, final_loss = (reference.loss(reference.lenet(w, images), labels) for w in (weights, trained))
-    return _TrainingRun(weights, trained, initial_loss, final_loss, returned, told)
+    sizes, losses = (np.array(report[name], np.float64) for name in ("sizes", "losses"))
+    return _TrainingRun(weights, trained, initial_loss, final_loss, report["returned"], told, sizes, losses)
 
 
 def _told(submission: Submission, initial_loss: float) -> float:
@@ -70,7 +77,7 @@ def _digits_to_train_on(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarra
     some have a random label: it depends on how many how low the loss can become.
     """
     data = digits()
-    chosen = rng.permutation(len(data.train_images))[:160]
+    chosen = rng.permutation(len(data.train_images))[:IMAGES]
     images = np.rot90(data.train_images[chosen], int(rng.integers(4)), (2, 3))
     images = images[..., :: int(rng.choice([1, -1]))] * np.float32(rng.choice([1, -1]))
     labels = rng.permutation(10)[data.train_labels[chosen]]
@@ -102,7 +109,7 @@ def training_moves_every_weight(submission: Submission) -> None:
 
 @points(3)
 def loss_is_told_and_falls(submission: Submission) -> None:
-    """`train` returns the mean loss of each epoch, and the loss decreases."""
+    """`train` returns the mean loss of each epoch over all images, and the loss decreases."""
     training = submission.once("training", lambda: _run_training(submission))
     before, after, returned = training.initial_loss, training.final_loss, training.returned
     returned = expect.sequence(returned, list, "what `train` returns")
@@ -115,26 +122,50 @@ def loss_is_told_and_falls(submission: Submission) -> None:
         "the model has hardly improved after training",
         expected=f"a loss well below {before:.3f}",
         got=f"{after:.3f}",
-        given="640 training images",
-        hint="does each batch begin with optimizer.zero_grad()? If so: more epochs, or Adam with lr=0.002",
+        given=GIVEN,
+        hint="does each batch begin with optimizer.zero_grad()? If so: another learning rate, such as Adam's 0.002",
     )
-    hint = "return the mean of loss.item() over the epoch's batches, not their sum or the loss of a single batch"
-    expect.true(
-        losses[-1] < losses[0] and abs(losses[0]) < 10 * before,
-        "the returned losses do not decrease during training",
-        expected=f"values that start near {before:.2f} and decrease",
-        got=[round(loss, 3) for loss in losses],
-        hint=hint,
-    )
+    _check_means(training, losses)
     expect.true(  # the mean of the last epoch, in which the model still improves
         0.8 * after - 0.05 <= losses[-1] <= 1.7 * after + 0.2,
         "the last of the returned losses is not that of the trained model",
         expected=f"about {after:.3f}, the mean cross entropy of the model on these images after training",
         got=f"{losses[-1]:.3f}",
-        given="640 training images, some with a random label, so that no model predicts them all",
-        hint=hint,
+        given=GIVEN,
     )
     _check_length(submission.parameters.train_argument, training.told, losses)
+
+
+def _check_means(training: _TrainingRun, losses: list[float]) -> None:
+    """Check that losses are the means of their epochs, over the images or over the batches."""
+    images, epochs, ends = IMAGES * COPIES, len(losses), np.cumsum(training.sizes)
+    expect.true(
+        training.sizes.sum() == images * epochs and set(images * (1 + np.arange(epochs))) <= set(ends),
+        "`train` does not take every image once in each epoch",
+        expected=f"{epochs} times {images} images in batches",
+        got=f"{training.sizes.sum():.0f} images in {len(ends)} batches",
+        hint="what remains at the end of an epoch is a batch, too, a smaller one; return one loss for each epoch",
+    )
+    epoch = np.ceil(ends / images).astype(int) - 1  # of each batch
+    by_images, total, batches = (
+        np.bincount(epoch, weights) for weights in (training.losses * training.sizes, training.losses, None)
+    )
+    by_images, by_batches = by_images / images, total / batches
+    last = training.losses[np.isin(ends, images * (1 + np.arange(epochs)))]
+    reset = "is the total set to 0 at the start of each epoch?"
+    wrong = (
+        ("that is the loss of an epoch's last batch: add up those of all its batches", last),
+        ("that is the sum over the batches of an epoch: divide it by their number", total),
+        ("that is the sum over the images: divide it by their number", by_images * images),
+        *((reset, np.cumsum(means)) for means in (by_images, by_batches, total)),
+    )
+    hint = "the mean of loss.item() over the batches of an epoch, or over its images"
+    hint = next((text for text, means in wrong if np.allclose(losses, means, rtol=MEAN_RTOL)), hint)
+    right = np.isclose(losses, by_images, rtol=MEAN_RTOL) | np.isclose(losses, by_batches, rtol=MEAN_RTOL)
+    first = int(np.argmin(right))
+    expected = f"{by_images[first]:.4f} for epoch {first + 1}, the mean over {images} images"
+    what = "the returned losses are not the means of their epochs"
+    expect.true(bool(right.all()), what, expected=expected, got=f"{losses[first]:.4f}", given=GIVEN, hint=hint)
 
 
 def _check_length(argument: str, told: float, losses: list[float]) -> None:
@@ -156,10 +187,12 @@ def _check_length(argument: str, told: float, losses: list[float]) -> None:
 
 @points(5)
 def model_reads_unseen_digits(submission: Submission) -> None:
-    """A `LeNet` trained by `train` classifies at least 97% of the held-out digits correctly."""
+    """A `LeNet` trained by `train` classifies at least 95% of the held-out digits correctly."""
     data = digits()
     note = submission.first_cell_error()
-    hint = "has it been trained? If so, try smaller batches, shuffled every epoch, more epochs or another learning rate"
+    hint = "does the loss still decrease at the end? Smaller batches, shuffled every epoch, or another learning rate"
+    if submission.parameters.train_argument == "none":
+        hint += "; or more epochs"
     noise = 0.05 * submission.normal(*data.test_images.shape)
     functions = submission.value("LeNet"), submission.value("train")
     told = {"epochs": [max(2, 30_000 // len(data.train_images))], "until": [0.02]}
@@ -176,7 +209,7 @@ def model_reads_unseen_digits(submission: Submission) -> None:
             right.mean() >= needed,
             what,
             expected=expected,
-            got=f"{right.mean():.1%}",
+            got=f"{right.mean():.2%}, {right.sum()} of {len(right)}",
             given=given,
             hint=hint,
             note=note,
@@ -234,7 +267,7 @@ def _indices(got: object, given: str) -> np.ndarray:
     return got
 
 
-TRAINING_STAND_IN = """
+TRAINING_FALLBACK = """
 from mlhood.models import digits as _digits, train as _train
 model, _data = LeNet(), _digits()
 losses = _train(model, _data.train_images, _data.train_labels, epochs=max(2, 12_000 // len(_data.train_images)))
@@ -250,8 +283,8 @@ TASKS = (
             training_moves_every_weight,
             loss_is_told_and_falls,
         ),
-        stand_in=TRAINING_STAND_IN,
-        solution_stands_in=True,
+        fallback=TRAINING_FALLBACK,
+        solution_is_fallback=True,
         varies=(TRAIN_ARGUMENT, MISTAKES_ORDER),
         libraries=TORCH_AND_ONNX,
         minutes=30,

@@ -9,6 +9,6 @@ TORCH_AND_ONNX = Libraries(
     modules=("mlhood.exchange",),
     without=(
         "mlhood.exchange.export.export",
-        *(f"mlhood.exchange.{name}" for name in ("inspect", "lenet", "render", "view")),
+        *(f"mlhood.exchange.{name}" for name in ("lenet", "render", "view")),
     ),
 )

@@ -42,7 +42,11 @@ def lenet_with(submission: Submission, weights: reference.Weights) -> Remote:
 def parameters(submission: Submission, model: Remote | str) -> dict[str, np.ndarray]:
     """Return a module's parameters by name: a claim, to be confirmed by what is computed from them."""
     model = submission.value(model) if isinstance(model, str) else model
-    values = submission.call(PROBES + "parameters", model)
+    return named_arrays(submission.call(PROBES + "parameters", model))
+
+
+def named_arrays(values: object) -> dict[str, np.ndarray]:
+    """Return the parameters that a probe has read; fail unless they are arrays."""
     if not isinstance(values, dict) or not all(isinstance(value, np.ndarray) for value in values.values()):
         expect.fail("the module's parameters cannot be read", expected="arrays by name", got=values)
     return values
@@ -312,7 +316,7 @@ def takes_a_batch_of_any_size(submission: Submission) -> None:
 
 
 # LeNet's layers under the student's own names, since a forward pass may have been written for these
-LAYERS_STAND_IN = """
+LAYERS_FALLBACK = """
 def _with_lenets_layers(own):
     class LeNetLayers(own):
         def __init__(self, *args, **kwargs):
@@ -339,7 +343,7 @@ except Exception:
 """
 
 # complete, since the layers of the student's P1.1 may have other names
-FORWARD_STAND_IN = """
+FORWARD_FALLBACK = """
 class LeNet(nn.Module):
     def __init__(self):
         super().__init__()
@@ -357,7 +361,7 @@ TASKS = (
         "P1.1",
         "The layers of LeNet",
         checks=(parameters_have_lenets_shapes, convolutions_have_lenets_geometry),
-        stand_in=LAYERS_STAND_IN,
+        fallback=LAYERS_FALLBACK,
         varies=(LAYERS_ARGUMENT,),
         libraries=TORCH_AND_ONNX,
         minutes=15,
@@ -366,7 +370,7 @@ TASKS = (
         "P1.2",
         "The forward pass",
         checks=(gives_ten_logits_an_image, computes_lenet, takes_a_batch_of_any_size),
-        stand_in=FORWARD_STAND_IN,
+        fallback=FORWARD_FALLBACK,
         varies=(FORWARD_ARGUMENT,),
         libraries=TORCH_AND_ONNX,
         minutes=15,

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.grading.checks.expect import CheckFailed
 
+RUNTIME = "com.microsoft"  # the domain of ONNX Runtime's own operators
 SHAPES: dict[str, tuple[int, ...]] = {
     "conv1.weight": (6, 1, 5, 5),
     "conv1.bias": (6,),
@@ -198,8 +199,12 @@ def diagnose(weights: Weights, images: np.ndarray, got: np.ndarray) -> str | Non
     return next(matches, None)
 
 
-def lenet_onnx(weights: Weights, *, image: str = "image", logits: str = "logits") -> bytes:
-    """Build LeNet as an ONNX file with a dynamic batch by hand, independently of any exporter."""
+def lenet_onnx(weights: Weights, *, fused: bool = False) -> bytes:
+    """Build LeNet as an ONNX file with a dynamic batch by hand, independently of any exporter.
+
+    Where the first dense layer is `fused` with its ReLU, this is an operator that only ONNX Runtime knows.
+    """
+    first = [_step("Gemm", "fc1", weights, transB=1), ("Relu", [], {})]
     steps = [
         _step("Conv", "conv1", weights),
         ("Relu", [], {}),
@@ -208,17 +213,19 @@ def lenet_onnx(weights: Weights, *, image: str = "image", logits: str = "logits"
         ("Relu", [], {}),
         ("MaxPool", [], {"kernel_shape": [2, 2], "strides": [2, 2]}),
         ("Flatten", [], {"axis": 1}),
-        _step("Gemm", "fc1", weights, transB=1),
-        ("Relu", [], {}),
+        *([_step("FusedGemm", "fc1", weights, transB=1, activation="Relu", domain=RUNTIME)] if fused else first),
         _step("Gemm", "fc2", weights, transB=1),
         ("Relu", [], {}),
         _step("Gemm", "fc3", weights, transB=1),
     ]
-    return chain(steps, weights, (image, ["batch", 1, 32, 32]), (logits, ["batch", 10]))
+    return chain(steps, weights, ("image", ["batch", 1, 32, 32]), ("logits", ["batch", 10]))
 
 
-def mlp_onnx(rng: np.random.Generator, *hidden: int) -> tuple[bytes, Weights]:
-    """Build an MLP 784 -> hidden -> ReLU -> ... -> 10 with layers a, b, ...; return it with its weights."""
+def mlp_onnx(rng: np.random.Generator, *hidden: int, last: int = 0) -> tuple[bytes, Weights]:
+    """Build an MLP 784 -> hidden -> ReLU -> ... -> 10 with layers a, b, ...; return it with its weights.
+
+    In front of so many of its `last` nodes is one that transposes the weight of the last node.
+    """
     weights: Weights = {}
     steps: list[Step] = []
     for layer, (inputs, outputs) in zip("abcd", pairwise([784, *hidden, 10]), strict=False):
@@ -226,7 +233,19 @@ def mlp_onnx(rng: np.random.Generator, *hidden: int) -> tuple[bytes, Weights]:
         weights |= {name: _draw(rng, shape, 1.0) for name, shape in shapes.items()}
         steps += [_step("Gemm", layer, weights, transB=1), ("Relu", [], {})]
     steps.pop()
-    return chain(steps, weights, ("pixels", ["batch", 784]), ("scores", ["batch", 10])), weights
+    data = chain(steps, weights, ("pixels", ["batch", 784]), ("scores", ["batch", 10]))
+    return _with_transposed_weight(data, last) if last else data, weights
+
+
+def _with_transposed_weight(data: bytes, last: int) -> bytes:
+    model = onnx.load_model_from_string(data)
+    nodes = list(model.graph.node)
+    transpose = helper.make_node("Transpose", [nodes[-1].input[1]], ["transposed"], perm=[1, 0])
+    nodes[-1].input[1] = "transposed"
+    del nodes[-1].attribute[:]
+    del model.graph.node[:]
+    model.graph.node.extend([*nodes[:-last], transpose, *nodes[-last:]])
+    return model.SerializeToString()
 
 
 def random_network_onnx(rng: np.random.Generator, image: str, scores: str) -> bytes:
@@ -376,6 +395,7 @@ def chain(steps: Sequence[Step], weights: Weights, source: Port, sink: Port) -> 
         [helper.make_tensor_value_info(sink[0], TensorProto.FLOAT, list(sink[1]))],
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    opsets = [helper.make_opsetid("", 18), *([helper.make_opsetid(RUNTIME, 1)] if any(n.domain for n in nodes) else [])]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     onnx.checker.check_model(model)
     return model.SerializeToString()
