@@ -1,4 +1,4 @@
-"""Building blocks of P2's gallery of solutions: each function returns new source by cell id."""
+"""Building blocks of P2's examples of solutions: each function returns new source by cell id."""
 
 from __future__ import annotations
 

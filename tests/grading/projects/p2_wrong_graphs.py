@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.grading.projects.gallery import Mistake, mistakes
+from tests.grading.projects.examples import Mistake, mistakes
 from tests.grading.projects.p2_snippets import (
     CONV,
-    COUNT,
     COUNT_DILATED,
     IMPORTS,
     POOL,
@@ -46,22 +45,10 @@ WRONG: tuple[Mistake, ...] = (
         "P2.1",
         ("no bias", nest("total = 0.0", STEP, "y[i, j] = max(total, 0)"), COMPUTES, "where does the bias enter"),
         (
-            "bias after the relu",
-            nest("total = 0.0", STEP, "y[i, j] = max(total, 0) + b[j]"),
-            COMPUTES,
-            "where does the bias enter",
-        ),
-        (
             "sums accumulated in y",
             nest("y[i, j] = b[j]", "y[i, j] += x[i, k] * w[j, k]", "y[i, j] = max(y[i, j], 0)"),
             ONCE,
             "keep the sum in a variable",
-        ),
-        (
-            "transposed weights",
-            nest("total = b[j]", "total += x[i, k] * w[k, j]", "y[i, j] = max(total, 0)"),
-            (COMPUTES, ONCE),
-            "IndexError",
         ),
         ("bias not read", traffic("n * (2 * depth + 3)", "n * (2 * depth + 1)"), PREDICTED, "wrong for `fused`"),
         (
@@ -70,38 +57,14 @@ WRONG: tuple[Mistake, ...] = (
             PREDICTED,
             "which accesses to z",
         ),
-        (
-            "a second nest for the relu",
-            nest("total = b[j]", STEP, "y[i, j] = total", then=RELU_NEST),
-            ONCE,
-            "keep the sum in a variable",
-        ),
-        (
-            "every input counted once",
-            traffic("(rows + outputs) * depth + outputs + 3 * n", "(rows + outputs) * depth + outputs + n"),
-            PREDICTED,
-            "wrong for `fused`",
-        ),
     ),
     *mistakes(
         "P2.1",
-        (
-            "a product by @",
-            {"P2-1-solution": "def linear_relu(x, w, b, y):\n    y[:] = np.maximum(x[:] @ w.T + b[:], 0)"},
-            (COMPUTES, ONCE),
-            "for @",
-        ),
         (
             "a row's product by @",
             nest("total = b[j] + x[i] @ w[j]", "pass", "y[i, j] = max(total, 0)"),
             (COMPUTES, ONCE),
             "for @",
-        ),
-        (
-            "a row's product by NumPy",
-            nest("total = b[j] + np.dot(list(x[i]), list(w[j]))", "pass", "y[i, j] = max(total, 0)"),
-            (COMPUTES, ONCE),
-            "numpy.dot",
         ),
         ("floats", traffic("n * (2.0 * depth + 4)", "n * (2 * depth + 2)"), PREDICTED, "no integer"),
         (
@@ -141,12 +104,6 @@ def linear_relu(x, w, b, y):
             COMPUTES,
             "wrong values in y",
         ),
-        (
-            "a row's product by a newer function of NumPy",
-            nest("total = b[j] + np.vecdot(list(x[i]), list(w[j]))", "pass", "y[i, j] = max(total, 0)"),
-            (COMPUTES, ONCE),
-            "numpy.vecdot",
-        ),
     ),
     *mistakes(
         "P2.2",
@@ -163,11 +120,8 @@ def linear_relu(x, w, b, y):
             CONVOLUTION,
             "wrong shape|wrong values",
         ),
-        ("bias dropped", conv_rule(bias="None"), CONVOLUTION, "wrong values"),
         ("bias required", conv_rule(bias="source.input(2)"), CONVOLUTION, "an input is missing"),
         ("groups forgotten", conv_rule(group="1"), CONVOLUTION, "group=2|channels do not match"),
-        ("a rule that returns nothing", relu_rule("source.add(Relu(), source.input(0))"), RELU, "does not return"),
-        ("dilations forgotten", pool_rule(dilations="(1, 1)"), POOLING, "dilations are the operator's last field"),
         (
             "the package's own rule",
             {
@@ -176,13 +130,6 @@ def linear_relu(x, w, b, y):
             },
             RELU,
             "is not available where this is graded",
-        ),
-        ("LeNet's strides", pool_rule(strides="(2, 2)"), POOLING, "wrong shape"),
-        (
-            "pads without dilations only",
-            conv_rule(pads="(0, 0, 0, 0) if source.attribute('dilations') else source.attribute('pads', (0, 0, 0, 0))"),
-            CONVOLUTION,
-            "each attribute is read for itself|wrong shape",
         ),
         (
             "dilations without strides only",
@@ -196,15 +143,6 @@ def linear_relu(x, w, b, y):
             CONVOLUTION,
             "an input whose name is empty",
         ),
-        (
-            "the importer's own rule",
-            {
-                "P2-2-solution": f"{IMPORTS}\nfrom mlhood.compiler.onnx.importer import IMPORT_RULES as known\n"
-                "def relu(source):\n    return known['Relu'](source)"
-            },
-            RELU,
-            "is not available where this is graded",
-        ),
     ),
     *mistakes(
         "P2.3",
@@ -213,12 +151,6 @@ def linear_relu(x, w, b, y):
             windows(WINDOWS.replace("(kernel - 1) * dilation + 1", "kernel * dilation")),
             SHAPE,
             "it has gaps",
-        ),
-        (
-            "the same padding at both ends",
-            infer_conv(CONV.replace("pads[2]", "pads[0]").replace("pads[3]", "pads[1]")),
-            SHAPE,
-            "wrong shape",
         ),
         (
             "rounded up",
@@ -238,6 +170,18 @@ def linear_relu(x, w, b, y):
             "accepts invalid arguments",
         ),
         (
+            "strides across, then down",
+            infer_conv(CONV.replace("strides[0]", "strides[-1]").replace("strides[1]", "strides[0]")),
+            SHAPE,
+            r"strides, dilations and kernels are \(down, across\)",
+        ),
+        (
+            "int8 with any other element",
+            infer_conv(CONV.replace("if x.element != w.element", "if x.element not in ('int8', w.element)")),
+            REFUSED,
+            "x is int8 and w is",
+        ),
+        (
             "always float32, and a batch of 1 for a name",
             infer_conv(
                 CONV.replace("TensorType(x.element, (n,", "TensorType('float32', (1 if isinstance(n, str) else n,")
@@ -255,25 +199,13 @@ def linear_relu(x, w, b, y):
             "an exact fit is rejected",
             windows(WINDOWS.replace("after < span", "after <= span")),
             (SHAPE, POOLED),
-            "padding allows larger kernels",
+            "padding allows larger",
         ),
         (
             "the size test ignores the padding",
             windows(WINDOWS.replace("if size + before + after < span", "if size < span")),
             (SHAPE, POOLED),
-            "padding allows larger kernels",
-        ),
-        (
-            "the size test ignores the dilation",
-            windows(WINDOWS.replace("after < span", "after < kernel")),
-            REFUSED,
-            "a kernel of 5 that spans 13",
-        ),
-        (
-            "channels by their quotient only",
-            infer_conv(CONV.replace("c != d * group", "c // group != d")),
-            REFUSED,
-            "7 channels in 2 groups of 3",
+            "padding allows larger",
         ),
         (
             "an error by accident",
@@ -292,38 +224,6 @@ def linear_relu(x, w, b, y):
             infer_conv("return Conv(strides, pads, dilations, group).infer(x, w)"),
             (SHAPE, KEPT, REFUSED),
             "is not available where this is graded",
-        ),
-        (
-            "pooling rejects nothing",
-            infer_pool(COUNT + POOL.replace("windows(", "count(")),
-            POOLED,
-            "larger than the padded image",
-        ),
-        (
-            "pads of a pooling grouped by axis",
-            infer_pool(
-                POOL.replace("pads[0], pads[2]", "pads[0], pads[1]").replace("pads[1], pads[3]", "pads[2], pads[3]")
-            ),
-            POOLED,
-            "top, left, bottom, right|as for a convolution",
-        ),
-        (
-            "a pooling whose size test ignores the padding",
-            own_pool("kernel[0] > x.shape[2] or kernel[1] > x.shape[3]"),
-            POOLED,
-            "padding allows larger windows",
-        ),
-        (
-            "a pooling that refuses an exact fit",
-            own_pool(f"kernel[0] >= {PADDED[0]} or kernel[1] >= {PADDED[1]}"),
-            POOLED,
-            "padding allows larger windows",
-        ),
-        (
-            "a pooling whose padding is the same on both sides",
-            own_pool("kernel[0] > x.shape[2] + 2 * pads[0] or kernel[1] > x.shape[3] + 2 * pads[1]"),
-            POOLED,
-            "padding allows larger windows",
         ),
         (
             "a pooling that accepts what is too large by less than a stride",
@@ -348,19 +248,6 @@ def linear_relu(x, w, b, y):
         "P2.4",
         ("no epsilon", fold(factor="gamma / np.sqrt(var)"), FOLDED, "each channel"),
         (
-            "no square root",
-            fold(factor="gamma / (var + np.float32(node.operator.epsilon))"),
-            (FOLDED, CHANGED),
-            "each channel",
-        ),
-        (
-            "factor along the input channels",
-            fold(weight="w.data * factor[: w.data.shape[1]].reshape(1, -1, 1, 1)"),
-            (FOLDED, CHANGED),
-            "each channel|stops with an error",
-        ),
-        ("the old bias is lost", fold(shift="beta - mean * factor"), (FOLDED, CHANGED), "each channel"),
-        (
             "other readers are ignored",
             conv_before("True")
             | fold(cleanup="conv.outputs[0].users or conv.outputs[0] in graph.outputs.values() or graph.remove(conv)")
@@ -373,12 +260,6 @@ def linear_relu(x, w, b, y):
             (FOLD_GUARD, FUSE_GUARD),
             "must stay",
         ),
-        (
-            "the graph's outputs are ignored",
-            conv_before("list(value.users) == [node]"),
-            (FOLD_GUARD, FUSE_GUARD),
-            "cannot be removed|must stay",
-        ),
         ("the old convolution stays", fold(cleanup="pass"), FOLDED, "the old convolution has to go"),
         ("nothing is returned", fuse(returned="None"), CHANGED, "does not return whether"),
         ("the relu is dropped", fuse("conv.operator"), (FUSED, CHANGED), "differs from the old one in its activation"),
@@ -390,12 +271,6 @@ def linear_relu(x, w, b, y):
             "has an activation already",
         ),
         ("weights that are not constant", fold(unknown="False"), FOLD_GUARD, "is an input of the graph"),
-        (
-            "statistics that are not constant",
-            fold(unknown="any(v.name not in graph.constants for v in conv.inputs[1:])"),
-            FOLD_GUARD,
-            "is an input of the graph",
-        ),
         (
             "a fusion that asks for constants",
             conv_before(
@@ -420,27 +295,10 @@ def linear_relu(x, w, b, y):
             "the new node's output has another type|do not match",
         ),
         (
-            "a fusion that overwrites an activation",
-            {
-                "P2-4-solution-3": conv_before(ALONE, without_activation=False, name="conv_alone")["P2-4-solution"]
-                + fuse()["P2-4-solution-3"].replace("conv_before(", "conv_alone(")
-            },
-            FUSE_GUARD,
-            "has it an activation already",
-        ),
-        (
             "what is no input is taken for a constant",
             fold(unknown="any(v.name in graph.placeholders for v in (*conv.inputs[1:], *node.inputs[1:]))"),
             FOLD_GUARD,
             "is computed",
-        ),
-        (
-            "some of the statistics are taken for constants",
-            fold(
-                unknown="any(v.name not in graph.constants for v in (*conv.inputs[1:], node.inputs[1], node.inputs[4]))"
-            ),
-            FOLD_GUARD,
-            "is an input of the graph",
         ),
         (
             "an output is what has the name of one",
@@ -464,15 +322,6 @@ def linear_relu(x, w, b, y):
             FOLDED,
             "another conv with the same weights",
         ),
-        (
-            "the whole pipeline",
-            {
-                "P2-4-solution-3": "from mlhood.compiler.compile import stages as made\n"
-                + fuse(returned="changed if made else None")["P2-4-solution-3"]
-            },
-            (FUSED, FUSE_GUARD, CHANGED),
-            "is not available where this is graded",
-        ),
     ),
     *mistakes(
         "P2.5",
@@ -482,7 +331,6 @@ def linear_relu(x, w, b, y):
             (HALF, MOST, ALL),
             "leaves too many nodes",
         ),
-        ("nothing at all", shrink("pass"), (HALF, MOST, ALL), "leaves too many nodes"),
         (
             "without what is computed twice",
             {"P2-5-solution": TIDY.replace("known.setdefault((node.operator, node.inputs), node)", "node")},
@@ -497,36 +345,10 @@ def linear_relu(x, w, b, y):
             "results of the graph after|stops with an error|not a valid graph",
         ),
         (
-            "an output is no use",
-            {"P2-5-solution": TIDY.replace(" or graph.is_output(node.outputs[0])", "")},
-            (HALF, MOST, ALL),
-            "stops with an error",
-        ),
-        (
             "a pooled value that others read",
             {"P2-5-solution-2": RELUS_FIRST.replace("len(pool.outputs[0].users) == 1 and ", "")},
             (HALF, MOST, ALL),
             "a node whose output is used cannot be removed",
-        ),
-        (
-            "a pooled value that the graph returns",
-            {"P2-5-solution-2": RELUS_FIRST.replace(" and not graph.is_output(pool.outputs[0])", "")},
-            (HALF, MOST, ALL),
-            "a node whose output is used cannot be removed",
-        ),
-        (
-            "every reader of a pooled value gets the rectified one",
-            {
-                "P2-5-solution-2": RELUS_FIRST.replace(
-                    "if len(pool.outputs[0].users) == 1 and not graph.is_output(pool.outputs[0]):", "if True:"
-                ).replace(
-                    "graph.replace(node, pool.operator, early.outputs[0])",
-                    "new = graph.replace(node, pool.operator, early.outputs[0])\n"
-                    "                graph.replace_all_uses(pool.outputs[0], new.outputs[0])",
-                )
-            },
-            (HALF, MOST, ALL),
-            "results of the graph after|not a valid graph",
         ),
         (
             "operators are the same if their names are",
@@ -535,10 +357,16 @@ def linear_relu(x, w, b, y):
             "results of the graph after",
         ),
         (
-            "every ReLU is behind a node",
-            {"P2-5-solution": TIDY.replace("and before and", "and")},
+            "a pooling of single elements is none, whatever its strides",
+            {
+                "P2-5-solution": TIDY.replace(
+                    "        if first is not node",
+                    "        if isinstance(node.operator, MaxPool) and tuple(node.operator.kernel) == (1, 1):\n"
+                    "            first = before\n        if first is not node",
+                )
+            },
             (HALF, MOST, ALL),
-            "'NoneType' object has no attribute 'operator'",
+            "not a valid graph|stops with an error|results of the graph after",
         ),
         (
             "a sum is taken to be positive",
@@ -559,16 +387,6 @@ def linear_relu(x, w, b, y):
             },
             (HALF, MOST, ALL),
             "results of the graph after",
-        ),
-        (
-            "an output is what has the name of one",
-            {
-                "P2-5-solution": TIDY.replace(
-                    "graph.is_output(node.outputs[0])", "node.outputs[0].name in graph.outputs"
-                )
-            },
-            (HALF, MOST, ALL),
-            "a node whose output is used cannot be removed",
         ),
         (
             "a new graph",

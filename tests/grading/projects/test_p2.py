@@ -1,21 +1,34 @@
-"""The checks of P2 in the test's own process: what is counted and measured there cannot be invented."""
+"""The checks of P2 in the test's own process: what is counted there cannot be invented."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from mlhood.compiler.backends.nmp.codegen.convolution import convolution, convolution_program
 from mlhood.compiler.backends.nmp.codegen.slicing import Slicing, operand_bytes
+from mlhood.compiler.backends.nmp.cycles import time_program
+from mlhood.compiler.backends.nmp.machine import Dram, default_machine
 from mlhood.compiler.lir.instructions import Alloc, Dealloc
 from mlhood.compiler.lir.verify import verify
 from mlhood.compiler.memory.plan import live_bytes, plan
-from mlhood.grading.checks.marks import judge
+from mlhood.compiler.operators.convolution import Conv
+from mlhood.compiler.quantize.schema import choose_parameters
+from mlhood.compiler.tables import latency_table
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
-from mlhood.grading.projects.p2 import P2, memory, networks, neural_processor
+from mlhood.grading.projects.collect import with_values
+from mlhood.grading.projects.p2 import P2, integers, memory, networks, neural_processor, processor, shapes
+from mlhood.grading.projects.package_files import varied_solutions
+from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.transport import LocalTransport
-from mlhood.grading.variants.parameter import defaults
+from mlhood.measure.measurement import Measurement
 
 NESTS = {
     "columns first, from the last": """
@@ -48,21 +61,78 @@ def traffic(rows, depth, outputs):
 """
 
 
-def judged(source: str, folder) -> dict[str, str]:
-    names: dict = {"np": np}
-    exec(source, names)
-    task = P2.task("P2.1")
+# Wrong solutions that only a variant has: the task, its parameter, what is replaced in the solution, and a lost check.
+IN_VARIANTS = (
+    (
+        "P2.1",
+        {"relu_argument": "slope"},
+        ("total if total > 0 else slope * total", "max(total, slope * total)"),
+        "one_nest",
+    ),
+    ("P2.1", {"relu_argument": "threshold"}, ("total > threshold", "total >= threshold"), "one_nest"),
+    ("P2.1", {"relu_argument": "ceiling"}, ("0), ceiling)", "0), ceiling or np.inf)"), "one_nest"),
+    ("P2.3", {"widened": ("int8", "int32")}, ('x.element == "int8"', '"int" in x.element'), "batch_and_element"),
+    ("P2.3", {"widened": ("float16", "float32")}, ('== "float16"', 'in ("float16", "bfloat16")'), "batch_and_element"),
+    ("P2.3", {"widened": ("int8", "int32")}, ("x.element !=", 'x.element != "int8" and x.element !='), "misfits"),
+    (
+        "P2.5",
+        {"shrink_argument": "outputs"},
+        ("    nodes = None", "    outputs and outputs.clear()\n    nodes = None"),
+        "half",
+    ),
+    ("P2.6", {"choice_argument": "narrow"}, ("-127 if narrow else -128", "-128"), "asymmetric"),
+    ("P2.13", {"more_cycles": "issue"}, ("2 * slices + 1", "2 * slices"), "cycles"),
+)
+# each value of each parameter, in an otherwise unchanged variant
+VARIANTS = [{each.name: value} for task in P2.declared for each in task.varies for value in each.values]
+
+
+def of_task(task_id: str) -> list[dict]:
+    """Return the variants that change this task."""
+    (task,) = (task for task in P2.declared if task.id == task_id)
+    return [values for values in VARIANTS if values.keys() & {each.name for each in task.varies}]
+
+
+@cache
+def solution(**values) -> Solution:
+    return Solution("P2", P2.parameters | values)
+
+
+def drawing(seed: int, **values) -> SimpleNamespace:
+    """Return what draws of arguments take for a submission."""
+    return SimpleNamespace(
+        rng=np.random.default_rng(seed),
+        parameters=SimpleNamespace(**P2.parameters | values),
+        solution=solution(**values),
+    )
+
+
+def graded(task_id: str, names: dict, folder, values: dict | None = None) -> dict[str, str]:
+    """Return what each check of a task says; nothing where it passes."""
+    task = with_values(P2, P2.parameters | (values or {})).task(task_id)
     assert task is not None
-    result = judge(task, Session(LocalTransport(names), folder, folder), 5)
+    result = grade_task(task, Session(LocalTransport(names), folder, folder), 5)
     return {check.name: " ".join([check.what, *check.parts.values()]) for check in result.checks}
 
 
 @pytest.mark.parametrize("nest", NESTS)
 def test_any_fused_nest_stores_nothing_in_between(nest, tmp_path):
-    messages = judged(f"def linear_relu(x, w, b, y):{NESTS[nest]}{TRAFFIC}", tmp_path)
+    names: dict = {"np": np}
+    exec(f"def linear_relu(x, w, b, y):{NESTS[nest]}{TRAFFIC}", names)
+    messages = graded("P2.1", names, tmp_path)
     assert not messages["one_nest_computes_the_layer"]
     assert not messages["nothing_is_stored_in_between"]
     assert (messages["traffic_is_predicted"] == "") == ("a row of x" in nest), messages
+
+
+@pytest.mark.parametrize(("task_id", "values", "change", "lost"), IN_VARIANTS)
+def test_a_wrong_solution_of_a_variant_loses_its_points(task_id, values, change, lost, tmp_path):
+    source = varied_solutions("P2", P2.parameters | values)[task_id]
+    assert change[0] in source
+    names = solution(**values).names(set(re.findall(r"^def (\w+)", source, re.MULTILINE)))
+    exec(source.replace(*change), names)
+    failed = [name for name, message in graded(task_id, names, tmp_path, values).items() if message]
+    assert any(lost in name for name in failed), failed
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -72,7 +142,7 @@ def test_drawn_programs_are_valid_and_their_ranges_are_those_of_their_allocation
     verify(program)
     steps = [each for each in program.instructions if not isinstance(each, (Alloc, Dealloc))]
     numbers = {id(each): number for number, each in enumerate(steps)}
-    for name, (first, last) in memory.live_ranges(steps).items():
+    for name, (first, last) in solution()("live_ranges", steps).items():
         named = [i for i, each in enumerate(program.instructions) if isinstance(each, (Alloc, Dealloc))]
         start, end = (i for i in named if program.instructions[i].buffer.name == name)
         within = [numbers[id(each)] for each in program.instructions[start:end] if id(each) in numbers]
@@ -99,28 +169,65 @@ def test_a_residual_network_of_224_pixels_has_the_live_maximum_of_resnet_18():
     assert live_bytes(buffers).max() == 4 * 64 * (112 * 112 + 56 * 56)
 
 
+def test_solutions_infer_the_types_that_operators_do():
+    for seed in range(20):
+        x, w, *attributes = shapes.draw_conv(drawing(seed), 1 + seed % 3)
+        assert solution()("infer_conv", x, w, *attributes) == Conv(*attributes).infer(x, w)
+
+
+@pytest.mark.parametrize("schema", ["asymmetric", "symmetric", "symmetric_unsigned", "power_of_two"])
+def test_solutions_choose_the_parameters_that_the_quantiser_does(schema):
+    for low, high in integers.draw_ranges(np.random.default_rng(1)):
+        want = choose_parameters(low, high, "int8", schema)
+        assert solution()("choose_parameters", low, high, schema) == pytest.approx(want)
+
+
 def test_the_course_counts_the_bytes_of_a_slice_as_the_verifier_of_machines_does():
-    parameters = (neural_processor.INPUT_SLICE, neural_processor.FILTER_CONSTANTS, neural_processor.PARTIAL_BYTES)
-    rules, rng = SimpleNamespace(**defaults(parameters)), np.random.default_rng(3)
-    for number in range(40):
-        layer = neural_processor.draw_layer(rng, deep=number % 2 == 1)
-        stage = neural_processor.stage_of(layer, number % 3 % 2 + 1)
-        lengths = stage.out_height, stage.out_width, stage.filters, stage.channels
-        sizes = (int(rng.integers(1, length + 1)) if rng.random() < 0.7 else length for length in lengths)
-        rows, columns, filters, channels = sizes
-        needed = neural_processor.needed_bytes(rules, stage, rows, columns, filters, channels)
-        assert needed == operand_bytes((stage,), Slicing(rows, columns, filters, channels))
+    for seed in range(4):
+        for layer, cut, element in neural_processor.draw_slices(drawing(seed)):
+            stage = replace(convolution(**layer), element=element)
+            assert solution()("slice_bytes", layer, cut, element) == operand_bytes((stage,), Slicing(**cut))
 
 
-def test_variants_count_padding_rows_lines_constants_and_accumulators():
-    layer = {"channels": 4, "height": 6, "width": 7, "filters": 5, "kernel": 3, "stride": 1, "pad": 1}
-    stage, cut = neural_processor.stage_of(layer), (6, 2, 3, 2)
-    rules = {"filter_constants": "a bias and a multiplier of four bytes each", "partial_bytes": "three"}
-    inputs = {
-        "its padding": 2 * 8 * 4,
-        "no padding, in whole rows": 2 * 6 * 7,
-        "no padding, in lines of 8 bytes": 2 * 6 * 8,
-    }
-    for kind, size in inputs.items():
-        needed = neural_processor.needed_bytes(SimpleNamespace(input_slice=kind, **rules), stage, *cut)
-        assert needed == {"input": size, "weights": 3 * (8 + 2 * 9), "output": 3 * 6 * 2 * 3}
+@pytest.mark.parametrize("values", of_task("P2.12"))
+def test_cuts_are_graded_by_the_bytes_that_the_solution_counts(values):
+    submission = drawing(0, **values)
+    for arguments in neural_processor.draw_slices(submission):
+        want = submission.solution("slice_bytes", *arguments)
+        assert neural_processor.needed_bytes(submission.parameters, *arguments) == want
+
+
+@pytest.mark.parametrize("values", of_task("P2.13"))
+def test_solutions_predict_the_bytes_and_cycles_of_simulated_programs(values):
+    submission, element = drawing(0, **values), values.get("moved_element", 1)
+    for number in range(4):
+        layer, cut, numbers = neural_processor.draw_serial(submission, number)
+        dram = Dram(2**20, 1, numbers["byte_cycles"], numbers["latency"])
+        machine = replace(
+            default_machine(),
+            name="serial",
+            tiles=1,
+            tilelets=1,
+            macs_per_cycle=element * numbers["lanes"],
+            issue_cycles=numbers.get("issue", 0),
+            barrier_cycles=numbers.get("barrier", 0),
+            dram=dram,
+        )
+        for order in neural_processor.ORDERS:
+            stage, slicing = replace(convolution(**layer), element=element), Slicing(**cut, order=order)
+            timing = time_program(convolution_program(stage, slicing, machine))
+            predicted = submission.solution("predict", layer, cut, order, numbers)
+            assert (sum(predicted.values()), predicted["cycles"]) == (timing.bytes + timing.cycles, timing.cycles)
+
+
+@pytest.mark.parametrize(("times", "shown"), [((1.0, 1.0), False), ((3.0, 1.0), True), ((1.0, 3.0), False)])
+def test_a_table_has_to_show_that_fused_is_faster(times, shown):
+    table, rounds = latency_table(), [1 + number % 5 / 100 for number in range(25)]
+    for row in table.rows:
+        for column, time in zip(table.columns, (*times, 1.0, 1.0), strict=True):
+            seconds = (
+                tuple(time * each for each in reversed(rounds)) if column == "fused" else [time * x for x in rounds]
+            )
+            table[row, column] = Measurement(tuple(seconds), run=row)
+    submission = SimpleNamespace(session=SimpleNamespace(remeasure=False))
+    assert expect.holds(processor.check_shown, submission, table) == shown

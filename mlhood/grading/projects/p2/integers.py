@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.quantize.schema import choose_parameters
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, Keywords, compared
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.task import Task
 from mlhood.grading.projects.p2.libraries import TYPES
 from mlhood.grading.variants.parameter import Parameter
 
@@ -23,19 +22,14 @@ CONV_ARGUMENT = Parameter("conv_argument", ("none", "stride", "dilation", "w_off
 HALVES = Parameter("halves", ("up", "down", "away from zero"))
 LOWEST = Parameter("lowest", (-128, -127))
 
-HINTS = {
-    "asymmetric": "255 steps lead from the integer of `low` to that of `high`; which integer must 0 have, then?",
-    "symmetric": "which scale does `low` alone need so that it is not clipped, and which does `high`?",
-    "symmetric_unsigned": "is anything of the widened range below 0? Only then are integers for it needed",
-    "power_of_two": "which powers of two are not below the symmetric scale? Exact powers stay as they are",
-}
-
-Layer = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, w and bias
-WITH_OFFSET = ("asymmetric", "symmetric_unsigned")
-OFFSET_SLACK = 1e-3  # steps: the rounding error of an offset computed in float32
+# what `choose_parameters` has to think of besides the schema
+RANGE_HINT = """. If 0 is not between low and high, the range has to be widened to include it; an empty range \
+determines no scale: take 0.1{{ {"none": "", "bits": "; what are the smallest and the largest integer of so many bits?",
+"headroom": "; both ends of the widened range are multiplied by `headroom`",
+"narrow": "; if `narrow`, -127 is the smallest integer: in how many steps does 127 follow?"}[choice_argument] }}"""
 
 
-def _ranges(rng: np.random.Generator) -> list[tuple[float, float]]:
+def draw_ranges(rng: np.random.Generator) -> list[tuple[float, float]]:
     """Draw ranges of every kind: on both sides of 0, on one side only, and far from it."""
     a, b = (float(n) for n in np.exp(rng.normal(size=2)))
     step = 2.0 ** int(rng.integers(-9, 3))
@@ -49,101 +43,88 @@ def _ranges(rng: np.random.Generator) -> list[tuple[float, float]]:
     return [*two_sided, (0.0, a), (a, a + b), (-a - b, -a), *powers, (-1e-10, 2e-10), *small_and_large]
 
 
-def _check(submission: Submission, schema: str) -> None:
-    _check_choices(submission, schema, {})
-    argument = submission.parameters.choice_argument
-    if argument != "none":
-        bits, headroom = int(submission.rng.integers(4, 7)), float(submission.rng.uniform(1.2, 1.9))
-        _check_choices(submission, schema, {argument: {"bits": bits, "headroom": headroom, "narrow": True}[argument]})
+def _choices(submission: Submission, schema: str) -> Iterator[Arguments]:
+    """Yield arguments of `choose_parameters`, and the same with the last one that it has in a variant."""
+    rng, name = submission.rng, submission.parameters.choice_argument
+    values = {"bits": int(rng.integers(4, 7)), "headroom": float(rng.uniform(1.2, 1.9)), "narrow": True}
+    for extra in ({}, *([Keywords({name: values[name]})] if name != "none" else [])):
+        for low, high in draw_ranges(rng):
+            near = [
+                submission.solution("choose_parameters", low * by, high, schema, **extra) for by in (0.9999, 1.0001)
+            ]
+            if near[0][1] == near[1][1]:  # else rounding errors decide between two offsets
+                yield low, high, schema, Keywords(extra)
+        with expect.case(expect.format_call("choose_parameters", (0.0, 0.0, schema), extra), EMPTY_HINT):
+            what = "what `choose_parameters` returns"
+            got = expect.sequence(submission.call("choose_parameters", 0.0, 0.0, schema, **extra), tuple, what)
+            scale, offset = submission.solution("choose_parameters", 0.0, 0.0, schema, **extra)
+            half = 2 ** (extra.get("bits", 8) - 1)
+            if offset and got[1:] and got[1] in range(extra.get("narrow", False) - half, half):
+                offset = got[1]  # any integer represents 0
+            _compare_choices(got, (scale, offset), what)
 
 
-def _check_choices(submission: Submission, schema: str, extra: dict[str, Any]) -> None:
-    for low, high in [*_ranges(submission.rng), (0.0, 0.0)]:
-        want_scale, want_offset = _choice(low, high, schema, **extra)
-        given, hint = f"low {low:.4g}, high {high:.4g}, schema {schema!r}", _hint(schema, low, high)
-        for name, value in extra.items():
-            given, hint = f"{given}, {name} {value:.4g}", EXTRA_HINTS[name]
-        with expect.case(given, hint):
-            result = submission.call("choose_parameters", low, high, schema, **extra)
-        result = expect.sequence(result, tuple, "what `choose_parameters` returns", given=given)
-        what = "`choose_parameters` does not return two numbers"
-        expect.true(len(result) == 2, what, expected="(scale, offset)", got=result, given=given)
-        scale = expect.number(result[0], "the scale that `choose_parameters` returns", given=given)
-        offset = expect.integer(result[1], "the offset that `choose_parameters` returns", given=given)
-        right = abs(scale - want_scale) <= 1e-4 * want_scale
-        what, expected = "the scale that `choose_parameters` returns is wrong", f"{want_scale:.6g}"
-        expect.true(right, what, expected=expected, got=f"{scale:.6g}", given=given, hint=hint)
-        if low == high and schema in WITH_OFFSET:  # in an empty range any integer can represent 0
-            highest = 2 ** (extra.get("bits", 8) - 1) - 1
-            lowest = -highest if extra.get("narrow") else -highest - 1
-            what, expected = "the offset that `choose_parameters` returns is no such integer", f"{lowest} to {highest}"
-            expect.true(lowest <= offset <= highest, what, expected=expected, got=offset, given=given, hint=hint)
-        else:
-            exact = want_offset if extra else _exact_offset(low, high, schema, want_scale, int(want_offset))
-            near = abs(offset - exact) <= 0.5 + OFFSET_SLACK
-            what = "the offset that `choose_parameters` returns is wrong"
-            expect.true(near, what, expected=want_offset, got=offset, given=given, hint=hint)
+EMPTY_HINT = "an empty range determines no scale: take 0.1, and for a power of two 0.125"
 
 
-EXTRA_HINTS = {
-    "bits": "what are the smallest and the largest integer of so many bits? An empty range still gets 0.1",
-    "headroom": "both ends of the widened range are multiplied by it",
-    "narrow": "-127 is the smallest integer then: in how many steps does 127 follow?",
-}
+def _compare_choices(got: Any, want: tuple[float, int], what: str) -> None:
+    got = expect.sequence(got, tuple, what)
+    expect.equal(len(got), 2, f"{what} is not (scale, offset)")
+    scale = expect.number(got[0], "the scale that `choose_parameters` returns")
+    offset = expect.integer(got[1], "the offset that `choose_parameters` returns")
+    what, expected = "the scale that `choose_parameters` returns is wrong", f"{want[0]:.6g}"
+    expect.true(abs(scale - want[0]) <= 1e-4 * want[0], what, expected=expected, got=f"{scale:.6g}")
+    expect.equal(offset, want[1], "the offset that `choose_parameters` returns is wrong")
 
 
-def _choice(
-    low: float, high: float, schema: str, bits: int = 8, headroom: float = 1.0, narrow: bool = False
-) -> tuple[float, float]:
-    """Return scale and offset; with an argument of a variant, the offset is not rounded."""
-    if (bits, headroom, narrow) == (8, 1.0, False):
-        return choose_parameters(low, high, "int8", schema)
-    low, high = headroom * min(low, 0.0), headroom * max(high, 0.0)
-    largest = 2 ** (bits - 1) - 1
-    smallest = -largest if narrow else -largest - 1
-    if schema == "asymmetric" or (schema == "symmetric_unsigned" and low == 0):
-        scale = (high - low) / (largest - smallest) or 0.1
-        return scale, smallest - low / scale
-    scale = max(low / smallest, high / largest) or 0.1
-    return (2.0 ** float(np.ceil(np.log2(scale))) if schema == "power_of_two" else scale), 0
+@compared(
+    2,
+    "choose_parameters",
+    compare=_compare_choices,
+    hint="""{{ "255 steps" if choice_argument in ("none", "headroom") else "steps" }} lead from the integer of `low` \
+to that of `high`; which integer must 0 have, then?"""
+    + RANGE_HINT,
+)
+def asymmetric_is_right(submission: Submission) -> Iterator[Arguments]:
+    """Asymmetric: the range is mapped to all {{ "256 " if choice_argument in ("none", "headroom") else "" }}integers, \
+and 0 exactly to one of them."""
+    yield from _choices(submission, "asymmetric")
 
 
-def _exact_offset(low: float, high: float, schema: str, scale: float, offset: int) -> float:
-    """The offset before rounding, where it is rounded: within the slack of a half, both neighbours are accepted."""
-    return -128 - min(low, 0.0) / scale if schema == "asymmetric" and high > low else float(offset)
-
-
-def _hint(schema: str, low: float, high: float) -> str:
-    if low == high == 0:
-        rounded = ", rounded up to a power of two: 0.125" if schema == "power_of_two" else ""
-        return "an empty range determines no scale: take 0.1" + rounded
-    if low > 0 or high < 0:
-        return "0 is not between low and high: the range has to be widened to include it"
-    return HINTS[schema]
-
-
-@points(2)
-def asymmetric_is_right(submission: Submission) -> None:
-    """Asymmetric: the range is mapped to all 256 integers, and 0 exactly to one of them."""
-    _check(submission, "asymmetric")
-
-
-@points(2)
-def symmetric_is_right(submission: Submission) -> None:
+@compared(
+    2,
+    "choose_parameters",
+    compare=_compare_choices,
+    hint="which scale does `low` alone need so that it is not clipped, and which does `high`?" + RANGE_HINT,
+)
+def symmetric_is_right(submission: Submission) -> Iterator[Arguments]:
     """Symmetric: the same range on both sides of 0, with offset 0."""
-    _check(submission, "symmetric")
+    yield from _choices(submission, "symmetric")
 
 
-@points(2)
-def symmetric_unsigned_is_right(submission: Submission) -> None:
+@compared(
+    2,
+    "choose_parameters",
+    compare=_compare_choices,
+    hint="is anything of the widened range below 0? Only then are integers for it needed" + RANGE_HINT,
+)
+def symmetric_unsigned_is_right(submission: Submission) -> Iterator[Arguments]:
     """Symmetric or unsigned: no integers are wasted on negative values where there are none."""
-    _check(submission, "symmetric_unsigned")
+    yield from _choices(submission, "symmetric_unsigned")
 
 
-@points(2)
-def power_of_two_is_right(submission: Submission) -> None:
+@compared(
+    2,
+    "choose_parameters",
+    compare=_compare_choices,
+    hint="which powers of two are not below the symmetric scale? Exact powers stay as they are" + RANGE_HINT,
+)
+def power_of_two_is_right(submission: Submission) -> Iterator[Arguments]:
     """Power of two: multiplying by the scale is a shift."""
-    _check(submission, "power_of_two")
+    yield from _choices(submission, "power_of_two")
+
+
+Layer = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, w and bias
 
 
 def _layer(submission: Submission, low: int = -128, high: int = 128) -> Layer:
@@ -260,7 +241,7 @@ TASKS = (
         "P2.6",
         "Four quantisation schemas",
         checks=(asymmetric_is_right, symmetric_is_right, symmetric_unsigned_is_right, power_of_two_is_right),
-        solution_stands_in=True,
+        solution_is_fallback=True,
         varies=(CHOICE_ARGUMENT,),
         libraries=TYPES,
         minutes=10,

@@ -3,7 +3,7 @@
 from mlhood.grading.bare.libraries import Libraries
 
 # they need torch, ONNX Runtime or a browser
-_EXCHANGE = tuple(f"mlhood.exchange.{name}" for name in ("export", "inspect", "render", "run", "view"))
+_EXCHANGE = tuple(f"mlhood.exchange.{name}" for name in ("export", "render", "run", "view"))
 _PASSES = (
     *("activation", "affine", "arithmetic", "batch_normalization", "clean_quantization", "common_subexpressions"),
     *("constant_folding", "dead_code", "dense", "gates", "gelu", "history", "layer_normalization", "limits", "means"),
@@ -17,7 +17,7 @@ COMPILER = Libraries(
     modules=(
         "mlhood.compiler.backends.nmp.codegen.convolution",
         "mlhood.compiler.backends.nmp.cycles",
-        "mlhood.compiler.hir.importer",
+        "mlhood.compiler.onnx.importer",
         "mlhood.compiler.lir.parse",
         "mlhood.compiler.lir.text",
         "mlhood.compiler.lir.verify",
@@ -36,8 +36,8 @@ COMPILER = Libraries(
 RECIPES = Libraries(
     packages=("numpy", "numba", "onnx", "pandas", "scikit-learn"),
     modules=(
-        "mlhood.compiler.hir.importer",
-        "mlhood.compiler.parse",
+        "mlhood.compiler.onnx.importer",
+        "mlhood.compiler.hir.parse",
         "mlhood.compiler.passes",
         "mlhood.compiler.quantize",
         "mlhood.exchange.lenet",

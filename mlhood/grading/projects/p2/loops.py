@@ -25,6 +25,7 @@ UNIT_BYTES = {"elements": 1, "bytes of float32": 4, "bytes of float64": 8}
 
 PROBES = "mlhood.grading.projects.p2.probes:"
 INPUTS = ("x", "w", "b")
+EDGES = {"ceiling": 0.0, "slope": 2.5, "threshold": 1.0}  # of the arguments of variants
 SHARED_SIZES = (9, 2, 8)  # rows, depth and outputs; a block of sums in registers is a small part of y
 
 
@@ -36,9 +37,11 @@ def function(submission: Submission, name: str) -> Remote:
     return value
 
 
-def _draw(submission: Submission, rows: int, depth: int, outputs: int) -> dict[str, np.ndarray]:
+def _draw(submission: Submission, rows: int, depth: int, outputs: int, whole: bool = False) -> dict[str, np.ndarray]:
+    """Draw arrays; of whole numbers, if asked: some sums are the same, also as 0 or a threshold."""
     shapes = (rows, depth), (outputs, depth), (outputs,)
-    return {name: submission.normal(*shape) for name, shape in zip(INPUTS, shapes, strict=True)}
+    arrays = {name: submission.normal(*shape) for name, shape in zip(INPUTS, shapes, strict=True)}
+    return {name: np.rint(array) for name, array in arrays.items()} if whole else arrays
 
 
 def _run(submission: Submission, arrays: dict[str, np.ndarray], *how: Any, **extra: float) -> Any:
@@ -52,12 +55,6 @@ def _sizes(submission: Submission, depths: tuple[int, int]) -> tuple[int, int, i
     depth = int(submission.rng.choice(depths))
     rows, outputs = (int(n) for n in submission.rng.permutation([n for n in range(3, 8) if n != depth])[:2])
     return rows, depth, outputs
-
-
-def _relu_argument(submission: Submission) -> dict[str, Any]:
-    """Draw the last argument of `linear_relu` in a variant."""
-    argument = submission.parameters.relu_argument
-    return {} if argument == "none" else {argument: float(submission.rng.uniform(0.2, 0.6))}
 
 
 def _layer(arrays: dict[str, np.ndarray], **extra: float) -> np.ndarray:
@@ -76,10 +73,13 @@ def one_nest_computes_the_layer(submission: Submission) -> None:
     """`linear_relu` writes relu(x wᵀ + b) into y, for any sizes."""
     hint = "compare with the two nests line by line: where does the bias enter, and what does the max see?"
     argument = submission.parameters.relu_argument
-    # with an odd depth, a loop that takes two steps at once has one left
-    for depths, passed in (((4, 6), True), ((5, 7), True), *([((4, 6), False)] if argument != "none" else [])):
-        arrays = _draw(submission, *_sizes(submission, depths))
-        extra = _relu_argument(submission) if passed else {}
+    extras = [{}, {}]
+    if argument != "none":
+        extras = [{argument: float(submission.rng.uniform(0.2, 0.6))}, {argument: EDGES[argument]}, {}]
+    for number, extra in enumerate(extras):
+        # with an odd depth, a loop that takes two steps at once has one left
+        sizes = _sizes(submission, (5, 7) if number == 1 else (4, 6))
+        arrays = _draw(submission, *sizes, whole=number == 1)
         got, want = _run(submission, arrays, **extra), _layer(arrays, **extra)
         if isinstance(got, np.ndarray) and got.shape == want.shape and np.isnan(got).any():
             expect.fail(
@@ -88,7 +88,8 @@ def one_nest_computes_the_layer(submission: Submission) -> None:
                 got=int(np.isfinite(got).sum()),
                 hint="the argument y is where the result goes: every row i and every output j needs one assignment",
             )
-        given = f"x {[*arrays['x'].shape]}, w {[*arrays['w'].shape]}" if passed else f"`{argument}` is left out"
+        given = f"x {[*arrays['x'].shape]}, w {[*arrays['w'].shape]}"
+        given += f", {extra}" if extra else f"; `{argument}` is left out" if argument != "none" else ""
         expect.close(got, want, "y, as `linear_relu` leaves it", given=given, hint=hint)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -21,19 +22,19 @@ from mlhood.grading.checks.probes import Kept
 from mlhood.grading.rpc.guard import CHANGED, RuleBroken
 
 
-def attempt(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def attempt(function: Callable, args: tuple) -> dict[str, Any]:
     """Return a call's result or the exception that it raises: for calls that should raise one."""
     try:
-        return {"returned": function(*args, **kwargs)}
+        return {"returned": function(*args)}
     except NotImplementedError:
         raise
     except Exception as error:  # the student's code may raise anything
         return {"raised": type(error).__name__, "message": str(error)[:300]}
 
 
-def container_of_shape(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> str:
+def container_of_shape(function: Callable, args: tuple) -> str:
     """Return in which container the shape of the type is that a call infers: other types do not travel."""
-    return type(function(*args, **kwargs).shape).__name__
+    return type(function(*args).shape).__name__
 
 
 def refused(rules: Mapping[str, Callable], data: bytes) -> dict[str, Any]:
@@ -104,11 +105,13 @@ def rewritten(function: Callable, graph: Graph, arguments: Mapping[str, Any]) ->
         The graph, changed in place; the report of the first call, and of the last; and whether a call returns another
         graph than that which it was given.
     """
+    before = deepcopy(dict(arguments))
     first = last = function(graph, **arguments)
     for _ in range(MAX_REWRITES):
         if not isinstance(last, bool | int | np.bool_ | np.integer) or not last:
             break
         last = function(graph, **arguments)
+    _require_unchanged(function, arguments == before)
     returned = [each for each in (last if isinstance(last, tuple | list) else [last]) if isinstance(each, Graph)]
     reports = [None if returned else report for report in (first, last)]
     return {"graph": graph, "changed": reports[0], "last": reports[1], "new": any(g is not graph for g in returned)}

@@ -38,16 +38,17 @@ CONSTANT_LINE = Parameter("constant_line", (1, 32, 64))
 ACTIVATIONS = Parameter("activations", ("the arena", "the live maximum", "all buffers"))
 
 COSTS = "mlhood.grading.projects.reference_runs:stage_costs"
-POOL = 2048  # images that nobody has seen
-CALLS = {1: 256, 16: 32}  # in one message, by the number of images
-ALLOWANCE = 2.0
-"""By how much the judge's ratio may be smaller than the table's: a call takes tens of microseconds, and the judge's are
-on images that no cache holds, and stack their results, which counts for both sides."""
+POOL = 512  # images that nobody has seen
+CALLS = {1: 512, 16: 64}  # in one message, by the number of images: enough that other programs slow both sides alike
+ALLOWANCE = 8.0
+"""By how much the grader's ratio may be smaller than the table's: a call takes tens of microseconds, and the grader's
+are on images that no cache holds, and stack their results, which counts for both sides. On a busy machine a table is
+off by another factor. The claim is that fused is faster, which has to show in both: by how much is not asked."""
 FILL = "each row is filled by one `race` of all sides, on the images of this row"
 COUNT = "two counts for each stage: the bytes by your `memory`, and how many digits are right"
-SIDES = "each column is its own side: partial(sides[name], x), with the images of the row"
+SIDES = "each column is its own side: partial(sides[name], x), with the images of the row; a lambda in a loop or a \
+comprehension calls what its variables are at the end"
 GROWTH = 1.5  # sixteen images take about ten times as long as one
-FEW = 2  # digits: the last bit may decide between two nearly equal logits
 
 
 def _graphs(rng: np.random.Generator) -> Iterator[tuple[str, Graph]]:
@@ -116,15 +117,15 @@ def rows_are_comparisons(submission: Submission) -> None:
         expected = f"more than {GROWTH} times the time of one image for sixteen, by fused"
         hint = "which part of the test images does a row take?"
         expect.true(grown > GROWTH, what, expected=expected, got=f"{grown:.2f} times", hint=hint)
-    _check_remeasured(submission, table)
+    check_shown(submission, table)
 
 
-def _measured(submission: Submission) -> tuple[np.ndarray, dict[str, dict[str, Any]]]:
+def _measured(submission: Submission) -> tuple[np.ndarray, dict[str, Any]]:
     """Return images that nobody has seen, and what the stages cost and compute, by name."""
     return submission.once("measured", lambda: _measure(submission))
 
 
-def _measure(submission: Submission) -> tuple[np.ndarray, dict[str, dict[str, Any]]]:
+def _measure(submission: Submission) -> tuple[np.ndarray, dict[str, Any]]:
     stages = expect.mapping(submission.value("stages"), STAGES, "`stages`")
     graphs = {name: stages[name] for name in STAGES}
     for name, graph in graphs.items():
@@ -153,9 +154,11 @@ def costs_are_counted(submission: Submission) -> None:
         what, hint = f"the bytes of {name} are wrong", "memory(stages[name])"
         expect.equal(size, want["bytes"], what, hint=hint)
         what, hint = f"the digits of {name} are wrong", "how many of all test images, not which share of them"
-        expect.true(abs(right - want["digits"]) <= FEW, what, expected=want["digits"], got=right, hint=hint)
+        least, most = want["digits"]
+        expected = str(least) if least == most else f"{least} to {most}"
+        expect.true(least <= right <= most, what, expected=expected, got=right, hint=hint)
     for verdict in table.verdicts():
-        check_claim(verdict, "a claim of the table fails", "the quantised graph is `stages['quantised']`")
+        check_claim(submission, verdict, "a claim of the table fails", "the quantised graph is `stages['quantised']`")
 
 
 def _count(table: Table, row: str, column: str) -> int:
@@ -168,11 +171,19 @@ def fused_is_faster(submission: Submission) -> None:
     """Fused, the graph is faster than as it is in every row, and computes the same."""
     table = _latency(submission)
     check_agreed(filled_rows(table, FILL))
-    check_claim(table.verdicts()[0], "fused is not faster", SIDES)
-    _check_remeasured(submission, table)
+    check_shown(submission, table)
 
 
-def _check_remeasured(submission: Submission, table: Table) -> None:
+def check_shown(submission: Submission, table: Table) -> None:
+    """Check that fused is faster in the table, and when the stages are measured again.
+
+    Raises:
+        CheckFailed: It is not.
+        CheckUndecided: Measuring again left it open.
+    """
+    verdict = table.verdicts()[0]
+    what, got = "the table does not show that fused is faster", "; ".join(verdict.reasons)
+    expect.true(verdict.state == "holds", what, expected=verdict.text, got=got, hint=SIDES)
     what = "`fused` is not as much faster than `as it is` as the table claims"
     check_remeasured_claims(submission, lambda: _races(submission, table), what, SIDES)
 
@@ -181,7 +192,7 @@ def _races(submission: Submission, table: Table) -> list[TimingClaim]:
     """Return timed comparisons of both stages, one for each row."""
     sides = expect.mapping(submission.value("sides"), STAGES, "`sides`")
     unseen, measured = _measured(submission)
-    want = measured["as it is"]["logits"]
+    want = measured["logits"]
     claims = []
     for row, count in IMAGES.items():
         slow, fast = (_timed(sides[name], name, count, (unseen, want)) for name in ("as it is", "fused"))

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from mlhood.compiler.hir import Value
-from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.libraries import COMPILER
-from mlhood.grading.projects.p2.rewrites import GROUPED, Builder, rewritten
+from mlhood.grading.projects.p2.rewrites import GROUPED, POOL, Builder, rewritten
 from mlhood.grading.variants.parameter import Parameter
 
 # the last argument of `shrink`
 SHRINK_ARGUMENT = Parameter("shrink_argument", ("none", "outputs", "level", "dry_run"))
 
 GRAPHS = 6
-POOL = MaxPool((2, 2), (1, 1), (0, 0, 0, 0), (1, 1))
-COARSE = MaxPool((2, 2), (2, 2), (0, 0, 0, 0), (1, 1))
 STEPS = (0.5, 0.75, 1.0)
 """Of the nodes that the course's own solution removes. The two rewrites of P2.4 by themselves remove a third."""
 
@@ -29,33 +27,31 @@ Block = Callable[[Builder, Value, str], Value]
 
 
 def _normalised(b: Builder, x: Value, name: str) -> Value:
-    return b.relu(b.batchnorm(b.conv(x, 4, name=name), name=f"{name}.bn"), f"{name}.relu")
+    return b.relu(b.batchnorm(b.conv(x, 4, name=name)))
 
 
 def _rectified_twice(b: Builder, x: Value, name: str) -> Value:
-    return b.relu(b.relu(b.conv(x, 5, name=name), f"{name}.relu"), f"{name}.again")
+    return b.relu(b.relu(b.conv(x, 5, name=name)))
 
 
 def _rectified_late(b: Builder, x: Value, name: str) -> Value:
-    return b.relu(b.graph.add(POOL, b.conv(x, 4, name=name), name=f"{name}.pool").outputs[0], f"{name}.relu")
+    return b.relu(b.pool(b.conv(x, 4, name=name)))
 
 
 def _unused(b: Builder, x: Value, name: str) -> Value:
     conv = b.conv(x, 5, bias=False, name=name)
-    b.relu(b.batchnorm(conv, name=f"{name}.bn"), f"{name}.unused")
-    return b.relu(conv, f"{name}.relu")
+    b.relu(b.batchnorm(conv))
+    return b.relu(conv)
 
 
 def _computed_twice(b: Builder, x: Value, name: str) -> Value:
     conv = b.conv(x, 3, name=name)
-    pair = b.relu(conv, f"{name}.relu"), b.relu(conv, f"{name}.same")
-    return b.graph.add(Add(), *pair, name=f"{name}.sum").outputs[0]
+    return b.sum(b.relu(conv), b.relu(conv))
 
 
 def _pooled_twice(b: Builder, x: Value, name: str) -> Value:
-    relu = b.relu(b.conv(x, 4, name=name), f"{name}.relu")
-    pair = [b.graph.add(POOL, relu, name=f"{name}.{part}").outputs[0] for part in ("pool", "same")]
-    return b.graph.add(Add(), *pair, name=f"{name}.sum").outputs[0]
+    relu = b.relu(b.conv(x, 4, name=name))
+    return b.sum(b.pool(relu), b.pool(relu))
 
 
 # each with the nodes that the course's own solution leaves of it
@@ -69,50 +65,29 @@ REDUNDANT: tuple[tuple[Block, int], ...] = (
 )
 
 
-def _pooled_for_two(b: Builder) -> int:
-    """Add a pooled value that a ReLU reads, and an addition as well; return its nodes, all of which must stay."""
-    pooled = b.graph.add(POOL, b.conv(b.x, 3, name="shared"), name="shared.pool").outputs[0]
-    b.graph.output(b.graph.add(Add(), pooled, b.relu(pooled, "shared.relu"), name="shared.sum").outputs[0])
-    return 4
+def _pooled_for_two(b: Builder) -> None:
+    pooled = b.pool(b.conv(b.x, 3, name="shared"))
+    b.graph.output(b.sum(pooled, b.relu(pooled)))
 
 
-def _pooled_and_returned(b: Builder) -> int:
-    """Add a pooled value that a ReLU reads, and the graph returns; return its nodes, all of which must stay."""
-    pooled = b.graph.add(POOL, b.conv(b.x, 3, name="returned"), name="returned.pool").outputs[0]
+def _pooled_and_returned(b: Builder) -> None:
+    pooled = b.pool(b.conv(b.x, 3, name="returned"))
     b.graph.output(pooled, "pooled")  # not its own name
     b.graph.output(b.relu(pooled, "returned.relu"))
-    return 3
 
 
-def _two_strides(b: Builder) -> int:
-    """Add two poolings of one value that differ in their strides; return the nodes, all of which must stay."""
-    conv = b.conv(b.x, 3, name="twice")
-    for name, pool in (("twice.fine", POOL), ("twice.coarse", COARSE)):
-        b.graph.output(b.graph.add(pool, conv, name=name).outputs[0])
-    return 3
-
-
-def _added_and_rectified(b: Builder) -> int:
-    """Add a ReLU of a sum, which may be negative; return its nodes, all of which must stay."""
-    total = b.graph.add(Add(), b.conv(b.x, 3, name="added"), b.x, name="added.sum").outputs[0]
-    b.graph.output(b.relu(total, "added.relu"))
-    return 3
-
-
-def _pooled_and_normalised(b: Builder) -> int:
-    """Add a normalisation of pooled values, of which some factors are negative; return its nodes, which must stay."""
-    pooled = b.graph.add(POOL, b.conv(b.x, 8, name="late"), name="late.pool").outputs[0]
-    b.graph.output(b.batchnorm(pooled, name="late.bn"))
-    return 3
-
-
-def _rectified_input(b: Builder) -> int:
-    """Add a ReLU of an input of the graph, which no node computes; return its node, which must stay."""
-    b.graph.output(b.relu(b.x, "first.relu"))
-    return 1
-
-
-MUST_STAY = (_two_strides, _added_and_rectified, _pooled_and_normalised, _rectified_input)
+def _others_that_stay(b: Builder) -> None:
+    grouped = b.conv(b.x, 6, operator=GROUPED, name="grouped")
+    b.graph.output(grouped)
+    b.graph.output(b.relu(grouped, "kept"), "rectified")  # not its own name
+    twice = b.conv(b.x, 3, name="twice")  # pooled by other strides
+    for operator in (POOL, replace(POOL, strides=(2, 2))):
+        b.graph.output(b.pool(twice, operator))
+    # windows of single elements, of which the strides leave some out
+    b.graph.output(b.pool(b.conv(b.x, 3, name="few"), MaxPool((1, 1), (1, 2), (0, 0, 0, 0), (1, 1))))
+    b.graph.output(b.relu(b.sum(b.conv(b.x, 3, name="added"), b.x)))  # sums may be negative
+    b.graph.output(b.batchnorm(b.pool(b.conv(b.x, 8, name="late"))))  # and so may some factors
+    b.graph.output(b.relu(b.x))  # no node computes an input
 
 
 def draw_draft(rng: np.random.Generator, number: int) -> tuple[Builder, int]:
@@ -123,20 +98,15 @@ def draw_draft(rng: np.random.Generator, number: int) -> tuple[Builder, int]:
     for i, chosen in enumerate(rng.permutation(kinds - 2)):
         block, left = REDUNDANT[(number + chosen) % kinds]
         value, least = block(builder, value, f"conv{i}"), least + left
-    grouped = builder.conv(builder.x, 6, operator=GROUPED, name="grouped")
     builder.graph.output(value)
-    builder.graph.output(grouped)
-    builder.graph.output(builder.relu(grouped, "kept"), "rectified")  # not its own name
-    stay = _pooled_and_returned if number % 2 else _pooled_for_two
-    return builder, least + 2 + sum(add(builder) for add in (stay, *MUST_STAY))
-
-
-def _shrunk(submission: Submission) -> tuple[int, int, int]:
-    """Return the nodes of the drawn graphs before and after `shrink`, and those that the course's own leaves."""
-    return submission.once("shrunk", lambda: _shrink(submission))
+    redundant = len(builder.graph.nodes)
+    (_pooled_and_returned if number % 2 else _pooled_for_two)(builder)
+    _others_that_stay(builder)
+    return builder, least + len(builder.graph.nodes) - redundant
 
 
 def _shrink(submission: Submission) -> tuple[int, int, int]:
+    """Return the nodes of the drawn graphs before and after `shrink`, and those that the course's own leaves."""
     check_argument = ARGUMENT_CHECKS.get(submission.parameters.shrink_argument)
     if check_argument is not None:
         check_argument(submission)
@@ -192,7 +162,7 @@ ARGUMENT_CHECKS = {"level": _check_levels, "dry_run": _check_dry_run}
 
 
 def _check_nodes(submission: Submission, step: int, hint: str) -> None:
-    before, after, least = _shrunk(submission)
+    before, after, least = submission.once("shrunk", lambda: _shrink(submission))
     submission.reach(after, course=least, smaller_is_better=True)
     limit = before - STEPS[step] * (before - least)
     expected, got = f"at most {limit:.0f} of {before} nodes left", f"{after}; the course's own leaves {least}"
