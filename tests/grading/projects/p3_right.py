@@ -1,4 +1,4 @@
-"""Right solutions of P3 in styles other than the master notebook's."""
+"""Right solutions of P3 in styles other than the source notebook's."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def conv_cost(x, w, y):
     "P3-1-solution-2": """
 from math import floor
 def output_size(size, kernel, stride, padding):
-    return floor((size - kernel + 2 * padding) / stride) + 1
+    return max(floor((size - kernel + 2 * padding) / stride) + 1, 0)
 """,
     "P3-2-solution": """
 def conv_direct(x, w, bias, stride, padding):
@@ -193,7 +193,7 @@ COMPILED = {
     "P3-1-solution-2": """
 @compiled
 def output_size(size, kernel, stride, padding):
-    return (size + 2 * padding - kernel + stride) // stride
+    return max(0, (size + 2 * padding - kernel + stride) // stride)
 """,
     "P3-2-solution": """
 @compiled

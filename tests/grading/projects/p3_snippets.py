@@ -1,4 +1,4 @@
-"""Building blocks of P3's gallery of solutions: each function returns new source by cell id, right by default."""
+"""Building blocks of P3's examples of solutions: each function returns new source by cell id, right by default."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ def direct(
     steps: str = "::stride, ::stride",
     w: str = "w",
     bias: str = "bias[:, None, None]",
-    channels: str = "w.shape[1]",
-    after: str = "",
 ) -> dict[str, str]:
     body = f"""
 {before}
@@ -38,10 +36,9 @@ x = np.pad(x, ((0, 0), (0, 0), {widths}, {widths}))
 views = np.lib.stride_tricks.sliding_window_view(x, {window}, axis=(2, 3))[:, :, {steps}]
 weights = {w}
 y = np.zeros((len(x), len(w), *views.shape[2:4]), np.float32)
-for c in range({channels}):
+for c in range(w.shape[1]):
     y += (views[:, None, c] * weights[:, c, None, None]).sum((-2, -1))
 y = y + {bias}
-{after}
 return y
 """
     return {"P3-2-solution": _function("def conv_direct(x, w, bias, stride, padding):", body)}
@@ -70,7 +67,6 @@ def blas(
     dtype: str = "np.float32",
     after: str = "",
     product: str = "rows @ columns",
-    result: str = "y",
 ) -> dict[str, str]:
     body = f"""
 high = (x.shape[2] + 2 * padding - w.shape[2]) // stride + 1
@@ -81,7 +77,7 @@ for n, image in enumerate({images}):
     y[n] = ({product}).reshape(y[n].shape)
     {after}
 y = y + {bias}
-return {result}
+return y
 """
     return {"P3-4-solution": _function("def conv_blas(x, w, bias, stride, padding):", body)}
 
@@ -133,7 +129,6 @@ def looping(loops: str) -> dict[str, str]:
 def blocked(
     stop: str = "m, depth, n",
     blocks: str = "block, block, block",
-    update: str = "c[i0:i1, j0:j1] += sum(np.outer(a[i0:i1, k], b[k, j0:j1]) for k in range(k0, k1))",
 ) -> dict[str, str]:
     body = f"""
 (m, depth), n = a.shape, b.shape[1]
@@ -143,7 +138,7 @@ for i0 in range(0, last_i, bi):
     for k0 in range(0, last_k, bk):
         for j0 in range(0, last_j, bj):
             i1, k1, j1 = min(i0 + bi, m), min(k0 + bk, depth), min(j0 + bj, n)
-            {update}
+            c[i0:i1, j0:j1] += sum(np.outer(a[i0:i1, k], b[k, j0:j1]) for k in range(k0, k1))
 return c
 """
     return {"P3-7-solution-2": _function("def gemm_blocked(a, b, block):", body)}
@@ -235,10 +230,9 @@ return result
     return {cell: head + _function(f"def {name}(*arguments):", body)}
 
 
-def mixing(choice: str = "conv if w.shape in shapes else direct", before: str = "", result: str = "") -> dict[str, str]:
+def mixing(choice: str = "conv if w.shape in shapes else direct", result: str = "") -> dict[str, str]:
     """P3.6's function, right by default."""
     body = f"""
-{before}
 def convolve(x, w, bias, stride, padding):
     return ({choice})(x, w, bias, stride, padding){result}
 return convolve

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import SimpleNamespace
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -9,18 +12,18 @@ import torch
 from onnx import TensorProto, helper
 
 import mlhood
-from mlhood.compiler.convolutions import convolutions
+from mlhood.compiler.analysis.convolutions import convolutions
 from mlhood.grading.checks import timing
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.timing_claim import Course
-from mlhood.grading.projects.p3 import P3, fast_product, model_races, network, probes, races, reference
+from mlhood.grading.projects.p3 import P3, costs, fast_product, model_races, network, probes, races
 from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18, convolution_table, model_table
 from mlhood.measure import Measurement
-from tests.grading.projects.p3_judge import judged, names_in
+from tests.grading.projects.p3_grading import graded, names_in
 
 GEOMETRIES = [
     ((1, 3, 7, 7), (4, 3, 3, 3), 1, 0),
@@ -45,45 +48,40 @@ def by_onnx_runtime(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int,
     return np.asarray(session.run(None, arrays)[0])
 
 
+@pytest.fixture(scope="module")
+def solution() -> Solution:
+    """The solutions, which checks compare with."""
+    return Solution("P3", P3.parameters)
+
+
 @pytest.mark.parametrize(("x_shape", "w_shape", "stride", "padding"), GEOMETRIES)
-def test_the_reference_is_what_onnx_runtime_computes(x_shape, w_shape, stride, padding):
+def test_the_solutions_compute_what_onnx_runtime_and_torch_do(x_shape, w_shape, stride, padding, solution):
     x, w, bias = draw(x_shape), draw(w_shape), draw(w_shape[:1])
     want = by_onnx_runtime(x, w, bias, stride, padding)
-    got = reference.convolution(x, w, bias, stride, padding)
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-    for axis in (2, 3):
-        assert reference.output_size(x_shape[axis], w_shape[axis], stride, padding) == want.shape[axis]
-    sizes = reference.ConvolutionShapes(x_shape, w_shape, want.shape)
-    assert sizes.macs == want.size * w[0].size
-    assert sizes.bytes == x.nbytes + w.nbytes + want.nbytes
+    for convolution in (partial(solution, "conv_direct"), partial(solution, "conv_blas"), races.convolution):
+        np.testing.assert_allclose(convolution(x, w, bias, stride, padding), want, rtol=1e-4, atol=1e-5)
+    sizes = [solution("output_size", x_shape[axis], w_shape[axis], stride, padding) for axis in (2, 3)]
+    assert sizes == [*want.shape[2:]]
+    columns = torch.nn.functional.unfold(torch.from_numpy(x), w_shape[2:], stride=stride, padding=padding).numpy()
+    np.testing.assert_array_equal([solution("im2col", image, w_shape[2:], stride, padding) for image in x], columns)
+    assert solution("im2col_bytes", x_shape, w_shape, want.shape) == columns.nbytes
+    cost = solution("conv_cost", x_shape, w_shape, want.shape)
+    assert (cost["macs"], cost["bytes"]) == (want.size * w[0].size, x.nbytes + w.nbytes + want.nbytes)
 
 
-@pytest.mark.parametrize(("x_shape", "w_shape", "stride", "padding"), GEOMETRIES)
-def test_the_reference_columns_are_those_of_torch(x_shape, w_shape, stride, padding):
-    x = draw(x_shape)
-    want = torch.nn.functional.unfold(torch.from_numpy(x), w_shape[2:], stride=stride, padding=padding).numpy()
-    got = [reference.columns(image, w_shape[2:], stride, padding) for image in x]
-    np.testing.assert_array_equal(np.stack(got), want)
-    high, wide = (reference.output_size(x_shape[axis], w_shape[axis], stride, padding) for axis in (2, 3))
-    sizes = reference.ConvolutionShapes(x_shape, w_shape, (x_shape[0], w_shape[0], high, wide))
-    assert sizes.column_bytes == want.nbytes
+@pytest.mark.parametrize("seed", range(10))
+def test_drawn_shapes_are_consistent(seed, solution):
+    for x, w, y in costs._layers(SimpleNamespace(rng=np.random.default_rng(seed))):
+        assert min(*x, *w, *y) > 0
+        assert (x[0], x[1], w[0]) == (y[0], w[1], y[1])
+        assert len({*x[2:], x[1], w[0]}) == 4 or x[1] != w[0]
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_drawn_shapes_are_consistent(seed):
-    layer = reference.draw_shapes(np.random.default_rng(seed))
-    assert min(*layer.x, *layer.w, *layer.y) > 0
-    assert layer.x[1] == layer.w[1]
-    assert layer.x[1] != layer.w[0]
-    assert layer.x[2] != layer.x[3]
-
-
-def test_panels_contain_each_column_once():
+@pytest.mark.parametrize("padding", probes.PANEL_PADDINGS)
+def test_the_probe_packs_as_the_solution_does(padding):
     b = draw((3, 10))
-    panels = probes.packed(b, 4)
-    assert panels.shape == (3, 3, 4)
-    np.testing.assert_array_equal(np.concatenate(list(panels), axis=1)[:, :10], b)
-    assert not panels[2, :, 2:].any()
+    solution = Solution("P3", {**P3.parameters, "panel_padding": padding})
+    np.testing.assert_array_equal(probes.packed(b, 4, padding), solution("pack", b, 4))
 
 
 # -- the table
@@ -97,7 +95,7 @@ def taking(seconds: float):
 
     def convolution(*arguments):
         NOW[0] += seconds
-        return reference.convolution(*arguments)
+        return races.convolution(*arguments)
 
     return convolution
 
@@ -150,7 +148,7 @@ CLAIMED = {"rows_are_comparisons", "blas_is_faster_and_agrees"}  # both demand w
 
 
 def losses(names: dict, tmp_path) -> dict[str, str]:
-    return {name: reason for name, reason in judged(names, tmp_path, "P3.5").items() if reason}
+    return {name: reason for name, reason in graded(names, tmp_path, "P3.5").items() if reason}
 
 
 def test_a_measured_table_gets_all_points(tmp_path):
@@ -163,6 +161,15 @@ def test_a_claim_that_the_table_leaves_open_is_decided_by_the_external_clock(tmp
     assert losses(names, tmp_path) == {}
     names["conv_blas"] = names["conv_direct"]
     assert "still undecided" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
+
+
+def test_a_claim_that_is_open_fails_where_nothing_is_measured_again(tmp_path):
+    names = with_table({"no-BLAS": NOISE, "BLAS": NOISE[::-1]})
+    session = Session(LocalTransport(names), tmp_path, tmp_path, remeasure=False)
+    task = P3.task("P3.5")
+    assert task is not None
+    failed = {check.name: check.what for check in grade_task(task, session, 5).checks if check.status == "failed"}
+    assert failed == {"blas_is_faster_and_agrees": "BLAS is not faster"}
 
 
 def test_a_convolution_that_is_slow_on_purpose_fails(tmp_path):
@@ -226,7 +233,7 @@ def test_a_single_forged_row_is_found_if_there_is_time_for_all(tmp_path):
 
 def test_results_of_timed_calls_are_checked(tmp_path):
     names = with_table({"no-BLAS": SLOW, "BLAS": FAST})
-    names["conv_blas"] = lambda x, w, *rest: reference.convolution(0 * x, w, *rest)
+    names["conv_blas"] = lambda x, w, *rest: races.convolution(0 * x, w, *rest)
     assert "wrong values" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
 
 
@@ -310,7 +317,7 @@ def in_float32(function):
 
 def mixed(shapes, conv):
     def convolve(x, w, *rest):
-        return conv(x, w, *rest) if w.shape in shapes else reference.convolution(x, w, *rest).astype(np.float32)
+        return conv(x, w, *rest) if w.shape in shapes else races.convolution(x, w, *rest).astype(np.float32)
 
     return convolve
 
@@ -330,7 +337,7 @@ MODEL_SEED = 9  # with some others no sum of so small a model is positive after 
 
 
 def model_losses(names: dict, tmp_path) -> dict[str, str]:
-    return {name: reason for name, reason in judged(names, tmp_path, "P3.6", MODEL_SEED).items() if reason}
+    return {name: reason for name, reason in graded(names, tmp_path, "P3.6", MODEL_SEED).items() if reason}
 
 
 def test_an_honest_table_of_models_gets_all_points(tmp_path):
@@ -350,7 +357,7 @@ def test_a_model_with_a_wrong_convolution_fails(tmp_path):
     assert "wrong values" in model_losses(names, tmp_path)["blas_speeds_up_the_model"]
 
 
-def test_the_judges_model_is_resnet18(tmp_path):
+def test_the_graders_model_is_resnet18(tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(network.resnet18(np.random.default_rng(0), [4, 8, 12, 16], 64))
     found = convolutions(mlhood.compile(path, stop_after="hir"))
@@ -387,7 +394,7 @@ def test_each_step_needs_its_share_of_the_courses_speed(own, reached, monkeypatc
     monkeypatch.setattr(fast_product, "wait_until_quiet", lambda: None)
     task = P3.task("P3.8")
     assert task is not None
-    result = judge(task, Session(LocalTransport({"gemm_fast": np.matmul}), tmp_path, tmp_path), 5)
+    result = grade_task(task, Session(LocalTransport({"gemm_fast": np.matmul}), tmp_path, tmp_path), 5)
     assert [check.status == "passed" for check in result.checks] == [True] * (1 + reached) + [False] * (4 - reached)
     assert result.reached is not None
     assert result.reached.value == pytest.approx(1 / own, rel=1e-2)
@@ -411,10 +418,10 @@ def test_a_step_is_refused_by_two_races_or_from_far(races, reached, count, monke
     monkeypatch.setattr(fast_product, "wait_until_quiet", lambda: None)
     task = P3.task("P3.8")
     assert task is not None
-    result = judge(task, Session(LocalTransport({"gemm_fast": np.matmul}), tmp_path, tmp_path), 5)
+    result = grade_task(task, Session(LocalTransport({"gemm_fast": np.matmul}), tmp_path, tmp_path), 5)
     assert sum(check.status == "passed" for check in result.checks) == 1 + reached
     assert len(races) - len(list(waiting)) == count
-    assert ("within the noise" in result.why_undecided) == (count == fast_product.ATTEMPTS)
+    assert ("within this machine" in result.why_undecided) == (count == fast_product.ATTEMPTS)
 
 
 def test_a_step_within_the_noise_is_undecided(monkeypatch, tmp_path):
@@ -422,8 +429,8 @@ def test_a_step_within_the_noise_is_undecided(monkeypatch, tmp_path):
     monkeypatch.setattr(fast_product, "wait_until_quiet", lambda: None)
     task = P3.task("P3.8")
     assert task is not None
-    result = judge(task, Session(LocalTransport({"gemm_fast": np.matmul}), tmp_path, tmp_path), 5)
-    assert "within the noise" in result.why_undecided
+    result = grade_task(task, Session(LocalTransport({"gemm_fast": np.matmul}), tmp_path, tmp_path), 5)
+    assert "within this machine" in result.why_undecided
     assert [check.status for check in result.checks[:3]] == ["passed"] * 3
 
 
@@ -450,7 +457,7 @@ def conv_direct(x, w, bias, stride, padding):
 
 
 def test_numba_errors_get_a_hint_of_their_own(tmp_path):
-    messages = judged(names_in(NOT_COMPILABLE), tmp_path, "P3.2")
+    messages = graded(names_in(NOT_COMPILABLE), tmp_path, "P3.2")
     assert all("Numba cannot compile this" in message for message in messages.values()), messages
 
 
@@ -460,7 +467,7 @@ def conv_cost(x, w, y):
     macs, moved = np.prod(y) * np.prod(w[1:]), 4 * (np.prod(x) + np.prod(w) + np.prod(y))
     return {"macs": macs, "bytes": moved, "intensity": np.float32(2 * macs / moved)}
 """
-    messages = judged(names_in(source), tmp_path, "P3.1")
+    messages = graded(names_in(source), tmp_path, "P3.1")
     assert not any(messages[name] for name in ("macs_are_counted", "bytes_are_counted", "intensity_is_flop_per_byte"))
 
 
@@ -476,7 +483,7 @@ NONSENSE = [None, 0, -1.5, "no", [1, [2]], ZERO_COSTS, float("nan"), (), NO_ELEM
 @pytest.mark.parametrize("answer", NONSENSE)
 @pytest.mark.parametrize("task", [task.id for task in P3.tasks])
 def test_nonsense_passes_no_check_and_breaks_none(task, answer, tmp_path):
-    messages = judged(
+    messages = graded(
         dict.fromkeys([*COSTS, *CONVOLUTIONS, *PRODUCTS, *MODELS], lambda *arguments: answer), tmp_path, task
     )
     assert all(messages.values()), messages

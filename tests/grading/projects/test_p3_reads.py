@@ -6,20 +6,16 @@ from itertools import product
 
 import pytest
 
-from tests.grading.projects.p3_judge import judged, names_in
+from tests.grading.projects.p3_grading import graded, names_in
 
 HEAD = "def gemm_reordered(a, b):\n    (m, depth), n = a.shape, b.shape[1]\n    c = np.zeros((m, n), np.float32)\n"
 TAIL = "\n    return c\n"
 ALONG_ROWS = {
     "i, k, j": "for i in range(m):\n for k in range(depth):\n  for j in range(n): c[i, j] += a[i, k] * b[k, j]",
-    "k, i, j": "for k in range(depth):\n for i in range(m):\n  for j in range(n): c[i, j] += a[i, k] * b[k, j]",
     "rows in brackets": "for i in range(m):\n for k in range(depth):\n  for j in range(n):\n"
     "   c[i][j] += a[i][k] * b[k][j]",
     "row by row": "for i in range(m):\n for k, row in enumerate(b): c[i] += row * a[i, k]",
     "outer products": "for k in range(depth): c += np.outer(a[:, k], b[k])",
-    "zip of rows": "for i in range(m):\n for x, row in zip(a[i], b): c[i] = c[i] + x * row",
-    "backwards": "for i in range(m):\n for k in range(depth):\n  for j in range(n - 1, -1, -1):\n"
-    "   c[i, j] += a[i, k] * b[k, j]",
     "in float64": "a, b = a.astype(np.float64), np.asarray(b, dtype=float)\n"
     "for i in range(m):\n for k in range(depth): c[i] += a[i, k] * b[k]",
     "two rows at a time": "for k in range(depth):\n for i in range(0, m, 2):\n  for j in range(n):\n"
@@ -30,18 +26,12 @@ JUMPING = {
         "for i in range(m):\n for j in range(n):\n  for k in range(depth): c[i, j] += a[i, k] * b[k, j]",
         "jumps",
     ),
-    "j, k, i": (
-        "for j in range(n):\n for k in range(depth):\n  for i in range(m): c[i, j] += a[i, k] * b[k, j]",
-        "jumps",
-    ),
     "k, j, i": (
         "for k in range(depth):\n for j in range(n):\n  for i in range(m): c[i, j] += a[i, k] * b[k, j]",
         "jumps through c",
     ),
-    "columns at once": ("for j in range(n): c[:, j] = sum(a[:, k] * x for k, x in enumerate(b[:, j]))", "jumps"),
     "dot products": ("for i in range(m):\n for j in range(n): c[i, j] = a[i] @ b[:, j]", "jumps"),
     "the library": ("c = a @ b", "passes a whole matrix"),
-    "the library, row by row": ("for i in range(m): c[i] = a[i] @ b", "passes a whole matrix"),
 }
 
 
@@ -51,14 +41,14 @@ def reordered(body: str) -> dict:
 
 @pytest.mark.parametrize("style", ALONG_ROWS)
 def test_any_order_along_rows_passes(style, tmp_path):
-    messages = judged(reordered(ALONG_ROWS[style]), tmp_path)
+    messages = graded(reordered(ALONG_ROWS[style]), tmp_path)
     assert messages["reordered_is_right"] == messages["reordered_walks_along_rows"] == ""
 
 
 @pytest.mark.parametrize("style", JUMPING)
 def test_other_orders_fail(style, tmp_path):
     body, reason = JUMPING[style]
-    messages = judged(reordered(body), tmp_path)
+    messages = graded(reordered(body), tmp_path)
     assert messages["reordered_is_right"] == ""
     assert reason in messages["reordered_walks_along_rows"]
 
@@ -78,24 +68,24 @@ def blocked(outer: str, inner: str, body: str = "c[i, j] += a[i, k] * b[k, j]") 
 
 
 @pytest.mark.parametrize(
-    ("outer", "inner"), [*product(["ikj", "ijk", "kji", "jki"], ["ikj", "ijk", "jki"]), ("kj", "ikj"), ("ij", "kij")]
+    ("outer", "inner"), [*product(["ikj", "kji"], ["ikj", "ijk", "jki"]), ("kj", "ikj"), ("ij", "kij")]
 )
 def test_blocks_are_reused_in_any_order(outer, inner, tmp_path):
-    messages = judged(blocked(outer, inner), tmp_path)
+    messages = graded(blocked(outer, inner), tmp_path)
     assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
 
 
 def test_blocks_indexed_in_two_steps_are_reused(tmp_path):
-    messages = judged(blocked("ikj", "ikj", "c[i][j] += a[i][k] * b[k][j]"), tmp_path)
+    messages = graded(blocked("ikj", "ikj", "c[i][j] += a[i][k] * b[k][j]"), tmp_path)
     assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
 
 
 @pytest.mark.parametrize(
     ("outer", "inner"),
-    [("", "ikj"), ("", "ijk"), ("i", "ikj"), ("j", "ikj"), ("k", "ikj"), ("k", "kij"), ("kj", "kij")],
+    [("", "ikj"), ("i", "ikj"), ("j", "ikj"), ("k", "kij"), ("kj", "kij")],
 )
 def test_loops_without_reuse_fail(outer, inner, tmp_path):
-    messages = judged(blocked(outer, inner), tmp_path)
+    messages = graded(blocked(outer, inner), tmp_path)
     assert messages["blocked_is_right"] == ""
     assert "again and again" in messages["blocked_uses_blocks_again"]
 
@@ -111,9 +101,9 @@ def gemm_blocked(a, b, block):
 """
 
 
-@pytest.mark.parametrize("size", ["8", "4", "-(-len(b) // block)"])
+@pytest.mark.parametrize("size", ["8", "-(-len(b) // block)"])
 def test_blocks_of_another_size_fail(size, tmp_path):
-    messages = judged(names_in(OTHER_SIZES.format(size=size)), tmp_path)
+    messages = graded(names_in(OTHER_SIZES.format(size=size)), tmp_path)
     assert messages["blocked_is_right"] == ""
     assert "a different size than `block`" in messages["blocked_uses_blocks_again"]
 
@@ -128,9 +118,9 @@ def gemm_blocked(a, b, block):
 """
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_block_used_with_all_rows_at_once_is_reused(seed, tmp_path):
-    messages = judged(names_in(ALL_ROWS), tmp_path, seed=seed)
+    messages = graded(names_in(ALL_ROWS), tmp_path, seed=seed)
     assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
 
 
@@ -158,7 +148,7 @@ def gemm_blocked(a, b, block):
 
 
 def test_compiled_helpers_run_as_plain_python(tmp_path):
-    messages = judged(names_in(HELPERS), tmp_path)
+    messages = graded(names_in(HELPERS), tmp_path)
     assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
 
 
@@ -181,7 +171,7 @@ def gemm_blocked(a, b, block):
 
 
 def test_small_buffers_count_as_registers(tmp_path):
-    messages = judged(names_in(WITH_A_BUFFER), tmp_path)
+    messages = graded(names_in(WITH_A_BUFFER), tmp_path)
     assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
 
 
@@ -197,7 +187,7 @@ def gemm_packed(a, b):
 
 
 def test_a_wrong_pack_costs_only_its_own_points(tmp_path):
-    messages = judged(names_in(SIDEWAYS), tmp_path)
+    messages = graded(names_in(SIDEWAYS), tmp_path)
     assert "wrong shape" in messages["panels_are_packed"]
     assert messages["packed_is_right"] == ""
 
@@ -223,7 +213,7 @@ def gemm_packed(a, b):
 
 def test_what_is_called_and_thrown_away_is_not_used(tmp_path):
     names = names_in(THROWN_AWAY)
-    messages = judged(names, tmp_path, "P3.4")
+    messages = graded(names, tmp_path, "P3.4")
     assert [name for name, message in messages.items() if message] == ["product_is_of_columns"]
     assert "does not follow the columns" in messages["product_is_of_columns"]
-    assert "multiplies with b itself" in judged(names, tmp_path)["packed_reads_panels"]
+    assert "does not multiply with the panels" in graded(names, tmp_path)["packed_reads_panels"]

@@ -13,7 +13,6 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task
-from mlhood.grading.projects.p3.reference import draw_shapes
 from mlhood.grading.variants.parameter import Parameter
 
 Shape = tuple[int, ...]
@@ -66,12 +65,14 @@ def windows_are_counted(submission: Submission) -> Iterator[Arguments]:
     for padding in (0, 1, 2):
         size, kernel = int(submission.rng.integers(12, 60)), int(submission.rng.integers(2, 8))
         yield from _axes(submission, size, kernel, 1, padding)
+    yield from _axes(submission, 5, 5, 1, 0)  # a single one
 
 
 @compared(
     1,
     "output_size",
-    hint="how many steps can the first window take before its end is beyond the padded axis? Count itself, too"
+    hint="how many steps can the first window take before its end is beyond the padded axis? Count itself, too; if not "
+    "even that one fits, there is none"
     '{% if size_argument == "partial" %}; and if `partial` is true, is there a pixel left over behind the last one?'
     "{% endif %}",
 )
@@ -84,19 +85,27 @@ counts if `partial` is true{% else %} and omits a last window that does not fit{
             yield from _axes(submission, size, kernel, stride, 0)
             yield from _axes(submission, size - 2, kernel, stride, 1)
             yield from _axes(submission, size, 4, stride, 2)
+        if submission.parameters.size_argument != "partial":  # not even one, by little and by far
+            yield from _axes(submission, 6, 7, stride, 0)
+            yield from _axes(submission, 3, 9 * stride, stride, 1)
 
 
 def _layers(submission: Submission) -> Iterator[tuple[Shape, Shape, Shape]]:
-    """Yield shapes of x, w and y; those of the last have more to count than fits in 32 bits."""
+    """Yield shapes of x, w and y, whose sizes differ; those of the last have more to count than fits in 32 bits."""
+    rng = submission.rng
     for times in (1, 1, 1, 17):
-        layer = draw_shapes(submission.rng, times)
-        yield layer.x, layer.w, layer.y
+        images, sizes = int(rng.integers(2, 4)), rng.permutation(times * np.arange(20, 60))[:2].tolist()
+        channels, filters = rng.permutation(times * np.arange(5, 40))[:2].tolist()
+        kernel = rng.permutation([1, 2, 3, 4])[:2].tolist()
+        stride, padding = int(rng.integers(1, 3)), int(rng.integers(0, 2))
+        out = [(size + 2 * padding - k) // stride + 1 for size, k in zip(sizes, kernel, strict=True)]
+        yield (images, channels, *sizes), (filters, channels, *kernel), (images, filters, *out)
 
 
 @compared(
     2,
     "conv_cost",
-    key="{{ counted }}",
+    key=lambda parameters: parameters.counted,
     hint="how many numbers has a window, and how many windows are summed, for how many filters and images?",
     mistakes={
         '{% if counted != "flop" %}a multiply-accumulate counts once here; it is two FLOP only in `intensity`'
@@ -344,7 +353,7 @@ TASKS = (
             bytes_are_counted,
             intensity_is_flop_per_byte,
         ),
-        solution_stands_in=True,
+        solution_is_fallback=True,
         varies=(COUNTED, TRAFFIC, SIZE_ARGUMENT),
         libraries=ARRAYS,
         minutes=15,

@@ -8,6 +8,7 @@ of loops; loops that do not reuse blocks fetch at least as many.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,10 @@ import numpy as np
 
 from mlhood.grading.bare.libraries import LOOPS
 from mlhood.grading.checks import expect
+from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3 import numba_errors
-from mlhood.grading.projects.p3.probes import PANEL_PADDINGS, packed
+from mlhood.grading.projects.p3.probes import PANEL_PADDINGS
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.measure.traffic import misses
 
@@ -52,9 +53,12 @@ def _draw_matrices(submission: Submission, m: int, k: int, n: int) -> tuple[np.n
 
 ARGUMENT_HINTS = {
     "alpha": "`alpha` multiplies the product; it is 1 if it is not passed",
-    "lower": "if `lower` is true, a[i, k] counts as zero where k > i; it is false if it is not passed",
-    "upper": "if `upper` is true, a[i, k] counts as zero where k < i; it is false if it is not passed",
+    "lower": "if `lower` is true, a[i, k] takes no part where k > i, whatever it is; it is false if it is not passed",
+    "upper": "if `upper` is true, a[i, k] takes no part where k < i, whatever it is; it is false if it is not passed",
 }
+
+
+TRIANGLES = {"lower": np.tril, "upper": np.triu}
 
 
 def _check_products(
@@ -65,9 +69,11 @@ def _check_products(
     for m, k, n in sizes:
         for last in _last_arguments(submission):
             a, b = _draw_matrices(submission, m, k, n)
+            if last and argument in TRIANGLES:  # what does not take part may be anything
+                a[TRIANGLES[argument](a) == 0] = np.nan
             given = f"a {a.shape}, b {b.shape}" + "".join(f", block {size}" for size in block)
             given += "".join(f", {argument} {value}" for value in last)
-            with numba_errors.case(given, hint):
+            with expect.case(given, hint):
                 got = submission.call(name, a.copy(), b.copy(), *block, *last)
                 exact = _product(submission, a, b, *last)
                 expect.close(got, exact, f"what `{name}` returns", dtype=np.float32)
@@ -97,7 +103,7 @@ def _product(submission: Submission, a: np.ndarray, b: np.ndarray, *last: Any) -
         return a @ b
     if argument == "alpha":
         return last[0] * (a @ b)
-    return (np.tril(a) if argument == "lower" else np.triu(a)) @ b
+    return TRIANGLES[argument](a) @ b
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ class _Accesses:
 def _record(submission: Submission, name: str, sizes: tuple[int, int, int], *block: int) -> _Accesses:
     """Run a function on arrays that record each access."""
     a, b = _draw_matrices(submission, *sizes)
-    with numba_errors.case(f"a {a.shape}, b {b.shape}", RECORDED_HINT):
+    with expect.case(f"a {a.shape}, b {b.shape}", RECORDED_HINT):
         report = submission.call(TOUCHED, submission.value(name), a, b, *block, *_neutral(submission))
         report = expect.mapping(report, ("addresses", "first", "last", "whole"), "the record of accesses")
         passed_whole, addresses = report["whole"], report["addresses"]
@@ -266,19 +272,18 @@ def _first_block(of_b: np.ndarray, columns: int, block: int) -> tuple[int, int]:
     return len({address // columns for address in first}), len({address % columns for address in first})
 
 
-@points(2)
-def panels_are_packed(submission: Submission) -> None:
+@compared(
+    2,
+    "pack",
+    typed=True,
+    hint="take b with 5 columns and width 2, and write down all three panels; the axes are panel, row of b, column",
+)
+def panels_are_packed(submission: Submission) -> Iterator[Arguments]:
     """`pack` copies the columns of b into panels, padded with {{ {"before": "zeros if the first one", \
 "copies": "copies of its last column if the last one"}.get(panel_padding, "zeros if the last one") }} is not full."""
-    hint = "take b with 5 columns and width 2, and write down all three panels; the axes are panel, row of b, column"
     # (5, 9, 4) has panels of the same shape as (5, 10, 4), in which a number would be left over
     for depth, columns, width in ((3, 8, 4), (5, 10, 4), (5, 9, 4), (2, 3, 5), (4, 7, 3), (1, 5, 1)):
-        b = 1 + np.abs(_draw_matrices(submission, 1, depth, columns)[1])
-        with numba_errors.case(f"b {b.shape}, width {width}", hint):
-            got = submission.call("pack", b.copy(), width)
-            expect.close(
-                got, packed(b, width, submission.parameters.panel_padding), "what `pack` returns", dtype=np.float32
-            )
+        yield 1 + np.abs(submission.normal(depth, columns)), width
 
 
 @points(1)
@@ -307,7 +312,7 @@ def packed_reads_panels(submission: Submission) -> None:
     right = bool(once.any() and more.any()) and np.allclose(both, once + factor * more, rtol=1e-3, atol=1e-3)
     expect.true(
         right,
-        "`gemm_packed` multiplies with b itself",
+        "`gemm_packed` does not multiply with the panels that `pack` returns",
         expected="a product with the panels that `pack` makes of b",
         got="its result does not follow the panels",
         hint="pack all of b first; after that, every factor from b is read from a panel",
@@ -318,7 +323,7 @@ def _with_panels_of(
     submission: Submission, panels: np.ndarray, a: np.ndarray, b: np.ndarray, *last: object
 ) -> np.ndarray:
     """Return what `gemm_packed` returns if `pack` returns the panels of another matrix, whatever it gets."""
-    with numba_errors.case(f"a {a.shape}, b {b.shape}"):
+    with expect.case(f"a {a.shape}, b {b.shape}"):
         padding = submission.parameters.panel_padding
         got = submission.call(PROBES + "with_panels", submission.value("gemm_packed"), a, b, panels, padding, *last)
     return expect.array(got, (len(a), b.shape[1]), "what `gemm_packed` returns")
@@ -352,7 +357,7 @@ TASKS = (
             packed_reads_panels,
         ),
         libraries=LOOPS,
-        solution_stands_in=True,
+        solution_is_fallback=True,
         varies=(GEMM_ARGUMENT, PANEL_PADDING),
         minutes=50,
         builds_on=("P3.4",),

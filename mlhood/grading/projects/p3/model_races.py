@@ -28,7 +28,7 @@ Shapes = list[list[int]]
 
 @dataclass(frozen=True)
 class Model:
-    """The judge's model: its file, its image, and the same model in this process."""
+    """The grader's model: its file, its image, and the same model in this process."""
 
     path: Path
     image: np.ndarray

@@ -1,4 +1,4 @@
-"""A ResNet-18 of the judge's own, with random weights: the model that the claims of P3.6 are measured again with."""
+"""A ResNet-18 of the grader's own, with random weights: the model that the claims of P3.6 are measured again with."""
 
 from __future__ import annotations
 

@@ -136,6 +136,9 @@ def logits(model: Any, kept: Any, shifts: list[int]) -> np.ndarray:
 def products(function: Callable, kept: Any, shifts: list[int], row: int, rows: int = 8) -> list[np.ndarray]:
     """Return some rows of the products of pairs of matrices, the first of each changed by `shifted`.
 
+    They come as an array [shifts, rows, N] for each pair: messages of many small arrays take long to encode, and the
+    time of the message counts as that of the products.
+
     Args:
         kept: The pairs, kept in an earlier call as a flat list.
         shifts: Each for one call with every pair, so that `function` never sees the same matrices twice.
@@ -143,7 +146,8 @@ def products(function: Callable, kept: Any, shifts: list[int], row: int, rows: i
         rows: How many.
     """
     pairs = list(zip(kept.arrays[::2], kept.arrays[1::2], strict=True))
-    return [np.array(function(shifted(a, shift), b)[row : row + rows]) for shift in shifts for a, b in pairs]
+    parts = [[np.array(function(shifted(a, shift), b)[row : row + rows]) for a, b in pairs] for shift in shifts]
+    return [np.stack(of_pair) for of_pair in zip(*parts, strict=True)]
 
 
 def shifted(a: np.ndarray, shift: int) -> np.ndarray:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.timing import KEEP
 from mlhood.grading.checks.timing_claim import Course, Prepared, TimedCall, TimingClaim
-from mlhood.grading.projects.p3.reference import convolution
 from mlhood.grading.rpc.codec import Remote
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18
@@ -126,3 +126,19 @@ def check_channels(arguments: tuple[Any, ...], channels: list[int], result: Any,
     want = convolution(x, w[channels], bias[channels], *steps)
     given = f"x={x.shape}, w={w.shape}"
     expect.close(result, want, what, rtol=1e-3, atol=1e-3, given=given)
+
+
+def convolution(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:
+    """Return the convolution of a batch, in float64.
+
+    Args:
+        x: [N, C, H, W].
+        w: [F, C, KH, KW].
+        bias: [F].
+        stride: Step in both directions.
+        padding: Zeros on all four sides.
+    """
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), *[(padding, padding)] * 2))
+    windows = sliding_window_view(padded, w.shape[2:], axis=(2, 3))[:, :, ::stride, ::stride]
+    products = np.tensordot(windows, w.astype(np.float64), axes=((1, 4, 5), (1, 2, 3)))  # N, OH, OW, F
+    return products.transpose(0, 3, 1, 2) + bias.astype(np.float64)[:, None, None]

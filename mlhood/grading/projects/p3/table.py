@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from mlhood.grading.bare.libraries import ARRAYS
 from mlhood.grading.checks import expect
+from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import (
     Rows,
@@ -21,7 +23,6 @@ from mlhood.grading.checks.tables import (
 )
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3 import model_races, races
-from mlhood.grading.projects.p3.reference import convolution
 from mlhood.grading.rpc.codec import Remote
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.kernels.tables import RESNET18, convolution_table, model_table
@@ -47,22 +48,22 @@ def _table(submission: Submission) -> Table:
     return submission.once("table", lambda: submission.table(convolution_table()))
 
 
-@points(2)
-def rates_are_told(submission: Submission) -> None:
+@compared(
+    2,
+    "gflops",
+    hint="operations, not multiply-accumulates, for each second; giga is 10**9",
+    mistakes={
+        "a multiply-accumulate is two operations": lambda rate, macs, time: rate / 2,
+        '{% if time_unit != "seconds" %}the time is in {{ time_unit }}{% endif %}': (
+            lambda rate, macs, time: 2 * macs / time / 1e9
+        ),
+    },
+)
+def rates_are_told(submission: Submission) -> Iterator[Arguments]:
     """`gflops` converts multiply-accumulates and {{ time_unit }} to GFLOP/s."""
+    rng, units = submission.rng, PER_SECOND[submission.parameters.time_unit]
     for _ in range(3):
-        macs, seconds = int(submission.rng.integers(10**6, 10**9)), float(submission.rng.uniform(1e-4, 1e-1))
-        unit = submission.parameters.time_unit
-        taken = seconds * PER_SECOND[unit]
-        got = expect.number(submission.call("gflops", macs, taken), "what `gflops` returns")
-        want = 2 * macs / seconds / 1e9
-        hint = "operations, not multiply-accumulates, for each second; giga is 10**9"
-        if expect.same_number(2 * got, want):
-            hint = "a multiply-accumulate is two operations"
-        if unit != "seconds" and expect.same_number(got * PER_SECOND[unit], want):
-            hint = f"the time is in {unit}"
-        given = f"macs={macs}, {unit}={taken:.6g}"
-        expect.close_number(got, want, "`gflops` is wrong", given=given, hint=hint)
+        yield int(rng.integers(10**6, 10**9)), float(rng.uniform(1e-4, 1e-1)) * units
 
 
 @points(4)
@@ -109,7 +110,7 @@ def blas_is_faster_and_agrees(submission: Submission) -> None:
     rows = filled_rows(table, FILL)
     check_agreed(rows)
     hint = "the column BLAS is `conv_blas`, no-BLAS is `conv_direct`, both on the arguments of the row's layer"
-    check_claim(table.verdicts()[0], "BLAS is not faster", hint)
+    check_claim(submission, table.verdicts()[0], "BLAS is not faster", hint)
     _check_remeasured(submission, rows)
 
 
@@ -155,7 +156,7 @@ def convolutions_are_chosen_by_their_weights(submission: Submission) -> None:
     what, name = "what the function of `mixed` returns", "`mixed` makes the wrong choice of the given function"
     for stride in (1, 2):
         given = f"the chosen {by} {chosen}, and weights of the shapes {shapes}, with stride {stride}"
-        computed = [convolution(*case, stride, 1) for case in cases]  # type: ignore[arg-type]
+        computed = [races.convolution(*case, stride, 1) for case in cases]  # type: ignore[arg-type]
         # what the given function returns is known here alone, so only who calls it gets it
         drawn = [submission.normal(*each.shape) for each in computed]
         with expect.case(given, hint):
@@ -193,7 +194,7 @@ def blas_speeds_up_the_model(submission: Submission) -> None:
     rows = filled_rows(table, FILL)
     check_agreed(rows)
     hint = "the models of a row differ only in what the chosen convolutions are computed by"
-    check_claim(table.verdicts()[0], "the model with BLAS is not faster", hint)
+    check_claim(submission, table.verdicts()[0], "the model with BLAS is not faster", hint)
     _check_remeasured_models(submission, rows)
 
 
