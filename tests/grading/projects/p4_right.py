@@ -1,4 +1,4 @@
-"""Right solutions of P4 in styles other than the master notebook's."""
+"""Right solutions of P4 in styles other than the source notebook's."""
 
 from __future__ import annotations
 
@@ -152,10 +152,9 @@ def cycles(dataflow, rows, columns, m, n, k):
     "P4-9-solution": """
 def operations(text):
     counts = {}
-    for line in text.splitlines():
-        head = line.split("(")[0].replace('"', "")
-        if " = stablehlo." in head:
-            name = head.split(" = stablehlo.")[1].split()[0]
+    for word in text.replace("(", " ").replace('"', "").split():
+        if word.startswith("stablehlo."):
+            name = word.removeprefix("stablehlo.")
             counts[name] = counts.get(name, 0) + 1
     return counts
 """,
@@ -255,7 +254,7 @@ def utilisation(dataflow, rows, columns, m, n, k):
     "P4-9-solution": r"""
 import re, collections
 def operations(text):
-    return collections.Counter(re.findall(r'(?:^|= )"?stablehlo\.(\w+)', text))
+    return collections.Counter(re.findall(r'(?:^|= |applies )"?stablehlo\.(\w+)', text))
 """,
     "P4-9-solution-2": r"""
 import re

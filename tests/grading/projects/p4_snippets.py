@@ -1,4 +1,4 @@
-"""Building blocks of P4's gallery of solutions: each function returns new source by cell id, right by default."""
+"""Building blocks of P4's examples of solutions: each function returns new source by cell id, right by default."""
 
 from __future__ import annotations
 
@@ -42,16 +42,14 @@ def multiplying(
     tiles: str = "-(-columns.shape[2] // window), -(-len(weights) // filters)",
     slices: str = "-(-len(columns) // k1)",
     add: str = "y[g, p] += np.einsum('fct,ctp->fp', weights[g, d], columns[d][:, :, p])",
-    zeros: str = "np.zeros((len(weights), columns.shape[2]), np.float32)",
-    result: str = "y",
     taken: str = "",
 ) -> dict[str, str]:
     body = f"""
-y = {zeros}
+y = np.zeros((len(weights), columns.shape[2]), np.float32)
 for c, i, f in steps(order, {tiles}, {slices}, k2, k3){taken}:
     d, p, g = slice(c * k1, (c + 1) * k1), slice(i * window, (i + 1) * window), slice(f * filters, (f + 1) * filters)
     {add}
-return {result}
+return y
 """
     head = "def sliced_product(columns, weights, order, k1, k2, k3, window, filters):"
     return {"P4-2-solution-2": _function(head, body)}
@@ -72,10 +70,9 @@ def needing(
     l2: str = "stay + k2 * (go + out)",
     l3: str = "k3 * stay + k2 * go + k2 * k3 * out",
     swapped: str = 'order == "WS"',
-    out: str = 'sizes["output"]',
 ) -> dict[str, str]:
     body = f"""
-stay, go, out = k1 * sizes["input"], k1 * sizes["weight"], {out}
+stay, go, out = k1 * sizes["input"], k1 * sizes["weight"], sizes["output"]
 if {swapped}:
     stay, go = go, stay
 return {l1}, {l2}, {l3}
@@ -87,11 +84,10 @@ def halving(
     smaller: str = "tiles[level] //= 2",
     fits: str = "needs(order, *tiles, sizes)[level] <= rooms[level]",
     nothing: str = "raise ValueError('nothing fits')",
-    start: str = "[1, 1, 1]",
     result: str = "tuple(tiles)",
 ) -> dict[str, str]:
     body = f"""
-tiles = {start}
+tiles = [1, 1, 1]
 for level, most in enumerate((channels, passing, staying)):
     tiles[level] = most
     while not {fits}:
@@ -108,12 +104,11 @@ def choosing(
     small: str = "(1, 1, 1)",
     large: str = "(problem.channels, passing, staying)",
     own: str = "(max(1, k1 // 2), k2, 1 + k3 // 2)",
-    counts: str = "counts(problem, order)",
 ) -> dict[str, str]:
     body = f"""
 rows = {{"analysed": {analysed}, "too small": {{}}, "too large": {{}}, "my own": {{}}}}
 for order, (k1, k2, k3) in analysed.items():
-    passing, staying = {counts}
+    passing, staying = counts(problem, order)
     rows["too small"][order] = {small}
     rows["too large"][order] = {large}
     rows["my own"][order] = {own}
@@ -128,7 +123,6 @@ NAMES = '{order: f"{row}, {order}" for order in table.columns}'
 
 def filling(
     rows: str = "table.rows",
-    measured: str = "measured = timed(calls)",
     options: str = ", flops=2 * layer.macs",
     fill: str = f"table.fill(row, measured, {NAMES})",
     small: str = "20_000",
@@ -144,7 +138,7 @@ many = {{row: {small} if row == "too small" else 14_000 for row in table.rows}}
 calls = {{f"{{row}}, {{order}}": call(many[row]) for row in table.rows for order in table.columns}}
 def timed(alternatives):
     return compare(alternatives, shortest=1e-4, describe_machine=False{options})
-{measured}
+measured = timed(calls)
 for row in {rows}:
     {fill}
 """
@@ -178,7 +172,6 @@ def fusing(
     begin: str = r"%(fused_computation\S*) .*\{$",
     opcode: str = r" = (?:\(.*?\)|\S+) ([\w-]+)\(",
     kept: str = "match and match[1] != 'parameter'",
-    result: str = "computations",
 ) -> dict[str, str]:
     body = f"""
 computations, current = {{}}, None
@@ -191,7 +184,7 @@ for line in hlo.splitlines():
         match = re.search(r'''{opcode}''', line)
         if {kept}:
             current.append(match[1])
-return {result}
+return computations
 """
     return {"P4-9-solution-2": _function("import re\ndef fused(hlo):", body)}
 
@@ -223,9 +216,7 @@ return convolve
 
 def network_filling(
     rows: str = "network_times.rows",
-    small: str = "20_000",
     options: str = "",
-    fill: str = "network_times.fill(row, measured, {order: f'{row}, {order}' for order in network_times.columns})",
 ) -> dict[str, str]:
     """P4.6's table, right by default; no network is compiled."""
     return {
@@ -234,17 +225,19 @@ def network(times):
     return lambda: sum(range(times)) * 0.0
 
 calls = {{
-    f"{{row}}, {{order}}": network({small} if row == "too small" else 14_000)
+    f"{{row}}, {{order}}": network(20_000 if row == "too small" else 14_000)
     for row in network_times.rows for order in network_times.columns
 }}
 measured = compare(calls, shortest=1e-4, describe_machine=False{options})
 for row in {rows}:
-    {fill}
+    network_times.fill(row, measured, {{order: f'{{row}}, {{order}}' for order in network_times.columns}})
 """
     }
 
 
-def searching(result: str = "best[1:]", simulated: str = "True", most: str = "12") -> dict[str, str]:
+def searching(
+    result: str = "best[1:]",
+) -> dict[str, str]:
     return {
         "P4-7-solution-2": f"""
 from mlhood.dataflow.slicing.analysis import group_sizes
@@ -256,9 +249,9 @@ def choose(problem, caches):
         k1, k2, k3 = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
         seen = predict_all(problem, order, k1, k2, k3, whole)
         waiting = 10 * seen.l2 + 30 * seen.l3 + 300 * seen.memory
-        for i in np.argsort(waiting, kind="stable")[:{most}]:
+        for i in np.argsort(waiting, kind="stable")[:12]:
             tiles = int(k1[i]), int(k2[i]), int(k3[i])
-            cost = simulated_traffic(problem, Slicing(order, *tiles), caches) if {simulated} else waiting[i]
+            cost = simulated_traffic(problem, Slicing(order, *tiles), caches) if True else waiting[i]
             found.append((cost, order, *tiles))
     best = min(found)
     return {result}

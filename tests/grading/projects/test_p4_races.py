@@ -37,7 +37,7 @@ def test_timed_slices_compute_the_layer(order, tiles, tmp_path):
         pytest.param(1, False, 0, "holds", id="honest"),
         pytest.param(1.9, False, 0, "fails", id="almost twice the ratio"),
         pytest.param(1, True, 0, "fails", id="rows swapped"),
-        pytest.param(1, False, 0.1, "fails", id="slower than the same slices in the judge"),
+        pytest.param(1, False, 0.1, "fails", id="slower than the same slices in the grader"),
     ],
 )
 def test_forged_tables_are_refuted_by_the_external_clock(factor, swapped, seconds, state, tmp_path, monkeypatch):

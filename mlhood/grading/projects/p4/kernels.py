@@ -14,8 +14,7 @@ from mlhood.dataflow.slicing.problem import ORDERS, Order, possible
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import points
-from mlhood.grading.projects.p4.orders import PROBES
-from mlhood.grading.projects.p4.reference import Triple
+from mlhood.grading.projects.p4.nests import PROBES
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.kernels.conv import CONV2D
 from mlhood.kernels.geometry import Geometry, geometry
@@ -23,6 +22,7 @@ from mlhood.kernels.geometry import Geometry, geometry
 # what tells `sliced_kernel` which convolutions run in slices: that they are 3x3, or a further argument
 SLICED_BY = Parameter("sliced_by", ("3x3", "sizes", "strides", "windows"))
 NAMES = ("k1", "k2", "k3")
+Triple = tuple[int, int, int]
 ROUNDS = 2  # of the layers that `sliced_kernel` convolves
 
 

@@ -1,7 +1,7 @@
 """Checks of P4.7, the open task: slicings whose simulated traffic is less than that of the analysis.
 
-The judge draws layers and caches, asks for a slicing of each, and simulates all of it itself. The figure is the traffic
-relative to that of the analysis, as the geometric mean over the layers; the course's own search is the top.
+The grader draws layers and caches, asks for a slicing of each, and simulates all of it itself. The figure is the
+traffic relative to that of the analysis, as the geometric mean over the layers; the course's own search is the top.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4 import reference
 from mlhood.grading.projects.p4.libraries import SLICINGS
-from mlhood.grading.projects.p4.orders import PROBES
+from mlhood.grading.projects.p4.nests import PROBES
 from mlhood.grading.variants.parameter import Parameter
 
 # whose choice the order is: that of `choose`, that of who calls it, or there is only one

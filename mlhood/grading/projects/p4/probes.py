@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from copy import copy
-from functools import partial
 from inspect import signature
+from itertools import product
+from math import prod
 from typing import Any
 from unittest import mock
 
@@ -16,7 +17,6 @@ from mlhood.dataflow.nest import Nest, gemm
 from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, possible
 from mlhood.grading.checks.probes import globals_of, patched_globals
-from mlhood.grading.projects.p4.reference import needs_by
 from mlhood.grading.rpc.guard import call_guarded, guarded
 from mlhood.kernels.geometry import geometry
 
@@ -90,11 +90,26 @@ def _called_as(original: Callable, replacement: Callable) -> Callable:
     return call
 
 
-def result_or_value_error(function: Callable, options: dict[str, Any] | None, *args: Any) -> Any:
-    """Call `largest`, with the reference's `needs` if its options are given; return VALUE_ERROR if it raises that."""
+def largest_with(function: Callable, needed: dict[str, list] | None, keys: list[Any], *args: Any) -> Any:
+    """Call `largest` and return its result, or VALUE_ERROR if it raises that.
+
+    Args:
+        function: The student's.
+        needed: For each order what another `needs` returns where k1, k2 and k3 are 1 or 2, in the order of
+            `itertools.product`: it is linear in each of them. None to leave `needs` as it is.
+        keys: Of the dictionary that `needs` returns; none for a tuple.
+        args: Of `largest`.
+    """
+
+    def needs(order: str, k1: int, k2: int, k3: int, sizes: dict[str, int]) -> Any:
+        levels = [0, 0, 0]
+        for corner, values in zip(product((1, 2), repeat=3), (needed or {})[order], strict=True):
+            share = prod(k - 1 if at == 2 else 2 - k for k, at in zip((k1, k2, k3), corner, strict=True))
+            levels = [level + share * value for level, value in zip(levels, values, strict=True)]
+        return dict(zip(keys, levels, strict=True)) if keys else tuple(levels)
+
     replaced: AbstractContextManager[None] = nullcontext()
-    if options is not None:
-        needs = partial(needs_by, **options)
+    if needed:
         replaced = patched_globals(function, needs=_called_as(globals_of(function).get("needs", needs), needs))
     try:
         with replaced:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -14,8 +14,7 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.timing_claim import Course, Prepared, TimedCall, TimingClaim
 from mlhood.grading.projects.p3.races import Arrays, check_channels, draw, draw_channels
 from mlhood.grading.projects.p4 import probes
-from mlhood.grading.projects.p4.network_kernel import sliced_kernel
-from mlhood.grading.projects.p4.reference import Triple
+from mlhood.grading.projects.p4.kernels import Triple
 from mlhood.grading.rpc.codec import Remote
 from mlhood.kernels.conv import CONV2D
 from mlhood.kernels.layers import Layer
@@ -28,7 +27,7 @@ so the factor is 1, apart from the load of the machine."""
 PROBES = "mlhood.grading.projects.p4.probes:"
 PLACE, SLICED = PROBES + "place", PROBES + "sliced"
 NETWORK = (Layer(64, 56, 64, 3), Layer(64, 56, 128, 3, 2), Layer(128, 28, 128, 3), Layer(128, 28, 256, 3, 2))
-"""The judge's network: C1 and C2 of ResNet-18, and the convolutions of stride 2 after them."""
+"""The grader's network: C1 and C2 of ResNet-18, and the convolutions of stride 2 after them."""
 NETWORK_CALLS = 4
 EVERY_LAYER: dict[str, list[Any]] = {"sizes": [(3,)], "strides": [(1, 2)], "windows": [1]}
 """What `sliced_kernel` is also called with to run all of this network in slices, by the parameter `sliced_by`."""
@@ -78,6 +77,11 @@ def _call(layer: Layer, order: Order, tiles: Triple) -> TimedCall:
     return TimedCall(SLICED, prepare, CALLS)
 
 
+def every_layer(submission: Submission) -> list[Any]:
+    """Return what `sliced_kernel` is also called with, to run all of the network in slices."""
+    return EVERY_LAYER.get(submission.parameters.sliced_by, [])
+
+
 def _same_slices(layer: Layer, order: Order, tiles: Triple) -> Course:
     """Return the same slices, run here."""
 
@@ -92,23 +96,33 @@ def _same_slices(layer: Layer, order: Order, tiles: Triple) -> Course:
 
 
 def networks(
-    small: Mapping[Order, Triple], analysed: Mapping[Order, Triple], claimed: Mapping[Order, Ratio]
+    small: Mapping[Order, Triple],
+    analysed: Mapping[Order, Triple],
+    claimed: Mapping[Order, Ratio],
+    solution: Callable[..., Callable],
 ) -> list[TimingClaim]:
-    """Return one timed comparison of whole networks for each order; arguments as of `slicings`."""
+    """Return one timed comparison of whole networks for each order.
+
+    Args:
+        small: As of `slicings`.
+        analysed: As of `slicings`.
+        claimed: As of `slicings`.
+        solution: The course's own `sliced_kernel`, with all of its arguments but the first two.
+    """
     return [
         TimingClaim(
             f"the network, too small over analysed, {order}",
             _network_call(order, small[order]),
             _network_call(order, analysed[order]),
             claimed[order],
-            _same_network(order, small[order]),
+            _same_network(order, small[order], solution),
         )
         for order in ORDERS
     ]
 
 
 def _draw_network(rng: np.random.Generator) -> tuple[np.ndarray, list[np.ndarray], list[int]]:
-    """Draw an image, and the weights and strides of the judge's network."""
+    """Draw an image, and the weights and strides of the grader's network."""
     first = NETWORK[0]
     x = rng.standard_normal((1, first.channels, first.size, first.size)).astype(np.float32)
     shapes = [(layer.filters, layer.channels, 3, 3) for layer in NETWORK]
@@ -117,15 +131,14 @@ def _draw_network(rng: np.random.Generator) -> tuple[np.ndarray, list[np.ndarray
 
 
 def _network_call(order: Order, tiles: Triple) -> TimedCall:
-    """Return a timed call of the judge's network with the student's `sliced_kernel`, on another image each time."""
+    """Return a timed call of the grader's network with the student's `sliced_kernel`, on another image each time."""
     sent: list[tuple[Remote, np.ndarray]] = []
 
     def prepare(submission: Submission, calls: int) -> Prepared:
         rng = submission.rng
         if not sent:
             drawn = _draw_network(rng)
-            function = submission.value("sliced_kernel")
-            asked = EVERY_LAYER.get(submission.parameters.sliced_by, [])
+            function, asked = submission.value("sliced_kernel"), every_layer(submission)
             placed = submission.call(PROBES + "place_network", function, order, list(tiles), *drawn, *asked)
             sent.append((placed, probes.PlacedNetwork(_direct, *drawn)(1.0)))
         placed, output = sent[0]
@@ -145,12 +158,12 @@ def _direct(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding
     return CONV2D["direct"](np.ascontiguousarray(x), w, bias, stride, padding)
 
 
-def _same_network(order: Order, tiles: Triple) -> Course:
+def _same_network(order: Order, tiles: Triple, solution: Callable[..., Callable]) -> Course:
     """Return the same network, run here by the course's own `sliced_kernel`."""
 
     @cache
     def placed() -> probes.PlacedNetwork:
-        return probes.place_network(sliced_kernel, order, list(tiles), *_draw_network(np.random.default_rng(0)))
+        return probes.place_network(solution, order, list(tiles), *_draw_network(np.random.default_rng(0)))
 
     def run() -> None:
         probes.networked(placed(), [0.1] * NETWORK_CALLS, [0])

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from mlhood.dataflow.slicing.problem import ORDERS
 from mlhood.grading.checks import expect
+from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p4 import reference
 from mlhood.grading.projects.p4.libraries import NESTS
-from mlhood.grading.projects.p4.orders import PROBES
+from mlhood.grading.projects.p4.nests import PROBES
 from mlhood.grading.projects.p4.probes import VALUE_ERROR
-from mlhood.grading.projects.p4.reference import LEVELS, Triple
 from mlhood.grading.variants.parameter import Parameter
 
 # the kind of tile of which each level holds one more, so that the next one is loaded while others are in use
@@ -27,6 +30,15 @@ SEARCH = Parameter("search", ("halves", "halves the largest power of two", "take
 PAPER = ("IS", 32, 256 // 8, 75 * 75 // 16)
 PAPER_SIZES = {"input": 16 * 9 * 4, "weight": 8 * 9 * 4, "output": 16 * 8 * 4}
 PAPER_ROOMS = (0.9 * 2**15, 0.9 * 2**20, 0.9 * 2**22)
+# in the order IS
+WITHOUT_NEXT: dict[str, Callable[..., int]] = {
+    f'{{% if next_tile == "{kind}" %}}the next {kind} tile is missing: each level holds one more{{% endif %}}': without
+    for kind, without in (
+        ("stationary", lambda need, order, k1, k2, k3, sizes: need - k1 * sizes["input"]),
+        ("streamed", lambda need, order, k1, k2, k3, sizes: need - k1 * sizes["weight"]),
+        ("output", lambda need, order, k1, k2, k3, sizes: need - sizes["output"]),
+    )
+}
 
 
 def _draw_sizes(submission: Submission) -> dict[str, int]:
@@ -36,220 +48,202 @@ def _draw_sizes(submission: Submission) -> dict[str, int]:
     return {"input": window * area * 4, "weight": filters * area * 4, "output": window * filters * 4}
 
 
-def _draw_tiles(submission: Submission) -> Triple:
-    k1, k2, k3 = (int(size) for size in submission.rng.permutation(np.arange(3, 30))[:3])
-    return k1, k2, k3
+def _draw_tiles(submission: Submission) -> list[int]:
+    return submission.rng.permutation(np.arange(3, 30))[:3].tolist()
 
 
-def integer_triple(value: object, what: str, given: str) -> Triple:
-    """Return a tuple of three integers; fail on everything else."""
-    value = expect.sequence(value, tuple, what, given=given)
-    expect.equal(len(value), 3, f"the wrong number of items in {what}", given=given)
-    k1, k2, k3 = (expect.integer(number, what, given=given) for number in value)
-    return k1, k2, k3
-
-
-def _next(submission: Submission) -> dict[str, Any]:
-    """Return the option of the reference's `needs`."""
-    return {"next_tile": submission.parameters.next_tile}
-
-
-def _bytes(submission: Submission, given: str, *arguments: object) -> Triple:
-    """Return the student's `needs`, as this variant of the course returns it."""
-    answer, what, keys = submission.call("needs", *arguments), "what `needs` returns", submission.parameters.needs_keys
-    if not keys:
-        return integer_triple(answer, what, given)
-    report = expect.mapping(answer, keys, what, given=given)
-    k1, k2, k3 = (expect.integer(report[key], f"{what} for {key!r}", given=given) for key in keys)
-    return k1, k2, k3
-
-
-def _check_level(submission: Submission, level: int, hint: str) -> None:
-    """Compare the bytes that IS needs of a level."""
+def _slicings(submission: Submission, order: str = "IS") -> Iterator[Arguments]:
     for _ in range(3):
-        tiles, sizes = _draw_tiles(submission), _draw_sizes(submission)
-        given = f"IS, (k1, k2, k3) = {tiles}, sizes {sizes}"
-        with expect.case(given):
-            got = _bytes(submission, given, "IS", *tiles, sizes)[level]
-        want = reference.needs("IS", *tiles, sizes, **_next(submission))[level]
-        if got == reference.needs("IS", *tiles, sizes)[level] != want:
-            hint = f"the next {submission.parameters.next_tile} tile is missing: each level holds one more"
-        what = f"`needs` returns the wrong number of bytes for {LEVELS[level]}"
-        expect.true(got == want, what, expected=f"{want:,}", got=f"{got:,}", given=given, hint=hint)
+        yield order, *_draw_tiles(submission), _draw_sizes(submission)
+    yield order, 1, 1, 1, _draw_sizes(submission)
 
 
-@points(1)
-def l1_holds_one_of_each(submission: Submission) -> None:
-    """`needs` for L1: one input tile, one weight tile and one output tile."""
-    hint = "one call of the microkernel touches a tile of each of the three kinds; which of them have channels?"
-    _check_level(submission, 0, hint)
+def _of_level(level: int) -> Callable[[Any], Any]:
+    """Return a function that returns the key, or index, of what `needs` returns for a level."""
+    return lambda parameters: (parameters.needs_keys or range(3))[level]
 
 
-@points(1)
-def l2_holds_passing_tiles(submission: Submission) -> None:
-    """`needs` for L2: the stationary tile, and k2 streamed tiles with one output tile each."""
-    _check_level(submission, 1, "go through the innermost loop, and list every tile that it touches: the sums, too")
+@compared(
+    1,
+    "needs",
+    key=_of_level(0),
+    hint="one call of the microkernel touches a tile of each of the three kinds; which of them have channels?",
+    mistakes=WITHOUT_NEXT,
+)
+def l1_holds_one_of_each(submission: Submission) -> Iterator[Arguments]:
+    """`needs` for L1: one input tile, one weight tile and one output tile{{ ", and one %s tile more" % next_tile \
+if next_tile }}."""
+    return _slicings(submission)
 
 
-@points(1)
-def l3_holds_staying_tiles(submission: Submission) -> None:
-    """`needs` for L3: k3 stationary tiles, k2 streamed tiles, and one output tile for each pair."""
-    _check_level(
-        submission,
-        2,
-        "go through the two innermost loops, and list every tile once: each pair of tiles has sums of its own",
-    )
+@compared(
+    1,
+    "needs",
+    key=_of_level(1),
+    hint="go through the innermost loop, and list every tile that it touches: the sums, too",
+    mistakes=WITHOUT_NEXT,
+)
+def l2_holds_passing_tiles(submission: Submission) -> Iterator[Arguments]:
+    """`needs` for L2: the stationary tile, and k2 streamed tiles with one output tile each{{ \
+", and one %s tile more" % next_tile if next_tile }}."""
+    return _slicings(submission)
 
 
-@points(2)
-def orders_change_places(submission: Submission) -> None:
+@compared(
+    1,
+    "needs",
+    key=_of_level(2),
+    hint="go through the two innermost loops, and list every tile once: each pair of tiles has sums of its own",
+    mistakes=WITHOUT_NEXT,
+)
+def l3_holds_staying_tiles(submission: Submission) -> Iterator[Arguments]:
+    """`needs` for L3: k3 stationary tiles, k2 streamed tiles, and one output tile for each pair{{ \
+", and one %s tile more" % next_tile if next_tile }}."""
+    return _slicings(submission)
+
+
+def _as_if_swapped(submission: Submission, needed: Any, order: str, k1: int, k2: int, k3: int, sizes: dict) -> Any:
+    """What `needs` returns for IS if input and weight tiles are swapped: a wrong level does not count twice."""
+    swapped = {"input": sizes["weight"], "weight": sizes["input"], "output": sizes["output"]}
+    return submission.call("needs", "IS", k1, k2, k3, swapped)
+
+
+@compared(
+    2,
+    "needs",
+    own=_as_if_swapped,
+    hint="which kind of tile does k2 count in WS, and which does k3 count?",
+)
+def orders_change_places(submission: Submission) -> Iterator[Arguments]:
     """`needs` for "WS" is `needs` for "IS" with input and weight tiles swapped."""
-    for _ in range(3):
-        tiles, sizes = _draw_tiles(submission), _draw_sizes(submission)
-        swapped = {"input": sizes["weight"], "weight": sizes["input"], "output": sizes["output"]}
-        given = f"WS, (k1, k2, k3) = {tiles}, sizes {sizes}"
-        with expect.case(given, "which kind of tile does k2 count in WS, and which does k3 count?"):
-            got = _bytes(submission, given, "WS", *tiles, sizes)
-            # compared with the student's own result for IS as well, so that a wrong level does not count twice
-            own = _bytes(submission, given, "IS", *tiles, swapped)
-            want = reference.needs("WS", *tiles, sizes, **_next(submission))
-            expect.true(
-                got in (own, want),
-                "`needs` returns the wrong numbers of bytes in the order WS",
-                expected=f"{want}",
-                got=f"{got}",
-            )
+    return _slicings(submission, "WS")
 
 
-def _largest(submission: Submission, *arguments: object) -> list[Any]:
-    """Return the student's `largest` and the one with the reference's `needs`; at least one of them answers."""
-    answers, failures = [], []
-    options = {**_next(submission), "keys": submission.parameters.needs_keys}
-    for given in (None, options):
-        try:
-            function = submission.value("largest")
-            answers.append(submission.call(PROBES + "result_or_value_error", function, given, *arguments))
-        except expect.CheckFailed as failure:
-            failures.append(failure)
-    if not answers:
-        raise failures[0]
-    return answers
+def _call_largest(submission: Submission, *arguments: Any) -> Any:
+    """Call `largest`; if `needs` has lost points, with the right `needs`, which is linear in k1, in k2 and in k3."""
+    sizes, corners = arguments[4], [*product((1, 2), repeat=3)]
+    right = {order: [_needed(submission, order, *corner, sizes) for corner in corners] for order in ORDERS}
+    if _needs_is_right(submission):
+        return submission.call("largest", *arguments)
+    return _answer(submission, right, *arguments)
 
 
-def _is_value_error(answer: object) -> bool:
+def _needs_is_right(submission: Submission) -> bool:
+    checks = l1_holds_one_of_each, l2_holds_passing_tiles, l3_holds_staying_tiles, orders_change_places
+    return submission.passed(*checks)
+
+
+def _answer(submission: Submission, needed: dict[Any, list] | None, *arguments: Any) -> Any:
+    """Return the result of `largest`, with another `needs` if its bytes are given, or VALUE_ERROR if it raises that."""
+    keys, function = list(submission.parameters.needs_keys), submission.value("largest")
+    return submission.call(PROBES + "largest_with", function, needed, keys, *arguments)
+
+
+def _is_value_error(answer: Any) -> bool:
     return isinstance(answer, str) and answer == VALUE_ERROR
 
 
-def _check_largest(submission: Submission, arguments: tuple, hint: str) -> None:
-    order, channels, passing, staying, sizes, rooms = arguments
-    shown = ", ".join(f"{capacity:.10g}" for capacity in rooms)
-    given = f"{order}, channels {channels}, streamed {passing}, stationary {staying}, sizes {sizes}, rooms ({shown})"
-    want = reference.largest(*arguments, **_next(submission), search=submission.parameters.search)
-    with expect.case(given, hint):
-        answers = [answer for answer in _largest(submission, *arguments) if not _is_value_error(answer)]
-        expect.true(bool(answers), "`largest` rejects a case that fits", expected=f"{want}", got="ValueError")
-        results = [integer_triple(answer, "what `largest` returns", given) for answer in answers]
-        expect.true(want in results, "`largest` returns the wrong tiles", expected=f"{want}", got=f"{results[0]}")
+def _needed(submission: Submission, order: str, *arguments: Any) -> list[int]:
+    """Return the right bytes that L1, L2 and L3 have to hold."""
+    needed = submission.solution("needs", order, *arguments)
+    return list(needed.values() if isinstance(needed, dict) else needed)
 
 
-@points(2)
-def tiles_are_halved_until_they_fit(submission: Submission) -> None:
-    """`largest` starts with {% if "power" in search %}powers of two{% else %}all there are{% endif %} and {{ \
-    "reduces" if "one" in search else "halves" }} k1, k2 and k3, one after another, until their level fits.
+def _draw_case(submission: Submission, order: str, exact: bool = False) -> Arguments:
+    """Draw arguments of `largest` for which something fits into each level, and, if `exact`, fills it.
+
+    What is available is drawn level by level: between what one tile needs (or three, of which two are left if it is one
+    byte less), and what all of them do. In the other order, the same tiles do not fit.
     """
-    end = {"halves": "halving rounds down", "takes one": "each number is tried, from the top"}
-    rule = end.get(submission.parameters.search, "each starts with the largest power of two that is not more")
-    hint = f"one level after another: what L2 has to hold depends on the k1 that L1 left; {rule}"
-    for order in ("IS", "WS", "IS", "WS"):
-        _check_largest(submission, _draw_distinctive_case(submission, order), hint)
-
-
-@points(2)
-def an_exact_fit_fits(submission: Submission) -> None:
-    """`largest` keeps what needs exactly the bytes that are available, and nothing that needs one more."""
-    hint = "compare what is needed with what is available once more: when does it not fit?"
-    for order in ("IS", "WS"):
-        *arguments, rooms = _draw_case(submission, order, exact=True)
-        _check_largest(submission, (*arguments, rooms), hint)
-        for level in range(len(rooms)):
-            short = tuple(room - (i == level) for i, room in enumerate(rooms))
-            _check_largest(submission, (*arguments, short), hint)
-
-
-def _draw_distinctive_case(submission: Submission, order: str) -> tuple:
-    """Draw arguments of `largest` for which something fits, and the other order gives another result."""
-    for _ in range(100):
-        arguments = _draw_case(submission, order)
-        own, other = (_answer(submission, (name, *arguments[1:])) for name in (order, "WS" if order == "IS" else "IS"))
-        if own and own != other:
-            return arguments
-    return _draw_case(submission, order, exact=True)
-
-
-def _answer(submission: Submission, arguments: tuple) -> Triple | None:
-    """Return the right tiles; None if nothing fits: where k1 stays above what was drawn, less is left for k2."""
-    try:
-        return reference.largest(*arguments, **_next(submission), search=submission.parameters.search)
-    except ValueError:
-        return None
-
-
-def _draw_case(submission: Submission, order: str, exact: bool = False) -> tuple:
-    """Draw arguments of `largest` for which a level has room for its tiles, but not for twice as many."""
-    rng, sizes, target = submission.rng, _draw_sizes(submission), _draw_tiles(submission)
-    rooms = []
+    sizes, most = _draw_sizes(submission), (submission.rng.integers(4, 120, 3)).tolist()
+    rooms, tiles = [math.inf] * 3, [1, 1, 1]
     for level in range(3):
-        k1, k2, k3 = tiles = [*target[: level + 1], 1, 1][:3]
-        needed = reference.needs(order, k1, k2, k3, sizes, **_next(submission))[level]
-        tiles[level] *= 2
-        k1, k2, k3 = tiles
-        twice = reference.needs(order, k1, k2, k3, sizes, **_next(submission))[level]
-        rooms.append(float(needed if exact else rng.integers(needed, twice)))
-    factors = (2 ** int(exponent) for exponent in rng.integers(1, 4, 3))
-    most = [int(size) * factor + int(rng.integers(0, factor)) for size, factor in zip(target, factors, strict=True)]
+        least, all_of_them = (
+            _needed(submission, order, *tiles[:level], size, *[1] * (2 - level), sizes)[level]
+            for size in (3 if exact else 1, most[level])
+        )
+        rooms[level] = float(round(math.exp(submission.rng.uniform(math.log(least), math.log(all_of_them)))))
+        reached = *most[: level + 1], *[1] * (2 - level)
+        tiles = list(submission.solution("largest", order, *reached, sizes, tuple(rooms)))
+        if exact:
+            rooms[level] = float(_needed(submission, order, *tiles, sizes)[level])
+    other = ORDERS[1 - ORDERS.index(order)]
+    needed = [_needed(submission, other, *tiles[: level + 1], *[1] * (2 - level), sizes)[level] for level in range(3)]
+    if all(need <= room for need, room in zip(needed, rooms, strict=True)):
+        return _draw_case(submission, order, exact)
     return order, *most, sizes, tuple(rooms)
 
 
-@points(1)
-def the_papers_example_comes_out(submission: Submission) -> None:
-    """`largest` returns {{ "(32, 32, 87)" if not next_tile else "the right tiles" }} for the paper's example, and {{ \
-    "reduces" if "one" in search else "halves" }} nothing if everything fits.
+SEARCH_RULE = """{{ {"halves": "halving rounds down", "takes one": "each number is tried, from the top"}.get(search, \
+"each starts with the largest power of two that is not more") }}"""
+
+
+@compared(
+    2,
+    "largest",
+    call=_call_largest,
+    hint="one level after another: what L2 has to hold depends on the k1 that L1 left; " + SEARCH_RULE,
+)
+def tiles_are_halved_until_they_fit(submission: Submission) -> Iterator[Arguments]:
+    """`largest` starts with {% if "power" in search %}powers of two{% else %}all there are{% endif %} and {{ \
+    "reduces" if "one" in search else "halves" }} k1, k2 and k3, one after another, until their level fits.
     """
-    halved = submission.parameters.search == "halves" and not submission.parameters.next_tile
-    few = ": only one of the three has to be halved, twice" if halved else ", and go on from there, level by level"
-    _check_largest(
-        submission,
-        (*PAPER, PAPER_SIZES, PAPER_ROOMS),
-        f"print what each level needs at the start{few}",
-    )
-    sizes, most = _draw_sizes(submission), _draw_tiles(submission)
-    hint = "do not halve what fits already"
-    if submission.parameters.search != "halves":
-        hint = "stop at the first number that fits"
-    _check_largest(submission, ("WS", *most, sizes, (math.inf, 1e12, math.inf)), hint)
+    for order in 3 * ORDERS:
+        yield _draw_case(submission, order)
+
+
+@compared(
+    2,
+    "largest",
+    call=_call_largest,
+    hint="compare what is needed with what is available once more: when does it not fit?",
+)
+def an_exact_fit_fits(submission: Submission) -> Iterator[Arguments]:
+    """`largest` keeps what needs exactly the bytes that are available, and nothing that needs one more."""
+    for order in ORDERS:
+        *arguments, rooms = _draw_case(submission, order, exact=True)
+        yield *arguments, rooms
+        for level in range(3):
+            yield *arguments, tuple(room - (i == level) for i, room in enumerate(rooms))
+
+
+@compared(
+    1,
+    "largest",
+    call=_call_largest,
+    hint="print what each level needs at the start, and go on from there, level by level; stop at the first number "
+    "that fits",
+)
+def the_papers_example_comes_out(submission: Submission) -> Iterator[Arguments]:
+    """`largest` returns {{ "(32, 32, 87)" if not next_tile and search == "halves" else \
+"the right tiles" }} for the paper's example, and \
+{{ "reduces" if "one" in search else "halves" }} nothing if everything fits.
+    """
+    yield *PAPER, PAPER_SIZES, PAPER_ROOMS
+    yield "WS", *_draw_tiles(submission), _draw_sizes(submission), (math.inf, 1e12, math.inf)
 
 
 @points(1)
 def what_never_fits_is_an_error(submission: Submission) -> None:
     """`largest` raises ValueError if not even one tile fits."""
-    sizes = _draw_sizes(submission)
+    sizes, step = _draw_sizes(submission), "1 - 1" if submission.parameters.search == "takes one" else "1 // 2"
+    right = _needs_is_right(submission)  # if not, all tiles need as much: what is wrong has lost points above
     # L1 limits k1; where it does not, all 8 channels fit; the last case has no room even for the sums
     for level, k1, share in ((0, 1, 1), (1, 8, 1), (2, 8, 1), (0, 1, 0)):
-        rooms = [1e9] * 3
-        rooms[level] = share * reference.needs("IS", k1, 1, 1, sizes, **_next(submission))[level] - 1.0
-        given = f"IS, channels 8, streamed 4, stationary 6, sizes {sizes}, rooms {tuple(map(int, rooms))}"
-        start = "1 - 1" if submission.parameters.search == "takes one" else "1 // 2"
-        hint = f"{start} is 0, and no tile at all is no answer: {LEVELS[level]} is too small then"
-        with expect.case(given, hint):
-            answers = _largest(submission, "IS", 8, 4, 6, sizes, tuple(rooms))
-            what = "`largest` returns tiles that do not fit"
-            expect.true(any(map(_is_value_error, answers)), what, expected="ValueError", got=answers[0])
-    try:
-        answers = _largest(submission, "IS", 8, 4, 6, sizes, (math.inf,) * 3)
-    except expect.CheckFailed:  # another fault costs the points of the other checks
-        return
-    what, given = "`largest` rejects a case that fits", "levels without a limit"
-    expect.true(not all(map(_is_value_error, answers)), what, expected="tiles", got="ValueError", given=given)
+        least = k1 * (sizes["input"] + sizes["weight"]) + sizes["output"]
+        needed = None if right else dict.fromkeys(ORDERS, [[least] * 3] * 8)
+        rooms = tuple(share * least - 1.0 if i == level else 1e9 for i in range(3))
+        arguments = "IS", 8, 4, 6, sizes, rooms
+        hint = f"{step} is 0, and no tile at all is no answer: L{level + 1} is too small then"
+        with expect.case(expect.format_call("largest", arguments, {}), hint):
+            answer, what = _answer(submission, needed, *arguments), "`largest` returns tiles that do not fit"
+            expect.true(_is_value_error(answer), what, expected="ValueError", got=answer)
+    unlimited = "IS", 8, 4, 6, sizes, (math.inf,) * 3
+    rejected = False
+    with suppress(expect.CheckFailed):  # another fault costs the points of other checks
+        rejected = _is_value_error(_answer(submission, needed, *unlimited))
+    given = expect.format_call("largest", unlimited, {})
+    expect.true(not rejected, "`largest` rejects a case that fits", expected="tiles", got="ValueError", given=given)
 
 
 TASKS = (

@@ -27,14 +27,14 @@ from mlhood.grading.projects.p4 import races
 from mlhood.grading.projects.p4.kernels import (
     NAMES,
     SLICED_BY,
+    Triple,
     convolutions_are_right,
     three_by_three_layers_are_sliced,
     weights_are_packed_once,
 )
 from mlhood.grading.projects.p4.libraries import SLICINGS
-from mlhood.grading.projects.p4.orders import PROBES
-from mlhood.grading.projects.p4.reference import LEVELS, Triple
-from mlhood.grading.projects.p4.slicing import integer_triple
+from mlhood.grading.projects.p4.nests import PROBES
+from mlhood.grading.projects.p4.traffic import LEVELS
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18
@@ -52,8 +52,9 @@ ALL_OF = {"k1": "channels", "k2": "streamed tiles", "k3": "stationary tiles"}
 
 FLOPS = RESNET18["C2"].geometry.flops  # the same for C1, C3 and C4
 FILL = "one `compare` of all eight, then `fill` for each row with the names of its two"
-OWN_CALLABLES = "fill each row with what was measured of its own callables: made[row][order]"
-OWN_NETWORKS = "each cell needs a network of its own, compiled with its row's tiles"
+AGAIN = "; if it is, run the cell again while nothing else runs on this machine"
+OWN_CALLABLES = f"each row is to hold what was measured of its own callables, made[row][order]{AGAIN}"
+OWN_NETWORKS = f"each cell is to hold the time of a network that is compiled with its row's tiles{AGAIN}"
 SMALL = Caches((16 << 10, 64 << 10, 256 << 10))  # smaller than the output of any layer that is drawn
 TINY = Caches((8 << 10, 16 << 10, 32 << 10))  # a few channels and tiles fit
 NARROW = Caches((8 << 10, 8 << 10, 8 << 10))  # a single stationary tile fits, in one of the orders at least
@@ -62,10 +63,11 @@ HUGE = Caches((1 << 40, 1 << 41, 1 << 42))  # nothing is too large for these
 DEEP = Caches((512 << 10, 512 << 10, 512 << 10))  # L1 holds a tile with all channels, but no level all tiles
 
 
-def _draw_problem(submission: Submission) -> Problem:
-    """Draw a layer of many tiles."""
+def _draw_problem(submission: Submission, channels: int = 0) -> Problem:
+    """Draw a layer of many tiles, with so many channels, or many."""
     rng = submission.rng
-    channels, filters = (int(size) for size in rng.permutation([96, 128, 160, 256])[:2])
+    drawn, filters = (int(size) for size in rng.permutation([96, 128, 160, 256])[:2])
+    channels = channels or drawn
     size = int(rng.integers(28, 40))
     return Problem(filters, channels, (3, 3), (size, size + 2), int(rng.integers(6, 15)), int(rng.choice([8, 16])))
 
@@ -106,9 +108,16 @@ def _rows(submission: Submission, answer: object, row: str) -> dict[str, Any]:
     return {name: {order: by_order[order][name] for order in ORDERS} for name in complete}
 
 
+def _triple(value: object, what: str, given: str) -> Triple:
+    value = expect.sequence(value, tuple, what, given=given)
+    expect.equal(len(value), 3, f"the wrong number of items in {what}", given=given)
+    k1, k2, k3 = (expect.integer(number, what, given=given) for number in value)
+    return k1, k2, k3
+
+
 def _row(value: object, row: str, given: str) -> dict[Order, Triple]:
     columns = expect.mapping(value, ORDERS, f'"{row}"', given=given)
-    return {order: integer_triple(columns[order], f'"{row}" of {order}', given) for order in ORDERS}
+    return {order: _triple(columns[order], f'"{row}" of {order}', given) for order in ORDERS}
 
 
 def _check_existing(problem: Problem, order: Order, tiles: Triple, row: str, given: str) -> None:
@@ -189,11 +198,15 @@ def _exceeds(problem: Problem, order: Order, tiles: Triple, caches: Caches) -> b
 def my_own_is_another(submission: Submission) -> None:
     """`triples` has a choice of your own in the row "my own", different from the other three rows{{ \
     "" if own_divisor == 1 else ", its k1 a multiple of %d"|format(own_divisor) }}."""
-    problem, divisor = _draw_problem(submission), submission.parameters.own_divisor
-    cases: list[tuple[Caches, Triple | None]] = [(caches, None) for caches in (SMALL, TINY, NARROW, PAIR, HUGE)]
+    divisor = submission.parameters.own_divisor
+    problem, few = _draw_problem(submission), _draw_problem(submission, max(divisor, 2))
+    cases: list[tuple[Problem, Caches, Triple | None]] = [
+        (problem, caches, None) for caches in (SMALL, TINY, NARROW, PAIR, HUGE)
+    ]
+    cases += [(few, SMALL, None), (few, HUGE, None)]
     if divisor > 1:  # for a layer whose k1 was chosen like one's own, it makes no difference
-        cases += [(HUGE, (divisor, 2, stationary)) for stationary in (1, 2)]
-    for caches, chosen in cases:
+        cases += [(problem, HUGE, (divisor, 2, stationary)) for stationary in (1, 2)]
+    for problem, caches, chosen in cases:
         rows, own, given = _triples(submission, problem, caches, "my own", chosen)
         for order in ORDERS:
             _check_existing(problem, order, own[order], "my own", given)
@@ -243,7 +256,7 @@ def orders_agree_and_analysed_is_faster(submission: Submission) -> None:
     table = _table(submission)
     check_agreed(filled_rows(table, FILL))
     if not submission.session.remeasure:
-        check_claim(table.verdicts()[1], "the analysed tiles are not faster", OWN_CALLABLES)
+        check_claim(submission, table.verdicts()[1], "the analysed tiles are not faster", OWN_CALLABLES)
     _check_remeasured(submission, table)
 
 
@@ -287,7 +300,7 @@ def network_is_faster_as_analysed(submission: Submission) -> None:
     table = _network_table(submission)
     check_agreed(filled_rows(table, FILL))
     if not submission.session.remeasure:
-        check_claim(table.verdicts()[1], "the network is not faster as analysed", OWN_NETWORKS)
+        check_claim(submission, table.verdicts()[1], "the network is not faster as analysed", OWN_NETWORKS)
     _check_remeasured_network(submission, table)
 
 
@@ -296,7 +309,12 @@ def _check_remeasured_network(submission: Submission, table: Table) -> None:
 
     def claims() -> list[TimingClaim]:
         _, small, analysed = _measured_rows(submission)
-        return races.networks(small, analysed, _claimed(table))
+        asked = races.every_layer(submission)
+
+        def solution(order: Order, tiles: Triple) -> Any:
+            return submission.solution("sliced_kernel", order, tiles, *asked)
+
+        return races.networks(small, analysed, _claimed(table), solution)
 
     check_remeasured_claims(submission, claims, what, OWN_NETWORKS)
 
@@ -314,7 +332,7 @@ TASKS = (
             operations_are_told,
             orders_agree_and_analysed_is_faster,
         ),
-        solution_stands_in=True,
+        solution_is_fallback=True,
         libraries=SLICINGS,
         varies=(TRIPLES_BY, LARGE_TILES, OWN_DIVISOR),
         timed=True,
