@@ -1,4 +1,4 @@
-"""Right solutions of P5 in styles other than the master notebook's."""
+"""Right solutions of P5 in styles other than the source notebook's."""
 
 from __future__ import annotations
 
@@ -163,7 +163,6 @@ def tangents(primals, tangents, *, scale):
 ad.primitive_jvps[fake_quantize_p] = tangents
 batching.defvectorized(fake_quantize_p)
 """,
-    "P5-9-solution-2": "",
 }
 
 SHARD_MAP = {

@@ -1,4 +1,4 @@
-"""Building blocks of P5's gallery for P5.1 to P5.6: each function returns new source by cell id, right by default."""
+"""Building blocks of P5's examples for P5.1 to P5.6: each function returns new source by cell id, right by default."""
 
 from __future__ import annotations
 

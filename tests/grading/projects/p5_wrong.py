@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.grading.projects import p5_wrong_corners, p5_wrong_learning, p5_wrong_programs
-from tests.grading.projects.gallery import Mistake
+from tests.grading.projects.examples import Mistake
 
 
 def packed(mistakes: tuple[Mistake, ...]) -> tuple[Mistake, ...]:

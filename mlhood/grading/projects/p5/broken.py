@@ -47,7 +47,7 @@ def _check_sums(submission: Submission, probe: str, arrays: list[np.ndarray], wa
     for x in arrays:
         with expect.case(f"x {x.shape}", MASK):
             programs.append((submission.call(PROBES + probe, submission.value("positive_sum"), [x]), [[x]]))
-    for x, right, report in zip(arrays, want, run_programs(*programs), strict=True):
+    for x, right, report in zip(arrays, want, run_programs(submission, *programs), strict=True):
         with expect.case(f"x {x.shape}, from {x.min():.4g} to {x.max():.4g}", MASK):
             ((got,),) = report["results"]
             expect.close(got, right, "what `positive_sum` returns: the sum", dtype=np.float32)
@@ -73,7 +73,7 @@ def _check_roots(submission: Submission, numbers: list[float], hint: str, **tole
         answer = expect.mapping(answer, ("program", "endless"), f"the program of `{name}`")
         with expect.case(f"a = {', '.join(f'{number:g}' for number in numbers)}", hint):
             expect.true(answer["endless"] == [False] * len(numbers), "the loop does not stop")
-        (report,) = run_programs((answer["program"], [[np.float32(number)] for number in numbers]))
+        (report,) = run_programs(submission, (answer["program"], [[np.float32(number)] for number in numbers]))
         library, got = sorted({*report["operations"]} - ARITHMETIC), ", ".join(sorted({*report["operations"]}))
         what, expected = f"`{name}` is not Newton's iteration", "+, -, *, / and comparisons"
         expect.true(not library, what, expected=expected, got=f"the operations {', '.join(library)}")
@@ -120,9 +120,8 @@ def means_run_along(submission: Submission) -> None:
             parts = [_state(values[:count]) for count in range(size + 1)]
             states = [np.array([part[name] for name in names], np.float32) for part in parts]
             cases = [[np.float32(x), *state] for x, state in zip(values, states[:-1], strict=True)]
-            (report,) = run_programs(
-                (submission.call(PROBES + "mean_program", submission.value("running_mean")), cases)
-            )
+            program = submission.call(PROBES + "mean_program", submission.value("running_mean"))
+            (report,) = run_programs(submission, (program, cases))
             for count, results in enumerate(report["results"], start=1):
                 expect.true(len(results) > 1, "`running_mean` does not return (mean, state)")
                 want = np.asarray(parts[count]["mean"])
@@ -155,10 +154,6 @@ def the_same_gives_the_same(submission: Submission) -> None:
         other = submission.call(PROBES + "repeated", submission.value("running_mean"), value + 1, state)
         differs = isinstance(other, list | tuple) and bool(other) and other[0] != first
         expect.true(differs, "`running_mean` gives the same for other arguments", expected="another mean", got=shown)
-
-
-def _dropout(submission: Submission, seed: int, x: np.ndarray, rate: float) -> np.ndarray:
-    return _dropouts(submission, [seed], [x], rate)[0]
 
 
 def _dropouts(submission: Submission, seeds: list[int], arrays: list[np.ndarray], rate: float) -> list[np.ndarray]:
@@ -196,7 +191,7 @@ def as_many_as_asked_are_dropped(submission: Submission) -> None:
         with expect.case(f"x {x.shape}, {_given(submission, rate)}", RATE):
             arguments = submission.value("dropout"), x, _argument(submission, rate)
             programs.append((submission.call(PROBES + "dropout_program", *arguments), [[key, x]]))
-    for rate, report in zip(rates, run_programs(*programs), strict=True):
+    for rate, report in zip(rates, run_programs(submission, *programs), strict=True):
         ((got,),) = report["results"]
         zero = expect.array(got, x.shape, "what `dropout` returns") == 0
         share, margin = float(zero.mean()), 6 * np.sqrt(rate * (1 - rate) / x.size)
@@ -208,21 +203,15 @@ def as_many_as_asked_are_dropped(submission: Submission) -> None:
                 what = f"whole {name} are dropped together by `dropout`"
                 expect.true(uniform < 0.5, what, expected="each element by itself", got=f"{uniform:.0%} of the {name}")
     for shape in ((900,), (12, 14, 16)):
-        seeds = _seeds(submission)
+        seeds = submission.rng.choice(1000, 5, replace=False).tolist()
         arrays = [_draw_dropout_input(submission, *shape) for _ in seeds]
         masks = [values == 0 for values in _dropouts(submission, seeds, arrays, 0.5)]
         with expect.case(f"x {shape}, {_given(submission, 0.5)}", RATE):
             _check_independent(masks)
-    for shape in ((7,), (3, 2, 5)):
-        x = _draw_dropout_input(submission, *shape)
-        got, what = _dropout(submission, int(submission.rng.integers(1000)), x, 0.0), "what `dropout` returns"
-        none = _given(submission, 0.0)
-        expect.close(got, x, what, given=f"x {x.shape}, {none}", hint=f"with {none} nothing is dropped")
-
-
-def _seeds(submission: Submission) -> list[int]:
-    """Draw five different seeds."""
-    return [int(seed) for seed in submission.rng.choice(1000, 5, replace=False)]
+    x, none = _draw_dropout_input(submission, 3, 2, 5), _given(submission, 0.0)
+    (got,) = _dropouts(submission, seeds[:1], [x], 0.0)
+    given, hint = f"x {x.shape}, {none}", f"with {none} nothing is dropped"
+    expect.close(got, x, "what `dropout` returns", given=given, hint=hint)
 
 
 def _check_independent(masks: list[np.ndarray]) -> None:
@@ -249,7 +238,7 @@ def what_stays_is_scaled(submission: Submission) -> None:
     """`dropout` scales the remaining elements by {{ {"keep": "1 / keep", "factor": "factor"}.get(dropout_by, "1 / (1 - rate)") }}, so that the expected sum is unchanged."""  # noqa: E501
     x = _draw_dropout_input(submission)
     for rate in (0.25, 0.7):
-        got = _dropout(submission, int(submission.rng.integers(1000)), x, rate)
+        (got,) = _dropouts(submission, [int(submission.rng.integers(1000))], [x], rate)
         nonzero = got != 0
         expect.true(
             bool(nonzero.any()), "no element remains after `dropout`", given=_given(submission, rate), hint=RATE
@@ -267,7 +256,7 @@ def masks_come_from_the_key(submission: Submission) -> None:
     """`dropout` drops the same elements for the same key and others for another key."""
     x = _draw_dropout_input(submission)
     seed = int(submission.rng.integers(1000))
-    first, again, other = (_dropout(submission, number, x, 0.5) == 0 for number in (seed, seed, seed + 1))
+    first, again, other = (got == 0 for got in _dropouts(submission, [seed, seed, seed + 1], [x] * 3, 0.5))
     with expect.case(
         f"x {x.shape}, {_given(submission, 0.5)}", "all randomness comes from the key: jax.random, and never np.random"
     ):

@@ -1,6 +1,7 @@
 """The timed computations of P5.3, run in the student's process: conv + bn + relu, with padding, and ResNet-18.
 
-Compiled programs and weights are made once, and the judge keeps their handles: these functions are new in each request.
+Compiled programs and weights are made once, and the grader keeps their handles: these functions are new in each
+request.
 """
 
 from __future__ import annotations

@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.rpc.limited import IsolatedCallError, IsolatedProcess
 
 EXPORTED_RUNS = "mlhood.grading.projects.reference_runs:exported_runs"
 SECONDS, MEMORY = 300.0, 3 << 30
 STRANGE = 1e4  # more than any loss, see `probes.trained_by`
 
 
-def run_programs(*programs: tuple[object, list[list[Any]]]) -> list[dict[str, Any]]:
+def run_programs(submission: Submission, *programs: tuple[object, list[list[Any]]]) -> list[dict[str, Any]]:
     """Run exported programs, each on some lists of arguments (see `reference_runs.exported_runs`).
+
+    All of a submission's run in one process, which takes seconds to load JAX.
 
     Raises:
         CheckFailed: One of them is none, or does not run.
@@ -28,6 +31,7 @@ def run_programs(*programs: tuple[object, list[list[Any]]]) -> list[dict[str, An
         expect.true(isinstance(program, bytes), "your code cannot be traced to a program", got=program)
     cases = [(program, [list(map(np.asarray, arguments)) for arguments in case]) for program, case in programs]
     try:
-        return run_isolated(EXPORTED_RUNS, cases, seconds=SECONDS, memory=MEMORY)
+        process = submission.session.kept.setdefault(EXPORTED_RUNS, IsolatedProcess(SECONDS, MEMORY))
+        return process.call(EXPORTED_RUNS, cases)
     except IsolatedCallError as failure:
         expect.fail("the program that your code is traced to does not run", got=str(failure))

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from mlhood.grading.projects.p3.reference import convolution
-from mlhood.jaxlab.operators import network
-from mlhood.jaxlab.training import cnn
+from mlhood.grading.projects.p3.races import convolution
 
 Tree = dict[str, Any]
 State = dict[str, np.ndarray]
@@ -133,26 +131,6 @@ def _norm(rng: np.random.Generator, name: str, channels: int, least: float = 0.5
     return state | {f"{name}.num_batches_tracked": np.array(rng.integers(1, 1000))}
 
 
-def tree(state: Mapping[str, np.ndarray]) -> Tree:
-    """Return nested dictionaries by the parts of dotted names, without the batch counters."""
-    return network.tree(state)
-
-
-def block(params: Tree, x: np.ndarray, stride: int) -> np.ndarray:
-    """Run a basic block (He et al., 2016, section 3): [N, C, H, W] -> float64 [N, F, OH, OW]."""
-    return network.block(OPERATORS, params, x, stride)
-
-
-def resnet(params: Tree, x: np.ndarray) -> np.ndarray:
-    """Run a ResNet of basic blocks: [N, 3, H, W] -> float64 [N, CLASSES]."""
-    return network.forward(OPERATORS, params, x)
-
-
-def digit_logits(params: Mapping[str, np.ndarray], x: np.ndarray) -> np.ndarray:
-    """Run `mlhood.jaxlab.training.cnn`: float32 [N, 1, 32, 32] -> float64 [N, 10]."""
-    return cnn.logits(params, x, OPERATORS)
-
-
 # -- derivatives
 
 
@@ -165,11 +143,6 @@ def cross_entropy(logits: np.ndarray, labels: np.ndarray, smoothing: float = 0.0
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
     targets = smoothed(labels, logits.shape[1], smoothing)
     return float((np.log(np.exp(shifted).sum(axis=1)) - (targets * shifted).sum(axis=1)).mean())
-
-
-def cross_entropy_gradient(logits: np.ndarray, labels: np.ndarray, smoothing: float = 0.0) -> np.ndarray:
-    """Return the gradient of `cross_entropy` by the logits [N, K]: (softmax - one-hot) / N."""
-    return (softmax(logits) - smoothed(labels, logits.shape[1], smoothing)) / len(labels)
 
 
 def smoothed(labels: np.ndarray, classes: int, smoothing: float) -> np.ndarray:
@@ -196,28 +169,6 @@ def dense_layout(product: str, x: np.ndarray, w: np.ndarray, *results: np.ndarra
     return [array.T.copy() if swap else array for array, swap in zip((x, w, *results), transposed, strict=True)]
 
 
-def reduced(gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Sum a gradient over the axes along which an operand of this shape was broadcast."""
-    extra = gradient.ndim - len(shape)
-    broadcast = [axis + extra for axis, size in enumerate(shape) if size == 1]
-    return gradient.sum(axis=(*range(extra), *broadcast)).reshape(shape)
-
-
-def conv2d_gradients(
-    g: np.ndarray, x: np.ndarray, w: np.ndarray, stride: int, padding: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the gradients of sum(g * conv2d(x, w, bias, stride, padding)) by x, w and bias."""
-    widths = ((0, 0), (0, 0), (padding, padding), (padding, padding))
-    padded, g = np.pad(x.astype(np.float64), widths), g.astype(np.float64)
-    by_x, by_w = np.zeros_like(padded), np.zeros(w.shape)
-    for i, j in np.ndindex(w.shape[2:]):
-        down, right = (slice(at, at + stride * size, stride) for at, size in zip((i, j), g.shape[2:], strict=True))
-        by_w[:, :, i, j] = np.einsum("nfhw,nchw->fc", g, padded[:, :, down, right])
-        by_x[:, :, down, right] += np.einsum("nfhw,fc->nchw", g, w[:, :, i, j])
-    high, wide = x.shape[2:]
-    return by_x[:, :, padding : padding + high, padding : padding + wide], by_w, g.sum(axis=(0, 2, 3))
-
-
 def example_gradients(params: Tree, x: np.ndarray, y: np.ndarray) -> Tree:
     """Return each example's own gradient of the loss of `probes.small_loss`, with a leading axis N.
 
@@ -241,11 +192,9 @@ def norms(gradients: Tree, kind: str = "euclidean") -> np.ndarray:
 
     Args:
         gradients: A tree whose leaves are [N, ...].
-        kind: `euclidean`, or the `sum` of all absolute values, or the `largest` of them.
+        kind: `euclidean`, or the `sum` of all absolute values.
     """
     flat = [np.abs(leaf.reshape(len(leaf), -1).astype(np.float64)) for leaf in leaves(gradients)]
-    if kind == "largest":
-        return np.max([part.max(axis=1) for part in flat], axis=0)
     power = 2 if kind == "euclidean" else 1
     return np.asarray(sum((part**power).sum(axis=1) for part in flat)) ** (1 / power)
 

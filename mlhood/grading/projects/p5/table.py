@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mlhood.grading.checks import expect
+from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import (
     check_agreed,
@@ -48,50 +50,44 @@ COUNTS = ("traced", "compiled", "ran")
 FILL = "table.fill(row, ...) with the comparison of both sides, for every row"
 
 
-def _check_break_even(submission: Submission, want: float, seconds: tuple[float, float, float], hint: str) -> None:
-    compiling, no_jax, jax = seconds
-    seconds = compiling, submission.parameters.price * no_jax, jax
-    with expect.case("compile {:g} s, without JAX {:g} s, with JAX {:g} s".format(*seconds), hint):
-        answer = submission.call("break_even", *seconds)
-        got = expect.number(answer, "what `break_even` returns")
-        expect.true(got == want, "`break_even` is wrong", expected=f"{want:g}", got=f"{got:g}")
-        if math.isfinite(want):
-            expect.integer(answer, "what `break_even` returns")
+def _seconds(submission: Submission, calls: float) -> Arguments:
+    """Draw seconds with which both sides have cost the same after so many calls."""
+    gain, jax = (int(part) / 16 for part in submission.rng.integers(2, 40, 2))
+    return calls * gain, submission.parameters.price * (jax + gain), jax
 
 
-@points(1)
-def compiling_is_earned_back(submission: Submission) -> None:
+@compared(
+    1,
+    "break_even",
+    hint="each call gains no_jax - {{ '' if price == 1 else '%d * ' % price }}jax: how many of these gains are more "
+    "than {{ 'compile_seconds' if price == 1 else 'what compiling costs' }}?",
+)
+def compiling_is_earned_back(submission: Submission) -> Iterator[Arguments]:
     """`break_even` is the number of calls after which JAX has {{ "taken less time" if price == 1 else "cost less" }}, compilation included."""  # noqa: E501
-    hint = "each call gains no_jax - jax: how many of these gains are more than compile_seconds?"
-    if (price := submission.parameters.price) > 1:
-        hint = f"each call gains no_jax - {price} * jax: how many of these gains are more than what compiling costs?"
     for most, ahead in ((30, 1 / 2), (30, 1 / 128), (30, 127 / 128), (2_000_000, 1 / 2)):
-        gain, jax = (int(part) / 16 for part in submission.rng.integers(2, 40, 2))
-        calls = int(submission.rng.integers(most // 2, most))
-        _check_break_even(submission, calls, ((calls - ahead) * gain, jax + gain, jax), hint)
+        yield _seconds(submission, int(submission.rng.integers(most // 2, most)) - ahead)
 
 
-@points(1)
-def as_long_is_not_less(submission: Submission) -> None:
+@compared(1, "break_even", hint="when both have cost the same, JAX is not ahead yet: it is one call later")
+def as_long_is_not_less(submission: Submission) -> Iterator[Arguments]:
     """`break_even` counts one more call where both have {{ "taken the same time" if price == 1 else "cost the same" }}."""  # noqa: E501
-    hint = "after compile_seconds / (no_jax - jax) calls both have taken the same time: JAX is ahead one call later"
-    if submission.parameters.price > 1:
-        hint = "when both have cost the same, it has not paid off yet: it has one call later"
     for calls in (0, 1, int(submission.rng.integers(2, 30))):
-        gain, jax = (int(part) / 16 for part in submission.rng.integers(2, 40, 2))
-        _check_break_even(submission, calls + 1, (calls * gain, jax + gain, jax), hint)
+        yield _seconds(submission, calls)
 
 
-@points(1)
-def slower_calls_never_pay(submission: Submission) -> None:
+@compared(
+    1,
+    "break_even",
+    hint='where no number of calls is enough, float("inf"); else a number',
+    view=lambda calls: "infinite" if expect.number(calls, "what `break_even` returns") == math.inf else "a number",
+)
+def slower_calls_never_pay(submission: Submission) -> Iterator[Arguments]:
     """`break_even` is infinite if a call is not {{ "faster" if price == 1 else "cheaper" }} with JAX."""
+    price = submission.parameters.price
     for more in (0.0, 0.5):
         jax = int(submission.rng.integers(10, 40)) / 16
-        _check_break_even(submission, math.inf, (1.0, jax - more, jax), 'no number of calls is enough: float("inf")')
-    seconds = 1.0, 2.0 * submission.parameters.price, 1.0
-    with expect.case("compile {:g} s, without JAX {:g} s, with JAX {:g} s".format(*seconds)):
-        got = expect.number(submission.call("break_even", *seconds), "what `break_even` returns")
-        expect.true(math.isfinite(got), "`break_even` is always infinite", expected="a number of calls", got=got)
+        yield 1.0, price * (jax - more), jax
+    yield 1.0, 2.0 * price, 1.0
 
 
 @dataclass(frozen=True)

@@ -299,10 +299,10 @@ def _needed(equations: list[Plain], outputs: Plain) -> Plain:
 
 def _live(submission: Submission, *more: tuple[Plain, Plain]) -> Iterator[tuple[Plain, Plain, Plain]]:
     """Yield programs, drawn or given, the student's `live` of each, and the equations that it needs."""
-    programs = _program_with_dead_code(submission), *(_drawn_program(submission) for _ in range(3)), *more
+    programs = _program_with_dead_code(submission), *(_drawn_program(submission) for _ in range(4)), *more
     for i, (given_program, all_needed) in enumerate(programs):
         option = submission.parameters.live_option if i else ""  # it may be left out
-        program, needed, options = _chosen(submission.rng, option, given_program, all_needed)
+        program, needed, options = _chosen(submission.rng, option, given_program, all_needed, chosen=i != 1)
         argument = f", with {next(iter(options))}={next(iter(options.values()))}" if options else ""
         lead = f"{len(needed)} of which lead to the outputs"
         with expect.case(f"a program of {len(program[1])} equations, {lead}{argument}"):
@@ -317,9 +317,9 @@ def _live(submission: Submission, *more: tuple[Plain, Plain]) -> Iterator[tuple[
 
 
 def _chosen(
-    rng: np.random.Generator, option: str, program: Plain, needed: Plain
+    rng: np.random.Generator, option: str, program: Plain, needed: Plain, *, chosen: bool
 ) -> tuple[Plain, Plain, dict[str, Any]]:
-    """Choose one of two outputs by the argument that `live` has in this variant, if any.
+    """Choose one of two outputs, or neither, by the argument that `live` has in this variant, if any.
 
     Returns:
         The program with the output that was chosen, the equations that it needs, and the argument by its name.
@@ -328,9 +328,10 @@ def _chosen(
         return program, needed, {}
     inputs, equations, outputs = program
     index = 0 if option == "count" else int(rng.integers(2))
-    chosen = [outputs[index]]
-    value = {"used": [index == 0, index == 1], "outputs": chosen, "count": 1}[option]
-    return [inputs, equations, chosen], _needed(equations, chosen), {option: value}
+    used = [chosen and index == i for i in range(2)]
+    left = [output for output, use in zip(outputs, used, strict=True) if use]
+    value = {"used": used, "outputs": left, "count": len(left)}[option]
+    return [inputs, equations, left], _needed(equations, left), {option: value}
 
 
 def _named(equations: Plain) -> str:
@@ -341,7 +342,7 @@ def _named(equations: Plain) -> str:
 def what_nobody_needs_is_gone(submission: Submission) -> None:
     """`live` removes equations that no output needs."""
     for (_, equations, _), (_, remaining, _), needed in _live(submission):
-        expect.true(bool(remaining), "no equation remains after `live`", hint="keep what an output needs")
+        expect.true(bool(remaining) or not needed, "no equation remains after `live`", hint="keep what an output needs")
         dead = [equation for equation in remaining if equation in equations and equation not in needed]
         what, hint = "dead equations remain after `live`", "who needs an equation: which others, and who needs those?"
         expect.true(not dead, what, expected=_named(needed), got=_named(dead), hint=hint)

@@ -14,6 +14,7 @@ from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.libraries import JAX
 from mlhood.grading.projects.p5.programs import STRANGE, run_programs
 from mlhood.grading.variants.parameter import Parameter
+from mlhood.jaxlab.training import cnn
 from mlhood.models import digits
 
 INPUTS, HIDDEN, CLASSES = 3, 4, 5
@@ -32,7 +33,7 @@ STEP_RETURNS = Parameter(
         "value, norm, params, state",
     ),
 )
-GOOD_ACCURACY = 0.94  # the text asks for one percent more: it varies a little with the labels
+GOOD_ACCURACY = 0.94
 STEP = (
     "value and gradient at the old weights; the optimiser makes updates of the gradient; these are added to the weights"
 )
@@ -97,7 +98,7 @@ def examples_are_not_looped_over(submission: Submission) -> None:
             program = submission.call(PROBES + "per_example_program", function, params, x, y)
             programs.append((program, [reference.leaves([params, x, y])]))
             results.append(submission.call(PROBES + "per_example", function, params, x, y))  # right or not
-    reports = run_programs(*programs)
+    reports = run_programs(submission, *programs)
     with expect.case(None, VMAP):
         for report, own in zip(reports, results, strict=True):
             (got,), want = report["results"], reference.leaves(own)
@@ -241,7 +242,7 @@ def buffers_are_donated(submission: Submission) -> None:
         function, names = submission.value("make_step"), _results(submission)
         program = submission.call(PROBES + "step_program", function, params, x, y, RATE, names)
         arrays = reference.leaves([params, {name: np.zeros_like(value) for name, value in params.items()}, x, y])
-        (report,) = run_programs((program, [arrays]))
+        (report,) = run_programs(submission, (program, [arrays]))
         count, ((results,),) = len(params), [report["results"]]
         expect.equal(len(results), 2 * count, "a step of `make_step` returns a different number of arrays")
         after, _ = reference.momentum_steps(params, [(x, y)], RATE, MOMENTUM)
@@ -316,7 +317,7 @@ def _check_losses(got: np.ndarray, factors: np.ndarray, product: np.ndarray, own
 
 @points(2)
 def trained_reads_unseen_digits(submission: Submission) -> None:
-    """`train` returns weights that classify at least 95% of unseen digits correctly, whatever their labels are."""
+    """`train` returns weights that classify at least 94% of unseen digits correctly, whatever their labels are."""
     data, order = digits(), submission.rng.permutation(10)
     given = f"the digits of the notebook, each of them renamed: 0 to 9 are now {', '.join(map(str, order))}"
     with expect.case(
@@ -332,9 +333,9 @@ def _check_reads(trained: object, images: np.ndarray, labels: np.ndarray) -> Non
     shapes = reference.DIGIT_SHAPES
     trained = expect.mapping(trained, tuple(shapes), "the weights of `train`")
     params = {name: expect.array(trained[name], shape, f'"{name}" of `train`') for name, shape in shapes.items()}
-    accuracy = float((reference.digit_logits(params, images).argmax(axis=1) == labels).mean())
+    accuracy = float((cnn.logits(params, images, reference.OPERATORS).argmax(axis=1) == labels).mean())
     what = "the weights of `train` classify too few digits correctly"
-    expected, got = f"at least {GOOD_ACCURACY:.0%} of {len(images)} unseen digits", f"{accuracy:.1%}"
+    expected, got = f"at least {GOOD_ACCURACY:.0%} of {len(images)} unseen digits", f"{accuracy:.2%}"
     expect.true(accuracy >= GOOD_ACCURACY, what, expected=expected, got=got)
 
 
