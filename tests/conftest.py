@@ -18,21 +18,26 @@ ROOT = Path(__file__).parent
 WORKERS = 2
 # The longest run first: at the end, both workers have short ones left.
 LONGEST = (
-    "tests/grading/projects/test_gallery.py",
+    "tests/grading/projects/test_examples.py",
     "tests/grading/notebooks/test_nbgrader.py",
     "tests/test_how_to.py",
     "P",
 )
 # Files whose tests may run in several workers: tests of one project share expensive fixtures, or none do.
 PARTS = {
-    "tests/grading/projects/test_gallery.py": re.compile(r"\[(P\d)"),
+    "tests/grading/projects/test_examples.py": re.compile(r"\[(P\d)"),
     "tests/test_how_to.py": re.compile(r"(.+)"),
 }
+
+
+# P2 reads the network that P1 writes into the same folder.
+TOGETHER = {"P2.ipynb": "P1.ipynb"}
 
 
 def scope(nodeid: str) -> str:
     """Return the group that one worker runs in order: the tests of a file or of a notebook, or a part of them."""
     file, _, test = nodeid.partition("::")
+    file = TOGETHER.get(file, file)
     part = PARTS[file].search(test) if file in PARTS else None
     return f"{file}::{part[1]}" if part else file
 

@@ -19,8 +19,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 from onnx import TensorProto, helper
 
-from mlhood.grading.student.edition_files import COLAB_CELL
 from mlhood.grading.student.release import release
+from mlhood.grading.student.version_files import COLAB_CELL
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[1]

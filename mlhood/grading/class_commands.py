@@ -38,7 +38,7 @@ def grade(
         typer.Option(help="CSV: student, name, email, group. Who has submitted nothing is named everywhere."),
     ] = None,
     variant: Annotated[
-        str | None, variant_option("The variant that the class was given: what has no edition is marked as it.")
+        str | None, variant_option("The variant that the class was given: what has no version is marked as it.")
     ] = None,
     layout: Annotated[
         str | None,
@@ -153,7 +153,7 @@ def class_report(
     gradebook: Book,
     to: Annotated[Path, typer.Option(help="The HTML file to write.")],
     given: Annotated[
-        list[Path] | None, typer.Option(help="If students got another edition than this one: a notebook of it.")
+        list[Path] | None, typer.Option(help="If students got another version than this one: a notebook of it.")
     ] = None,
 ) -> None:
     """Write a page about a class: points of each task, the hardest checks, and pairs of similar submissions.

@@ -46,7 +46,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; by default out, for a variant beside the course.")
     ] = None,
-    variant: Annotated[str | None, variant_option("Run the solved masters of this variant of the course.")] = None,
+    variant: Annotated[str | None, variant_option("Run the solved notebooks of this variant of the course.")] = None,
     write_back: Annotated[
         bool, typer.Option("--write-back", help="Store the new outputs in the notebooks themselves (for maintainers).")
     ] = False,
@@ -142,7 +142,7 @@ def check(
 
     notebook, named = _split_task(notebook)
     select_tasks = task_filter([*named, *(task or [])], notebook)
-    with _progress_bar(notebook.stem, quiet=as_json) as on_step:
+    with _progress(notebook.stem, quiet=as_json) as on_step:
         marks = select_tasks(
             grade_file(notebook, RunSettings(seed, on_step=on_step), keep_files=keep_files, word=variant or "")
         )
@@ -192,20 +192,19 @@ def _notebook_of(task: str) -> Path:
 
 
 @contextlib.contextmanager
-def _progress_bar(name: str, *, quiet: bool):
-    """Show a bar while a notebook runs, on a terminal; nothing if the output is for a program or a log."""
+def _progress(name: str, *, quiet: bool):
+    """Show how far a notebook is while it runs; nothing if the output is for a program."""
     from rich.console import Console
 
-    from mlhood.grading.execution.progress import ProgressBar
+    from mlhood.grading.execution.progress import progress_display
 
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if quiet:
         yield lambda step: None
         return
-    with ProgressBar(console) as bar:
-        bar.begin(name, 1, 1)
-        yield bar.step
-        bar.end(None)
+    with progress_display(Console(stderr=True)) as display:
+        display.begin(name, 1, 1)
+        yield display.step
+        display.end(None)
 
 
 def validate(notebook: Notebook, as_json: AsJson = False) -> None:
@@ -217,7 +216,7 @@ def validate(notebook: Notebook, as_json: AsJson = False) -> None:
     """
     from mlhood.grading.student.validate import validate as validate_notebook
 
-    with _progress_bar(notebook.stem, quiet=as_json) as on_step:
+    with _progress(notebook.stem, quiet=as_json) as on_step:
         result = validate_notebook(notebook, on_step=on_step)
     echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
     raise typer.Exit(0 if result.ready else 1)

@@ -91,7 +91,7 @@ def preview(
 
 
 def release(
-    out: Annotated[Path, typer.Option(help="Folder of the student edition: new or empty.")],
+    out: Annotated[Path, typer.Option(help="Folder of the student version: new or empty.")],
     force: Annotated[
         bool, typer.Option("--force", help="Write into a folder that is not empty; other files in it are not changed.")
     ] = False,
@@ -106,11 +106,11 @@ def release(
         str | None, variant_option("Draw the tasks' parameters from this word, known to you alone.")
     ] = None,
     seed_file: Annotated[
-        Path | None, typer.Option(help="The seed of the course, which seals the variant; by default DIR-seed.txt.")
+        Path | None, typer.Option(help="The seed of the course, which signs the variant; by default DIR-seed.txt.")
     ] = None,
-    masters: Annotated[
+    sources: Annotated[
         Path | None,
-        typer.Option(help="The folder of `mlhood run --variant WORD`: outputs of given cells come from it."),
+        typer.Option(help="The folder of `mlhood run --variant NAME`: outputs of given cells come from it."),
     ] = None,
     roster: Annotated[
         Path | None,
@@ -118,9 +118,9 @@ def release(
     ] = None,
     groups: Annotated[int | None, typer.Option(help="How many groups of students there are; 4 by default.")] = None,
 ) -> None:
-    """Write the student edition: a git repository of its own, with a first commit, without the solutions.
+    """Write the student version: a git repository of its own, with a first commit, without the solutions.
 
-    A notebook that would be replaced is kept beside the new one. The edition has a
+    A notebook that would be replaced is kept beside the new one. The version has a
     workflow by which GitHub Classroom shows points. A repository that is in DIR already is not changed.
 
     With --variant it asks for other things than the course whose solutions are public.
@@ -134,16 +134,16 @@ def release(
     Example: mlhood release --out ../student --variant autumn-4f9c --roster class.csv
     """
     from mlhood.grading.notebooks.notebook import course_folder
-    from mlhood.grading.student.release import release as write_edition
+    from mlhood.grading.student.release import release as write_version
     from mlhood.grading.student.variant_release import GROUPS, VariantOptions, release_variant
 
-    _need({"--variant": variant}, {"--seed-file": seed_file, "--masters": masters, "--roster": roster})
+    _need({"--variant": variant}, {"--seed-file": seed_file, "--sources": sources, "--roster": roster})
     _need({"--roster": roster}, {"--groups": groups})
     root = course_folder(Path.cwd())
     if variant is None:
-        echo(write_edition(root, out, force=force, gradescope=gradescope, git=git).text())
+        echo(write_version(root, out, force=force, gradescope=gradescope, git=git).text())
         return
-    options = VariantOptions(variant, seed_file, masters, roster, GROUPS if groups is None else groups)
+    options = VariantOptions(variant, seed_file, sources, roster, GROUPS if groups is None else groups)
     echo(release_variant(root, out, options, force=force, gradescope=gradescope, git=git).text())
 
 

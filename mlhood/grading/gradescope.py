@@ -36,10 +36,10 @@ from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.gradebook.records import Record
 from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.intake.files import input_files
-from mlhood.grading.notebooks.edition import sealed_edition
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.notebooks.restore import UNTOUCHED, is_unmodified
-from mlhood.grading.projects.collect import this_edition
+from mlhood.grading.notebooks.version import stored_signature
+from mlhood.grading.projects.collect import this_version
 from mlhood.grading.sandbox import bubblewrap, other_user
 from mlhood.grading.sandbox.visible import close_to_others
 
@@ -219,16 +219,16 @@ def grade_one(submission: SubmittedFile, path: Path, kernels: KernelFactory | No
         status = "refused" if isinstance(error, NotebookError) else "failed"
         record = no_points(submission, project, error.one_line())
         return replace(record, status=status, seconds=time.monotonic() - began)
-    note = edition_note(notebook)
+    note = version_note(notebook)
     return Record(submission, project_spec(project), "done", note, marks.tasks, Lateness(), seconds=marks.seconds)
 
 
-def edition_note(notebook: NotebookNode) -> str:
-    """Return what is said of a notebook that was not made for the edition which grades it; nothing if it was."""
-    ours, found = this_edition(), sealed_edition(notebook)
+def version_note(notebook: NotebookNode) -> str:
+    """Return what is said of a notebook that was not made for the version which grades it; nothing if it was."""
+    ours, found = this_version(), stored_signature(notebook)
     if found == ours or not (found or ours):
         return ""
-    made = "was made for another edition" if found else "is of no edition"
+    made = "was made for another version" if found else "is of no version"
     return f"it {made} of the course, and was marked as this one"
 
 

@@ -85,7 +85,7 @@ class Timing:
         checks: Execution of its checks.
         before: Until the first cell is sent.
         after: From the last result on.
-        solved: Whether no check failed: the stand-in of a task that is not solved counts as overhead.
+        solved: Whether no check failed: the fallback solution of a task that is not solved counts as overhead.
     """
 
     whole: float
@@ -135,7 +135,7 @@ class Overheads:
             return "nothing was measured"
         rows = [_row(*row) for row in self.rows]
         notes = [
-            f"note: {subject}, {mode}: not every check passed, and stand-ins count as overhead"
+            f"note: {subject}, {mode}: not every check passed, and fallback solutions count as overhead"
             for subject, mode, timings in self.rows
             if not all(timing.solved for timing in timings)
         ]
@@ -236,8 +236,12 @@ class _Recorder:
         self.clock = clock
         self.first = self.last = self.checks = 0.0
         self.solved = True
+        self.done = -1
 
     def step(self, step: Step) -> None:
+        if step.done == self.done:  # one more check of the same task
+            return
+        self.done = step.done
         self.last = self.clock()
         self.first = self.first or self.last
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading.checks.marks import TaskResult, judge
+from mlhood.grading.checks.marks import TaskResult, grade_task
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.execution.kernel import CellOutcome
@@ -62,5 +62,5 @@ class Attacked:
     def submission(self) -> Submission:
         return Submission(self.session, CheckContext(seconds=LIMIT))
 
-    def judged(self) -> TaskResult:
-        return judge(TASK, self.session, 0)
+    def graded(self) -> TaskResult:
+        return grade_task(TASK, self.session, 0)

@@ -9,7 +9,7 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 import mlhood
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.notebooks.notebook import label, read
 from mlhood.grading.projects.p2 import P2
@@ -196,7 +196,7 @@ def test_what_solves_a_task_earns_nothing(bare, task_id, function, source):
     kernel = bare[task.libraries]
     kernel.run(new_code_cell(f"right, {function} = {function}, None"), LIMIT)
     kernel.run(new_code_cell(source), LIMIT)
-    result = judge(task, Session(kernel, kernel.folder, kernel.scratch), 4711)
+    result = grade_task(task, Session(kernel, kernel.folder, kernel.scratch), 4711)
     kernel.run(new_code_cell(f"{function} = right"), LIMIT)
     passed = {check.name for check in result.checks if check.status == "passed"}
     assert not passed - set(OTHERS.get((task_id, function), ()))

@@ -90,7 +90,7 @@ def test_a_full_disk_affects_only_the_student(shared):
         "for n in range(99):\n    with open(f'big{n}', 'wb') as big: os.posix_fallocate(big.fileno(), 0, 32 << 20)"
     )
     assert "No space left on device" in outcome.error
-    assert shared.judged().earned == 1
+    assert shared.graded().earned == 1
 
 
 def test_the_size_of_a_file_is_limited(shared):
@@ -123,7 +123,7 @@ def test_a_forged_reply_is_no_answer(shared, secret, forged):
         assert SECRET not in str(caught.value) + str(getattr(caught.value, "parts", ""))
     finally:
         shared.run("server.serve = honest")
-    assert shared.judged().earned == 1
+    assert shared.graded().earned == 1
 
 
 def test_a_link_and_a_pipe_at_the_paths_of_a_request_are_replaced(shared, secret):
@@ -132,7 +132,7 @@ def test_a_link_and_a_pipe_at_the_paths_of_a_request_are_replaced(shared, secret
         f"p = {str(shared.kernel.scratch)!r}\nPath(f'{{p}}/request-{number}.json').symlink_to({str(secret)!r})\n"
         f"os.mkfifo(f'{{p}}/request-{number}.npz')"
     )
-    assert shared.judged().earned == 1
+    assert shared.graded().earned == 1
     assert secret.read_text() == SECRET
 
 

@@ -1,4 +1,4 @@
-"""Work that forges what our code in its process could record: the grader judges by results and programs alone."""
+"""Work that forges what our code in its process could record: the grader grades by results and programs alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.projects import PROJECTS
@@ -175,5 +175,5 @@ def test_a_forged_record_earns_nothing(kernel, task_id, source, checks):
     task = PROJECTS[task_id.partition(".")[0]].task(task_id)
     assert task is not None
     chosen = tuple(check for check in task.checks if check.name in checks)
-    result = judge(replace(task, checks=chosen), Session(kernel, kernel.folder, kernel.scratch), 7)
+    result = grade_task(replace(task, checks=chosen), Session(kernel, kernel.folder, kernel.scratch), 7)
     assert [check.name for check in result.checks if check.status == "failed"] == list(checks), result.checks

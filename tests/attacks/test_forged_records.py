@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.projects import PROJECTS
 
 TWO_NESTS = """
@@ -91,6 +91,6 @@ def test_what_is_forged_earns_nothing(task, source, lost, shared):
     shared.run(source)
     graded = PROJECTS[task[:2]].task(task)
     only = tuple(check for check in graded.checks if check.name == lost)
-    (check,) = judge(replace(graded, checks=only), shared.session, 4711).checks
+    (check,) = grade_task(replace(graded, checks=only), shared.session, 4711).checks
     assert check.status == "failed"
     assert "stops with an error" not in check.what

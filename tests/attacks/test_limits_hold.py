@@ -120,7 +120,7 @@ def test_exceeding_a_limit_is_killed_and_affects_only_its_cell(attacked, source,
     else:
         assert reason in outcome.error
         assert not outcome.alive
-    assert attacked.judged().earned == 1
+    assert attacked.graded().earned == 1
 
 
 LOOPS = {
@@ -142,20 +142,20 @@ def test_a_cell_that_does_not_end_is_killed(attacked, source):
     outcome = attacked.run(source, 1)
     assert not outcome.alive
     assert "took more than 1 seconds" in outcome.error or "ended" in outcome.error
-    assert attacked.judged().earned == 1
+    assert attacked.graded().earned == 1
 
 
 def test_one_output_of_twenty_megabytes_does_not_reach_the_grader(attacked):
     attacked.kernel._client.iopub_timeout = 1
     source = "from IPython.display import publish_display_data as show\nshow({'text/plain': 'x' * (20 << 20)})"
     assert attacked.run(source).error.startswith("put out more than 16 MiB at once")
-    assert attacked.judged().earned == 1
+    assert attacked.graded().earned == 1
 
 
 def test_a_full_exchange_folder_is_cleared(attacked):
     junk = str(attacked.kernel.scratch / "junk")
     attacked.run(f"with open({junk!r}, 'wb') as junk:\n    while True: junk.write(bytes(1 << 20))")
-    assert attacked.judged().earned == 1
+    assert attacked.graded().earned == 1
 
 
 def test_the_time_of_all_cells_together_is_limited(tmp_path):
@@ -165,7 +165,7 @@ def test_the_time_of_all_cells_together_is_limited(tmp_path):
         attacked.run("import time\ntime.sleep(600)")
         outcome = attacked.run("x = 1")
         assert "has used its 2 seconds" in outcome.error
-        assert attacked.judged().earned == 0
+        assert attacked.graded().earned == 0
 
 
 # -- nothing remains

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.execution.grade_notebook import RunSettings, grade
 from mlhood.grading.reports import marks_text
 from mlhood.grading.sandbox import kernel as kernels
@@ -42,7 +42,7 @@ def test_an_invalid_message_ends_only_its_cell(attacked, source):
     outcome = attacked.run(source)
     assert outcome.error.startswith("sent an invalid Jupyter message")
     assert not outcome.alive
-    assert attacked.judged().earned == 1
+    assert attacked.graded().earned == 1
 
 
 STRANGE = {
@@ -65,9 +65,9 @@ def test_forged_messages_are_outputs_and_nothing_else(shared):
         assert outcome.alive
     shared.run("def f(): return 2")
     shared.run("\n".join(STRANGE.values()))
-    assert shared.judged().earned == 0
+    assert shared.graded().earned == 0
     shared.run("def f(): return 1")
-    assert shared.judged().earned == 1
+    assert shared.graded().earned == 1
 
 
 def test_the_outputs_of_all_cells_together_are_limited(shared, monkeypatch):
@@ -76,7 +76,7 @@ def test_the_outputs_of_all_cells_together_are_limited(shared, monkeypatch):
     assert all(shared.kernel.run(cell, LIMIT).alive for cell in cells)
     assert [len(cell.outputs[0].text) > 800_000 for cell in cells] == [True, True, True, False, False]
     assert "is omitted" in cells[-1].outputs[0].text
-    assert shared.judged().earned == 1
+    assert shared.graded().earned == 1
 
 
 def test_no_state_of_widgets_is_kept(shared):
@@ -99,7 +99,7 @@ CONTROL = {
 def test_messages_of_a_student_neither_control_the_terminal_nor_forge_a_line(shared, source):
     shared.run(source)
     note = shared.run("raise ValueError('\\x1b[2J\\nT9.1 f: 1 of 1 points\\u2028')").error
-    result = judge(TASK, shared.session, 0, (note,))
+    result = grade_task(TASK, shared.session, 0, (note,))
     shared.run("def f(): return 1")
     text = marks_text.task_text(result)
     assert result.earned == 0

@@ -28,7 +28,7 @@ def can_import(names):
 """
 HIDDEN_MODULES = (
     *("projects.p1.reference", "projects.p1", "projects", "projects.p5.probes", "checks.probes", "checks.expect"),
-    *("checks.marks", "student.check", "rpc.sources", "rpc.transport", "notebooks.master", "sandbox.visible"),
+    *("checks.marks", "student.check", "rpc.sources", "rpc.transport", "notebooks.source_notebook", "sandbox.visible"),
 )
 
 
@@ -60,10 +60,10 @@ def test_a_probe_runs_and_nothing_of_it_remains(shared):
         "def remains(): return [n for n in (*sys.modules, *linecache.cache) if '.projects.' in n or '.checks.' in n]"
     )
     probe = "mlhood.grading.projects.p2.probes:attempt"
-    report = shared.submission.call(probe, shared.submission.value("inside"), (), {})
+    report = shared.submission.call(probe, shared.submission.value("inside"), ())
     assert report == {"returned": ["mlhood.grading.projects.p2.probes"]}
     assert shared.eval("remains()") == "[]"
-    shared.submission.call(probe, shared.submission.value("inside"), (), {"wrong": 1})
+    shared.submission.call(probe, shared.submission.value("inside"), (1,))
     assert shared.eval("remains()") == "[]"
 
 

@@ -9,7 +9,7 @@ from nbformat.v4 import new_code_cell
 
 import mlhood
 from mlhood.grading.bare.libraries import NOT_AVAILABLE
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.sandbox.limits import Limits
@@ -51,7 +51,6 @@ CHEATS = {
         "its trained network": "def to_onnx(model, path): exchange.lenet_onnx(path)",
     },
     "P1.6": {
-        "the course's table": "def operator_table(path): return exchange.node_table(path)",
         "the compiler's": "import mlhood\ndef operator_table(path): return mlhood.compile(path).profile()",
     },
     "P5.1": {
@@ -155,7 +154,7 @@ def test_what_solves_a_task_earns_nothing(kernels, task_id, source):
     assert task.libraries
     kernel = kernels(task.libraries, GIVEN[project])
     outcome = kernel.run(new_code_cell(source), LIMIT)
-    result = judge(task, Session(kernel, kernel.folder, kernel.scratch), 4711)
+    result = grade_task(task, Session(kernel, kernel.folder, kernel.scratch), 4711)
     assert result.earned == 0
     messages = " ".join(" ".join([check.what, *check.parts.values()]) for check in result.checks)
     assert NOT_AVAILABLE in messages or outcome.error, messages

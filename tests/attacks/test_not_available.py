@@ -10,7 +10,7 @@ from nbformat.v4 import new_code_cell
 
 import mlhood
 from mlhood.grading.bare.libraries import ARRAYS, LOOPS
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task, points
 from tests.attacks.attacked import LIMIT
@@ -46,7 +46,7 @@ def run(kernel, source):
 def earned(kernel, source):
     run(kernel, "import numpy as np\nproduct = None")
     run(kernel, source)
-    return judge(PRODUCT, Session(kernel, kernel.folder, kernel.scratch), 4711)
+    return grade_task(PRODUCT, Session(kernel, kernel.folder, kernel.scratch), 4711)
 
 
 RIGHT = {
@@ -149,7 +149,7 @@ def test_the_message_says_what_is_missing_and_what_exists(bare):
 def test_a_function_that_could_not_be_defined_says_why(bare):
     run(bare[LOOPS], "del product")
     run(bare[LOOPS], "import torch\n@torch.jit.script\ndef product(a, b): return a")
-    result = judge(PRODUCT, Session(bare[LOOPS], bare[LOOPS].folder, bare[LOOPS].scratch), 1)
+    result = grade_task(PRODUCT, Session(bare[LOOPS], bare[LOOPS].folder, bare[LOOPS].scratch), 1)
     assert "defines no `product`: `torch.jit.script` is not available" in result.checks[0].what
 
 

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
 
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.execution.grade_notebook import RunSettings, grade, grade_file
 from mlhood.grading.sandbox.kernel import SandboxedKernel
 from mlhood.grading.sandbox.pool import SandboxPool
@@ -202,7 +202,7 @@ def honest(bubblewrap, tmp_path_factory):
 @pytest.mark.parametrize("source", FORMS.values(), ids=FORMS)
 def test_the_form_of_a_right_function_does_not_matter(honest, source):
     assert honest.run(source).error == ""
-    assert judge(TASK, honest.session, 4711).earned == 40
+    assert grade_task(TASK, honest.session, 4711).earned == 40
 
 
 WINDOWS = (

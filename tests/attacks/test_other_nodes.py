@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.rpc.transport import LocalTransport
@@ -69,6 +69,6 @@ def shrink(graph):
 def test_nodes_count_whatever_they_are_called_and_wherever_they_are(task, source, tmp_path):
     names: dict = {}
     exec(source, names)
-    result = judge(PROJECTS["P2"].task(task), Session(LocalTransport(names), tmp_path, tmp_path), 5)
+    result = grade_task(PROJECTS["P2"].task(task), Session(LocalTransport(names), tmp_path, tmp_path), 5)
     assert result.earned == 0
     assert all("leaves" in check.what for check in result.checks)

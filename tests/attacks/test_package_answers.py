@@ -9,13 +9,13 @@ from nbformat.v4 import new_code_cell
 
 import mlhood
 from mlhood.grading.bare.libraries import ARRAYS, LOOPS
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.p4.libraries import NESTS, SLICINGS
 from tests.grading.projects import p3_right, p4_right
-from tests.grading.projects.test_gallery import WITH_THE_PACKAGE
-from tests.grading.projects.test_variants_solved import imports, public_master, solutions
+from tests.grading.projects.test_examples import WITH_THE_PACKAGE
+from tests.grading.projects.test_variants_solved import imports, public_source, solutions
 
 PACKAGE = Path(mlhood.__file__).parent
 SECONDS = 60
@@ -134,7 +134,7 @@ def needs(*sizes):
 
 def start(pool, folder, libraries, project):
     kernel = pool.kernel(folder, libraries).__enter__()
-    kernel.run(new_code_cell(imports(public_master(project))), SECONDS)
+    kernel.run(new_code_cell(imports(public_source(project))), SECONDS)
     return kernel
 
 
@@ -154,11 +154,11 @@ def task_of(task_id):
     return PROJECTS[task_id.partition(".")[0]].task(task_id)
 
 
-def judged(kernel, task_id, *sources):
+def graded(kernel, task_id, *sources):
     task = task_of(task_id)
     for source in sources:
         kernel.run(new_code_cell(source), SECONDS)
-    return judge(task, Session(kernel, kernel.folder, kernel.scratch), 4711)
+    return grade_task(task, Session(kernel, kernel.folder, kernel.scratch), 4711)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def judged(kernel, task_id, *sources):
     ],
 )
 def test_the_answers_of_the_course_earn_nothing(bare, task_id, source):
-    assert judged(bare[task_of(task_id).libraries], task_id, source).earned == 0
+    assert graded(bare[task_of(task_id).libraries], task_id, source).earned == 0
 
 
 @pytest.mark.parametrize(
@@ -179,27 +179,29 @@ def test_the_answers_of_the_course_earn_nothing(bare, task_id, source):
     + [(p4_right.RIGHT, task) for task in ("P4.1", "P4.2", "P4.3", "P4.4", "P4.8", "P4.9")],
 )
 def test_right_solutions_need_nothing_else(bare, styles, task_id):
-    master = public_master(task_id.partition(".")[0])
-    given = [cell.source for cell in master.cells if cell.id in GIVEN]
+    source_notebook = public_source(task_id.partition(".")[0])
+    given = [cell.source for cell in source_notebook.cells if cell.id in GIVEN]
     needed = ("P3.1", "P3.3", task_id)
     slugs = tuple(name.replace(".", "-") + "-" for name in needed)
     for style, cells in styles.items():
         own = [source for name, source in cells.items() if name.startswith(slugs)]
         if style != WITH_THE_PACKAGE and own:
-            result = judged(bare[task_of(task_id).libraries], task_id, *given, *solutions(master, needed), *own)
+            result = graded(
+                bare[task_of(task_id).libraries], task_id, *given, *solutions(source_notebook, needed), *own
+            )
             assert result.full, (style, [(check.name, check.what, check.parts) for check in result.checks])
 
 
 @pytest.mark.parametrize("compiled", ["", "import numba\n@numba.njit\n"], ids=["NumPy", "Numba"])
 def test_a_missing_product_gets_a_hint(bare, compiled):
-    result = judged(bare[LOOPS], "P3.7", f"{compiled}def gemm_reordered(a, b): return a @ b")
+    result = graded(bare[LOOPS], "P3.7", f"{compiled}def gemm_reordered(a, b): return a @ b")
     assert "no product of matrices where this is graded" in result.checks[0].parts["hint"]
 
 
 def test_a_check_leaves_no_answer_to_a_later_one(pool, tmp_path):
     kernel = start(pool, tmp_path, NESTS, "P4")
     try:
-        assert judged(kernel, "P4.2", *solutions(public_master("P4"), ("P4.2",))).full
-        assert judged(kernel, "P4.4", WHAT_IS_LEFT).earned == 0
+        assert graded(kernel, "P4.2", *solutions(public_source("P4"), ("P4.2",))).full
+        assert graded(kernel, "P4.4", WHAT_IS_LEFT).earned == 0
     finally:
         kernel.__exit__()

@@ -8,7 +8,7 @@ import psutil
 import pytest
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.one_core import one_core, stopped
 from mlhood.grading.execution.grade_notebook import RunSettings, grade, grade_file
 from mlhood.grading.notebooks.notebook import write
@@ -43,7 +43,7 @@ ATTACKS = {
     ),
     "a patched checker": (
         f"{WRONG}import mlhood.grading.checks.expect as e, mlhood.grading.checks.marks as m\n"
-        "e.equal = e.close = lambda *a, **k: None\nm.judge = m._run_check = lambda *a, **k: None"
+        "e.equal = e.close = lambda *a, **k: None\nm.grade_task = m._run_check = lambda *a, **k: None"
     ),
     "patched numpy": (
         f"{WRONG}np.testing.assert_allclose = np.testing.assert_array_equal = lambda *a, **k: None\n"
@@ -97,11 +97,11 @@ ATTACKS = {
 @pytest.mark.parametrize("source", ATTACKS.values(), ids=ATTACKS)
 def test_an_attack_earns_nothing_and_the_next_task_keeps_its_points(attacked, source):
     attacked.run("import numpy as np\n" + source)
-    assert judge(DOUBLE, attacked.session, 4711).earned == 0
+    assert grade_task(DOUBLE, attacked.session, 4711).earned == 0
     if any(mark in source for mark in ("forged", "old = ", "do_execute")):
         return  # these forge the replies to the next task, too
     attacked.run("open('answer.txt', 'w').write('42')")
-    assert judge(FILE, attacked.session, 4711).earned == 20
+    assert grade_task(FILE, attacked.session, 4711).earned == 20
 
 
 def test_a_pickle_is_only_data(attacked, tmp_path):
@@ -112,7 +112,7 @@ def test_a_pickle_is_only_data(attacked, tmp_path):
         "def double(x): return np.array([Trap()], dtype=object)\n"
         "def pickled():\n    import pickle\n    return pickle.dumps(Trap())"
     )
-    assert judge(DOUBLE, attacked.session, 4711).earned == 0
+    assert grade_task(DOUBLE, attacked.session, 4711).earned == 0
     assert isinstance(attacked.submission.call("pickled"), bytes)
     assert not trap.exists()
 

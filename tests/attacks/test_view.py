@@ -198,7 +198,7 @@ def test_a_link_in_place_of_the_kernels_socket_is_not_followed(attacked, tmp_pat
         )
         with pytest.raises(TimeoutError):
             listening.accept()
-    assert attacked.judged().earned == 1
+    assert attacked.graded().earned == 1
 
 
 def test_other_connections_to_the_kernel_do_not_disturb_the_grader(shared):
@@ -208,5 +208,5 @@ def test_other_connections_to_the_kernel_do_not_disturb_the_grader(shared):
         "sockets = [context.socket(zmq.DEALER) for _ in range(20)]\n"
         "for s in sockets:\n    s.linger = 0\n    s.connect(f'ipc://{path}-1')\n    s.send(b'nonsense')"
     )
-    assert shared.judged().earned == 1
+    assert shared.graded().earned == 1
     assert threading.active_count() < 100

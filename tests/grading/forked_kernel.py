@@ -1,6 +1,7 @@
 """Kernels forked from one process that has imported the libraries, for tests that run dozens of notebooks.
 
-Starting Python and importing torch, JAX, Numba and ONNX takes a kernel longer than most notebooks of the gallery.
+Starting Python and importing torch, JAX, Numba and ONNX takes a kernel longer than most notebooks of the example
+solutions.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading.notebooks import master
+from mlhood.grading.notebooks import source_notebook
 from tests.grading import synthetic_course
 
 SOLUTIONS = synthetic_course.SOLUTIONS | {
@@ -18,7 +18,7 @@ LOOK = "from pathlib import Path\nPath('looked').write_text('')"
 
 
 def notebook(solutions: dict[str, str] = SOLUTIONS) -> NotebookNode:
-    """The master: T9.2 has a given cell after its solution, and a look at the result after its check."""
+    """The source notebook: T9.2 has a given cell after its solution, and a look at the result after its check."""
     book = synthetic_course.notebook(solutions)
     add(book, "T9-2-solution", synthetic_course.labelled(new_code_cell(GIVEN), "T9.2", "given", locked=True))
     add(book, "T9-2-check", synthetic_course.labelled(new_code_cell(LOOK), "T9.2", "result", locked=True))
@@ -37,8 +37,8 @@ def by_id(book: NotebookNode, name: str) -> NotebookNode:
 
 
 def sync(folder: Path, monkeypatch, book: NotebookNode | None = None) -> None:
-    """Make the cells of a master, by default this one, the package's synced cells."""
+    """Make the cells of a source notebook, by default this one, the package's synced cells."""
     (folder / "t9").mkdir(parents=True)
-    text = master.dump_cells(master.master_cells(book or notebook()))
-    (folder / "t9" / master.CELLS_FILE).write_text(text)
-    monkeypatch.setattr(master, "PROJECTS_FOLDER", folder)
+    text = source_notebook.dump_cells(source_notebook.source_cells(book or notebook()))
+    (folder / "t9" / source_notebook.CELLS_FILE).write_text(text)
+    monkeypatch.setattr(source_notebook, "PROJECTS_FOLDER", folder)

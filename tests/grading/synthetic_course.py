@@ -91,12 +91,12 @@ PACKAGE = {
 }
 
 
-def write_course(root: Path, master: NotebookNode) -> None:
+def write_course(root: Path, source_notebook: NotebookNode) -> None:
     """Write a course's folder: the notebook P1, the package, its copies of the notebook's cells, and other files."""
     from mlhood.grading.notebooks.sync import cell_files  # not in the student version, where the project is installed
 
     root.mkdir(exist_ok=True)
-    write(master, root / "P1.ipynb")
+    write(source_notebook, root / "P1.ipynb")
     others = {name: Path(ROOT, name).read_text() for name in ("pyproject.toml", "LICENSE")}
     for name, text in {**PACKAGE, **cell_files([root / "P1.ipynb"]), **others}.items():
         write_text(root / name, text)

@@ -15,7 +15,7 @@ from mlhood.grading import commands
 from mlhood.grading.notebooks import sync
 from mlhood.grading.notebooks.notebook import write, write_text
 from mlhood.grading.notebooks.sync import cell_files
-from mlhood.grading.student import release, variant_edition
+from mlhood.grading.student import release, variant_version
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("run", "check", "hint", "validate", "sync", "release")
@@ -74,7 +74,7 @@ def test_check_takes_a_notebook_or_one_of_its_tasks(typed, name, tasks, tmp_path
     assert path.exists() is (name == "P1.ipynb")
 
 
-@pytest.mark.parametrize("command", [["sync", "--check"], ["release", "--out", "edition"]], ids=" ".join)
+@pytest.mark.parametrize("command", [["sync", "--check"], ["release", "--out", "version"]], ids=" ".join)
 def test_a_command_about_the_course_finds_it_from_a_folder_of_it(command, tmp_path, monkeypatch):
     for other in ("P1.ipynb", "pyproject.toml"):
         (tmp_path / other).touch()
@@ -138,8 +138,8 @@ def test_bad_input_is_a_message_and_exit_code_2(solved, arguments, monkeypatch, 
 
 
 def test_release_command(solved, tmp_path, monkeypatch):
-    monkeypatch.setattr(variant_edition, "package_files", lambda root: {"mlhood/__init__.py": ""})
-    monkeypatch.setattr(variant_edition, "course_notebooks", lambda root: [solved])
+    monkeypatch.setattr(variant_version, "package_files", lambda root: {"mlhood/__init__.py": ""})
+    monkeypatch.setattr(variant_version, "course_notebooks", lambda root: [solved])
     for name, text in cell_files([solved]).items():
         write_text(tmp_path / name, text)
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
@@ -147,19 +147,19 @@ def test_release_command(solved, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = call("release", "--out", "student")
     assert result.exit_code == 0
-    assert "student edition: student (T9.ipynb; 7 files)" in result.stdout
+    assert "student version: student (T9.ipynb; 7 files)" in result.stdout
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--variant", ""], "this cannot be the word of a variant"),  # a variable of the shell that is not set
+        (["--variant", ""], "this cannot be the name of a variant"),  # a variable of the shell that is not set
         (["--roster", "class.csv"], "--roster needs --variant"),
         (["--variant", "autumn", "--groups", "2"], "--groups needs --roster"),
     ],
     ids=" ".join,
 )
-def test_no_other_edition_is_released_than_the_one_asked_for(options, said, tmp_path, monkeypatch):
+def test_no_other_version_is_released_than_the_one_asked_for(options, said, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     result = call("release", "--out", tmp_path / "student", *options)
     assert isinstance(result.exception, GradingError)
@@ -176,4 +176,4 @@ def test_an_empty_word_is_not_the_public_course(command, monkeypatch):
     monkeypatch.chdir(ROOT)
     result = call(*command, "--variant", "")
     assert isinstance(result.exception, GradingError)
-    assert "word of a variant" in str(result.exception)
+    assert "name of a variant" in str(result.exception)

@@ -73,7 +73,7 @@ def test_a_grading_without_a_sandbox_is_timed_and_its_parts_add_up(course):
     parts = timing.cells, timing.checks, timing.before, timing.between, timing.after
     assert sum(parts) == pytest.approx(timing.whole)
     assert not timing.solved
-    assert "stand-ins count" in Overheads({("T9", "no sandbox"): [timing]}).text()
+    assert "fallback solutions count" in Overheads({("T9", "no sandbox"): [timing]}).text()
 
 
 def test_it_waits_until_descendants_are_idle(monkeypatch):

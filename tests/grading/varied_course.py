@@ -37,7 +37,7 @@ def project() -> Project:
 
 
 def notebook() -> NotebookNode:
-    """Its solved master: a text, the solution and a given cell depend on the parameter."""
+    """Its solved source notebook: a text, the solution and a given cell depend on the parameter."""
     book = synthetic_course.notebook()
     by_id = {cell.id: cell for cell in book.cells}
     by_id["T9-1-solution"].metadata.mlhood["varies"] = TEMPLATES

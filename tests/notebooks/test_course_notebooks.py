@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from mlhood.grading.notebooks.master import student_version
 from mlhood.grading.notebooks.notebook import check_source, label, project_of, read
 from mlhood.grading.notebooks.restore import FEEDBACK_ROLES
+from mlhood.grading.notebooks.source_notebook import student_version
 from mlhood.grading.student.validate import changes, empty_tasks, missing_cells
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ def test_check_cells_carry_the_points_of_their_task(path):
 
 @every_notebook
 def test_the_cells_of_a_task_stand_together(path):
-    """A task is judged after its last cell: one that stood behind a later task would delay it, and its stand-in."""
+    """A task is graded after its last cell: one that stood behind a later task would delay it, and its stand-in."""
     cells = [cell for cell in read(path).cells if cell.cell_type == "code" and cell.source != "mlhood.progress()"]
     tasks = [cell_label.task for cell in cells if (cell_label := label(cell)) and cell_label.task]
     assert [task for task, _ in groupby(tasks)] == list(dict.fromkeys(tasks))

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from mlhood.grading.batch.editions import Editions
 from mlhood.grading.batch.executor import Executor, Finished, Job, Lost, Started, TaskFinished
 from mlhood.grading.batch.result_keys import digest_of, result_key, shared_result_key
+from mlhood.grading.batch.versions import GivenVersions
 from mlhood.grading.checks.marks import TaskResult, measured_again
 from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Identification
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
-from mlhood.grading.variants.seal import UNSIGNED
+from mlhood.grading.variants.signature import UNSIGNED
 
 MAX_ATTEMPTS = 2
 IDENTIFY_SECONDS = 120.0
@@ -49,7 +49,7 @@ class Batch:
 
     Args:
         seconds: Time limit for one submission; waiting for the exclusive lock of timed tasks does not count.
-        editions: What the students were given.
+        versions: What the students were given.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Batch:
         executor: Executor,
         observer: Observer,
         seconds: float = 3600.0,
-        editions: Editions | None = None,
+        versions: GivenVersions | None = None,
     ) -> None:
         self.gradebook = gradebook
         self.executor = executor
         self.observer = observer
         self.seconds = seconds
-        self.editions = editions or Editions()
+        self.versions = versions or GivenVersions()
         self._projects: dict[str, ProjectSpec] = {}
         self._course = self._environment = ""
         self._attempts: dict[str, int] = {}  # ids of the running attempts, by job
@@ -146,9 +146,9 @@ class Batch:
         return replace(entry, submission=replace(entry.submission, problem=problem), key=earlier)
 
     def _is_unknown(self, file: SubmittedFile) -> bool:
-        """Whether a notebook is to be identified; so is one whose seal could not be read: the seed may be another."""
+        """Whether a notebook is to be identified, also if its signature could not be read: the seed may be another."""
         found = self._identified(file)
-        return found is None or found.edition == UNSIGNED
+        return found is None or found.version == UNSIGNED
 
     def _identified(self, file: SubmittedFile) -> Identification | None:
         return self.gradebook.identification(file.sha256, self._course)
@@ -161,17 +161,17 @@ class Batch:
             problem = f"it was submitted for {expected}, but its cells are those of {project}"
         if problem or project not in self._projects:
             return Entry(replace(file, problem=problem or f"there is no project {project}"))
-        edition, note = self.editions.marked_as(file, found)
-        marked = replace(file, edition=edition, problem=note)
+        version, note = self.versions.marked_as(file, found)
+        marked = replace(file, version=version, problem=note)
         return Entry(marked, project, self._key(marked, self._projects[project].digest))
 
     def _key(self, file: SubmittedFile, checks: str) -> str:
         """Return the key of a submission's grading: the one that an earlier version has finished, if there is one."""
         shared = shared_result_key(file.sha256, checks, self._environment)
         finished = self.gradebook.state(shared) not in {None, "open"}
-        if finished and not file.edition:
+        if finished and not file.version:
             return shared
-        return result_key(file.sha256, checks, self._environment, file.student, file.edition)
+        return result_key(file.sha256, checks, self._environment, file.student, file.version)
 
     # -- jobs
 
@@ -205,7 +205,7 @@ class Batch:
     def _finish(self, event: Finished) -> None:
         job = event.job
         if job.kind == "identify":
-            found = Identification(event.project, event.reason, event.edition)
+            found = Identification(event.project, event.reason, event.version)
             self.gradebook.set_identification(job.submission.sha256, self._course, found)
         elif job.kind == "grade":
             self.gradebook.close_grading(job.key, event.outcome, event.reason, event.seconds)

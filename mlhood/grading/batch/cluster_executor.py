@@ -154,7 +154,7 @@ class ClusterExecutor:
     def _submit(self, job: Job) -> None:
         content = job.submission.path.read_bytes() if job.submission.path else b""
         file = job.submission
-        about = (file.sha256, content, job.seconds, self._environment, file.student, file.edition)
+        about = (file.sha256, content, job.seconds, self._environment, file.student, file.version)
         request = Request(self.name, job.kind, *about)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")  # a notebook may contain large pictures

@@ -36,7 +36,7 @@ class Request:
         content: The notebook; `sha256` is its hash.
         environment: Of the worker, as the batch expects it.
         student: Whose notebook it is.
-        edition: Word of the variant that it is graded as.
+        version: Name of the variant that it is graded as.
     """
 
     pool: str
@@ -46,7 +46,7 @@ class Request:
     seconds: float = 60.0
     environment: str = ""
     student: str = ""
-    edition: str = ""
+    version: str = ""
 
 
 def process(request: Request) -> str:
@@ -121,7 +121,7 @@ class WorkerPool(WorkerPlugin):
         with tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as folder:
             path = Path(folder, f"{request.sha256}.ipynb")
             path.write_bytes(request.content)
-            file = SubmittedFile(request.student, path=path, sha256=request.sha256, edition=request.edition)
+            file = SubmittedFile(request.student, path=path, sha256=request.sha256, version=request.version)
             executor.submit([Job(request.kind, file, request.seconds)])
             while not self._closed:
                 for event in executor.poll():
@@ -129,8 +129,8 @@ class WorkerPool(WorkerPlugin):
                         case TaskFinished(_, result):
                             tasks.append(asdict(result))
                             report_task(tasks[-1])
-                        case Finished(_, outcome, project, reason, seconds, edition):
-                            facts = {"project": project, "edition": edition, "reason": reason, "seconds": seconds}
+                        case Finished(_, outcome, project, reason, seconds, version):
+                            facts = {"project": project, "version": version, "reason": reason, "seconds": seconds}
                             return {"kind": outcome, "tasks": tasks, **facts}
                         case Lost(_, reason):
                             return {"kind": LOST, "tasks": tasks, "reason": reason}

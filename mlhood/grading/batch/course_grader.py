@@ -14,10 +14,10 @@ from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
 from mlhood.grading.execution.kernel import KernelFactory
 from mlhood.grading.gradebook.project_spec import CheckSpec, ProjectSpec, QuestionSpec, TaskSpec
 from mlhood.grading.intake.collect import SubmittedFile
-from mlhood.grading.notebooks.edition import sealed_edition
 from mlhood.grading.notebooks.notebook import project_of, read
+from mlhood.grading.notebooks.version import stored_signature
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.variants.seal import UNSIGNED, unseal
+from mlhood.grading.variants.signature import UNSIGNED, verify
 
 
 def sandboxed(settings: GraderSettings) -> Grader:
@@ -48,10 +48,10 @@ class CourseGrader:
         return [project_spec(project) for project in PROJECTS.values()]
 
     def identify(self, path: Path) -> Identified:
-        """Return the project of a notebook, and the edition that it comes from."""
+        """Return the project of a notebook, and the version that it comes from."""
         notebook = read(path)
-        sealed = sealed_edition(notebook)
-        word = (unseal(self.settings.seed, sealed) or UNSIGNED) if sealed else ""
+        signed = stored_signature(notebook)
+        word = (verify(self.settings.seed, signed) or UNSIGNED) if signed else ""
         return Identified(project_of(notebook, path).id, word)
 
     def grade(self, submission: SubmittedFile, on_result: Callable[[TaskResult], None]) -> Marks:
@@ -60,7 +60,7 @@ class CourseGrader:
             raise GradingError("there is no notebook to grade", where=submission.source)
         seed = submission_seed(self.settings.seed, submission.student, submission.sha256)
         settings = RunSettings(seed, kernels=self.kernels, on_result=on_result, exclusive=self.settings.exclusive)
-        return grade_file(submission.path, settings, word=submission.edition)
+        return grade_file(submission.path, settings, word=submission.version)
 
 
 def project_spec(project: Project) -> ProjectSpec:

@@ -61,14 +61,14 @@ class TaskFinished:
 
 @dataclass(frozen=True)
 class Finished:
-    """A job has ended: `identified` (project, edition), `done`, or `refused` (the notebook is at fault)."""
+    """A job has ended: `identified` (project, version), `done`, or `refused` (the notebook is at fault)."""
 
     job: Job
     outcome: str
     project: str = ""
     reason: str = ""
     seconds: float = 0.0
-    edition: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def read_task_result(data: dict[str, Any]) -> TaskResult:
 def read_finished(job: Job, facts: dict[str, Any]) -> Finished:
     """Return how a job has ended from a worker's last message about it."""
     project, reason, seconds = facts.get("project", ""), facts.get("reason", ""), facts.get("seconds", 0.0)
-    return Finished(job, facts["kind"], project, reason, seconds, facts.get("edition", ""))
+    return Finished(job, facts["kind"], project, reason, seconds, facts.get("version", ""))
 
 
 def no_worker(reason: str) -> GradingError:

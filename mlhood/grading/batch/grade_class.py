@@ -13,10 +13,10 @@ from mlhood.files.locks import try_lock
 from mlhood.files.text_file import read_text
 from mlhood.grading.batch.batch import Batch, Observer
 from mlhood.grading.batch.class_result import ClassResult
-from mlhood.grading.batch.editions import Editions
 from mlhood.grading.batch.executor import Executor
 from mlhood.grading.batch.local_executor import LocalExecutor
 from mlhood.grading.batch.result_keys import digest_of
+from mlhood.grading.batch.versions import GivenVersions
 from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.late import parse_late_policy
 from mlhood.grading.gradebook.records import LATE_POLICY, ROSTER, records, roster_of, unassigned
@@ -40,7 +40,7 @@ class GradeOptions:
         seconds: Time limit for one submission.
         grader: `module:function` that makes a worker's grader (see `grader.Grader`).
         scheduler: Address of a Dask scheduler; by default this machine grades.
-        variant: Word of the variant that the class was given; that of each group follows from the roster.
+        variant: Name of the variant that the class was given; that of each group follows from the roster.
     """
 
     jobs: int = 1
@@ -90,8 +90,8 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
         gradebook.add_submissions(submissions)
         if options.variant:
             gradebook.set_metadata(VARIANT, options.variant)
-        editions = Editions(gradebook.metadata(VARIANT) or "", roster_of(gradebook))
-        Batch(gradebook, _executor(options, seed, gradebook), observer, options.seconds, editions).run(submissions)
+        versions = GivenVersions(gradebook.metadata(VARIANT) or "", roster_of(gradebook))
+        Batch(gradebook, _executor(options, seed, gradebook), observer, options.seconds, versions).run(submissions)
         layouts = tuple(collection.layout for collection in collections)
         extras = tuple(file for collection in collections for file in collection.extras)
         results, others = tuple(records(gradebook)), tuple(unassigned(gradebook))

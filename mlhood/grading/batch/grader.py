@@ -27,10 +27,10 @@ class GraderSettings:
 
 
 class Identified(NamedTuple):
-    """The project of a notebook, and the word of the variant that its edition is sealed with, if there is one."""
+    """The project of a notebook, and the name of the variant that its version is signed with, if there is one."""
 
     project: str
-    edition: str = ""
+    version: str = ""
 
 
 class Grader(Protocol):
@@ -41,7 +41,7 @@ class Grader(Protocol):
         ...
 
     def identify(self, path: Path) -> Identified:
-        """Return the project of a notebook, and the edition that it comes from.
+        """Return the project of a notebook, and the version that it comes from.
 
         Raises:
             NotebookError: It cannot be read, or belongs to no project.
@@ -49,5 +49,5 @@ class Grader(Protocol):
         ...
 
     def grade(self, submission: SubmittedFile, on_result: Callable[[TaskResult], None]) -> Marks:
-        """Grade a notebook as the variant `submission.edition`; report the result of each task when there is one."""
+        """Grade a notebook as the variant `submission.version`; report the result of each task when there is one."""
         ...

@@ -88,7 +88,7 @@ class Worker:
         self.job = job
         self._deadline = time.monotonic() + job.seconds
         file = job.submission
-        facts = {"sha256": file.sha256, "student": file.student, "edition": file.edition}
+        facts = {"sha256": file.sha256, "student": file.student, "version": file.version}
         self._send({"kind": job.kind, "path": str(file.path), **facts})
 
     def set_idle(self) -> None:

@@ -1,6 +1,6 @@
 """The keys of results: a result is valid as long as the submission, the checks and the environment are the same.
 
-A submission is a file of a student. Each one is judged on inputs of its own, so that what a student was told about one
+A submission is a file of a student. Each one is graded on inputs of its own, so that what a student was told about one
 submission is of no use for the next, nor for another student.
 """
 
@@ -25,9 +25,9 @@ DOTTED = re.compile(rf"\b{re.escape(GRADING)}(?:\.\w+)+")
 ROOT = Path(__file__).parents[3]
 
 
-def result_key(sha256: str, checks: str, environment: str, student: str, edition: str = "") -> str:
-    """Return the key of a grading: a hash of the hashes of file, checks and environment, of student and edition."""
-    return digest_of([sha256, checks, environment, student, *([edition] if edition else [])])
+def result_key(sha256: str, checks: str, environment: str, student: str, version: str = "") -> str:
+    """Return the key of a grading: a hash of the hashes of file, checks and environment, of student and version."""
+    return digest_of([sha256, checks, environment, student, *([version] if version else [])])
 
 
 def shared_result_key(sha256: str, checks: str, environment: str) -> str:
@@ -76,17 +76,17 @@ def _version(name: str) -> str:
 
 
 def checks_digest(project: Project) -> str:
-    """Return a hash of the master's cells, the checks' sources, and what these name in `grading`.
+    """Return a hash of the source notebook's cells, the checks' sources, and what these name in `grading`.
 
     Other parts of the package do not count: a change of a kernel does not invalidate the marks of a class.
     """
-    from mlhood.grading.notebooks.master import project_cells  # loads the course, which only workers do
+    from mlhood.grading.notebooks.source_notebook import project_cells  # loads the course, which only workers do
     from mlhood.grading.projects.package_files import cell_templates, varied_solutions
 
     functions = [check.function for task in project.tasks for check in task.checks]
     modules = {getattr(function, "cases", function).__module__ for function in functions}
     modules |= {"mlhood.grading.checks.marks", "mlhood.grading.checks.compared"}
-    facts = [f"{task.id} {task.points} {task.seconds} {task.libraries} {task.stand_in}" for task in project.tasks]
+    facts = [f"{task.id} {task.points} {task.seconds} {task.libraries} {task.fallback}" for task in project.tasks]
     facts += [text for cell in project_cells(project) for text in (cell.name, cell.role, cell.source)]
     solutions = varied_solutions(project.id, project.parameters)
     facts.append(json.dumps([cell_templates(project.id), solutions, dict(project.parameters)]))
@@ -105,7 +105,7 @@ def _closure(modules: set[str]) -> set[str]:
 
 
 def _named(module: str) -> set[str]:
-    """Return the modules of `grading` that a module imports, or names in a string: a probe, or a stand-in's import."""
+    """Return the modules of `grading` that a module imports, or names in a string: of a probe, or in a fallback."""
     source = _source(module)
     names = set(DOTTED.findall(source))
     for node in ast.walk(ast.parse(source)):

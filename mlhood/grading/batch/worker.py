@@ -88,10 +88,10 @@ def _run_job(request: dict[str, Any], grader: Grader, send: Callable[..., None])
     try:
         if request["kind"] == "identify":
             identified = grader.identify(path)
-            send("identified", project=identified.project, edition=identified.edition)
+            send("identified", project=identified.project, version=identified.version)
             return
-        student, edition = request["student"], request["edition"]
-        submission = SubmittedFile(student, path=path, sha256=request["sha256"], edition=edition)
+        student, version = request["student"], request["version"]
+        submission = SubmittedFile(student, path=path, sha256=request["sha256"], version=version)
         marks = grader.grade(submission, lambda result: send("task", result=asdict(result)))
     except NotebookError as error:
         send("refused", reason=_describe(error))

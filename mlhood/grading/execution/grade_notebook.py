@@ -1,8 +1,8 @@
-"""Run a notebook from the top in a process of its own, and judge each task right after its last cell.
+"""Run a notebook from the top in a process of its own, and grade each task right after its last cell.
 
 The cells that run are those of the notebook, with the course's locked cells restored (see `notebooks.restore`). They
 run a second time in a bare kernel for each different `Task.libraries`, where the functions of these tasks are called.
-An unsolved task is followed by its stand-in, so that the tasks after it are judged independently.
+An unsolved task is followed by its fallback solution, so that the tasks after it are graded independently.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -21,21 +22,21 @@ from nbformat.v4 import new_code_cell
 
 from mlhood.errors import GradingError, OutputError, nearest
 from mlhood.grading.checks.expect import single_line
-from mlhood.grading.checks.marks import Marks, TaskResult, judge
+from mlhood.grading.checks.marks import Marks, TaskResult, grade_task
 from mlhood.grading.checks.submission import Session
-from mlhood.grading.checks.task import Project, Task
+from mlhood.grading.checks.task import Check, Project, Task
 from mlhood.grading.execution.kernel import CellOutcome, KernelFactory
 from mlhood.grading.execution.kernels import NotebookKernels
-from mlhood.grading.notebooks.edition import require_current_edition
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.notebooks.restore import (
     FEEDBACK_ROLES,
     MAX_SOURCE_CHARACTERS,
     RestoredCell,
     as_submitted,
-    judging_points,
+    grading_points,
     restore,
 )
+from mlhood.grading.notebooks.version import require_current_version
 from mlhood.grading.projects.collect import variant
 
 CELL_SECONDS = 300.0
@@ -46,7 +47,7 @@ REPORTED_CHANGES = {
     "solution": ("missing", "not code"),
     "check": ("missing",),
 }
-STAND_IN_NOTE = "the tasks after this one are judged with a right solution in place of yours, so it costs them nothing"
+FALLBACK_NOTE = "the tasks after this one are graded with a right solution in place of yours, so it costs them nothing"
 
 
 @dataclass(frozen=True)
@@ -122,12 +123,12 @@ class _GradingRun:
         self.steps_done = self.source_characters = 0
 
     def grade(self) -> tuple[TaskResult, ...]:
-        points = judging_points(self.cells, self.project)
-        self._judge(points.get(-1, []))
+        points = grading_points(self.cells, self.project)
+        self._grade_tasks(points.get(-1, []))
         for i, cell in enumerate(self.cells):
             if cell.node.cell_type == "code":
                 self._run(cell)
-            self._judge(points.get(i, []))
+            self._grade_tasks(points.get(i, []))
         return tuple(self.results)
 
     def _run(self, cell: RestoredCell) -> None:
@@ -152,28 +153,29 @@ class _GradingRun:
             text = f"{name} {'stopped with ' if outcome.alive else ''}{outcome.error}"
             self.session.cell_errors.append(f"{text} {self.session.lines.find(outcome.lines)}".strip())
 
-    def _judge(self, task_ids: list[str]) -> None:
+    def _grade_tasks(self, task_ids: list[str]) -> None:
         for task_id in task_ids:
             task = self.project.task(task_id)
             if task is None:
                 continue
             self._report_step(f"marking {task.id}")
             self._begin_exclusive(task)
-            result = judge(task, self.kernels.session(task, self.session), self.settings.seed or 0, self._notes(task))
-            replaced = bool(task.stand_in) and any(check.status == "failed" for check in result.checks)
+            session, seed = self.kernels.session(task, self.session), self.settings.seed or 0
+            result = grade_task(task, session, seed, self._notes(task), partial(self._report_check, task))
+            replaced = bool(task.fallback) and any(check.status == "failed" for check in result.checks)
             if replaced:
-                result = replace(result, notes=(*result.notes, STAND_IN_NOTE))
+                result = replace(result, notes=(*result.notes, FALLBACK_NOTE))
             self.results.append(result)
             self.settings.on_result(result)
             self.session.cell_errors.clear()
             if replaced:
-                self.kernels.run(new_code_cell(task.stand_in), task.seconds)
+                self.kernels.run(new_code_cell(task.fallback), task.seconds)
             if task is self.timed:
                 self.exclusive.close()
                 self.timed = None
 
     def _begin_exclusive(self, task: Task | None) -> None:
-        """Enter the exclusive context at the first cell of a timed task; it is held until the task is judged."""
+        """Enter the exclusive context at the first cell of a timed task; it is held until the task is graded."""
         if task and task.timed and not self.timed:
             self.exclusive.enter_context(self.settings.exclusive())
             self.timed = task
@@ -189,9 +191,15 @@ class _GradingRun:
         return (*errors[:MAX_ERRORS], *more, *changes)
 
     def _report_step(self, text: str) -> None:
-        steps = sum(cell.node.cell_type == "code" for cell in self.cells) + len(self.project.tasks)
-        self.settings.on_step(Step(self.steps_done, steps, text))
+        self.settings.on_step(Step(self.steps_done, self._steps, text))
         self.steps_done += 1
+
+    def _report_check(self, task: Task, check: Check) -> None:
+        self.settings.on_step(Step(self.steps_done - 1, self._steps, f"marking {task.id}: {check.title}"))
+
+    @property
+    def _steps(self) -> int:
+        return sum(cell.node.cell_type == "code" for cell in self.cells) + len(self.project.tasks)
 
 
 def _name(cell: RestoredCell) -> str:
@@ -222,14 +230,14 @@ def grade_file(
         word: Of the variant of the course that it is graded as; by default that of this package.
 
     Raises:
-        NotebookError: The file is not a notebook of the course, or of another edition.
+        NotebookError: The file is not a notebook of the course, or of another version.
         OutputError: `keep_files` cannot be written, or is not empty.
         GradingError: No kernel can be started.
     """
     notebook = read(path)
     project = project_of(notebook, path)
     project = variant(project, word) if word else project
-    require_current_edition(notebook, project, path)
+    require_current_version(notebook, project, path)
     with _working_folder(keep_files) as folder:
         return grade(notebook, project, folder, settings)
 

@@ -71,7 +71,7 @@ class ProgressLog:
     def begin(self, name: str, number: int, count: int) -> None:
         """Print the name of the notebook that begins."""
         self._name, self._began = name, time.monotonic()
-        self._print(f"{name}: notebook {number} of {count}")
+        self._print(f"{name}: notebook {number} of {count}" if count > 1 else name)
 
     def step(self, step: Step) -> None:
         """Print the step that begins."""

@@ -23,7 +23,7 @@ DESTINATIONS = {
     ),
     "classroom": (
         "GitHub Classroom has no page that imports marks: the files are what its graders pass to its reporter, within "
-        "the workflow that `mlhood release` adds to the student edition"
+        "the workflow that `mlhood release` adds to the student version"
     ),
 }
 

@@ -29,7 +29,7 @@ def write_manual_marks(gradebook: Path, path: Path) -> str:
     """Write the table to fill in, with the points given so far; return a message about what was written."""
     store = gradebook.parent / SUBMISSIONS_FOLDER
     with Gradebook(gradebook, must_exist=True) as book:
-        words = book.editions()
+        words = book.versions()
         rows = [row for record in records(book) for row in _rows(record, store, words)]
     write_atomic(path, csv_text([FIELDS, *rows]).encode("utf-8", "replace"))
     undecided = sum(bool(row[FIELDS.index("undecided")]) for row in rows)

@@ -48,7 +48,7 @@ class SubmittedFile:
         submitted: Time of submission, with its zone, where the layout has it.
         late: Whether the layout marks it as late, without a time; None if the layout marks none.
         problem: Why it cannot be graded; empty if it can.
-        edition: Word of the variant to grade it as; empty for the published course.
+        version: Name of the variant to grade it as; empty for the published course.
     """
 
     student: str
@@ -60,7 +60,7 @@ class SubmittedFile:
     submitted: datetime | None = None
     late: bool | None = None
     problem: str = ""
-    edition: str = ""
+    version: str = ""
 
     @property
     def slot(self) -> str:

@@ -97,7 +97,7 @@ class Items:
         notebook = stored_notebook(self.gradebook.path.parent / SUBMISSIONS_FOLDER, submission)
         if notebook is None:
             return None
-        return written_answers(notebook), own_code(notebook, project, self.gradebook.editions())
+        return written_answers(notebook), own_code(notebook, project, self.gradebook.versions())
 
 
 def item_key(item: Item) -> str:

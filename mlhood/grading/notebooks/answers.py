@@ -7,9 +7,9 @@ from functools import cache
 
 from nbformat import NotebookNode
 
-from mlhood.grading.notebooks.master import ANSWER_STUB, project_cells
 from mlhood.grading.notebooks.notebook import label
 from mlhood.grading.notebooks.restore import fingerprint, own_cells
+from mlhood.grading.notebooks.source_notebook import ANSWER_STUB, project_cells
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import variant
 

@@ -17,6 +17,7 @@ class Excerpt:
         picture: Id of the cell whose first picture it is.
         table: Id of the cell whose first table it is.
         columns: The columns to show; all if empty.
+        rows: The rows that the README shows, by their first cell; all if empty.
         caption: What the table shows, if it has no title of its own.
         more_pictures: Ids of further cells, whose pictures only the report shows.
     """
@@ -24,6 +25,7 @@ class Excerpt:
     picture: str
     table: str
     columns: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
     caption: str = ""
     more_pictures: tuple[str, ...] = ()
 
@@ -37,6 +39,7 @@ EXCERPTS = {
     "P1": Excerpt(
         "P1-6-result-1",
         "P1-6-result-1",
+        rows=("Conv", "Gemm"),
         caption="The operators of LeNet, with their parameters and multiply-accumulates",
         more_pictures=("P1-7-result-1", "P1-3-result-1"),
     ),

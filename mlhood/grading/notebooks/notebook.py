@@ -37,6 +37,7 @@ OTHER_FILES = {
 ADVICE = "give the path of a notebook, such as P1.ipynb"
 PROJECT_NAME = re.compile(r"([Pp][1-9])(\.ipynb)?")
 CHECK_CALL = re.compile(r"""mlhood\.check\(["']([A-Z]\d\.\d+)["']\)""")
+CONFLICT = re.compile(r"^<{7} .*^>{7} ", re.MULTILINE | re.DOTALL)
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PNG = "image/png"
 COLOURS = 256
@@ -55,6 +56,14 @@ def read(path: str | Path) -> NotebookNode:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
+        if CONFLICT.search(text):
+            raise NotebookError(
+                "git could not merge two versions of this notebook",
+                where=path,
+                expected="one version",
+                got="lines with <<<<<<< and >>>>>>>, between which are both",
+                todo=f"take one of them by `git checkout --ours {path.name}` or `--theirs`, or merge with nbdime",
+            ) from None
         raise NotebookError(
             "the file is not JSON, so it is not a notebook",
             where=path,

@@ -1,6 +1,6 @@
 """The written questions of a project, with their rubrics, for the person who marks the answers.
 
-In the master notebook the question stands in the text above the cell of the answer, and its rubric at the end of that
+In the source notebook the question stands in the text above the cell of the answer, and its rubric at the end of that
 cell, below the course's own answer: it would list the answers, so it is cleared with them, by nbgrader as well.
 
 **P1.11 · Why an exchange format?** A colleague says ...
@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from nbformat import NotebookNode
 
-from mlhood.grading.notebooks.master import PROJECTS_FOLDER
 from mlhood.grading.notebooks.notebook import label
+from mlhood.grading.notebooks.source_notebook import PROJECTS_FOLDER
 
 QUESTIONS_FILE = "questions.json"
 RUBRIC_ROW = re.compile(r"^\| *(?P<text>.*?) *\| *(?P<points>[\d.]+) *\|$", re.MULTILINE)
@@ -45,8 +45,8 @@ class QuestionText:
     rubric: tuple[RubricRow, ...] = ()
 
 
-def master_questions(notebook: NotebookNode) -> dict[str, QuestionText]:
-    """Return the written questions of a master notebook, by id; one without a text above its answer is left out."""
+def source_questions(notebook: NotebookNode) -> dict[str, QuestionText]:
+    """Return the written questions of a source notebook, by id; one without a text above its answer is left out."""
     return dict(_questions(notebook))
 
 

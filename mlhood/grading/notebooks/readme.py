@@ -102,7 +102,7 @@ def readme_files(root: Path, projects: Iterable[Project]) -> dict[str, bytes]:
         if picture := output(notebook, excerpt.picture, "image/png"):
             files[f"{IMAGES}/{name}.png"] = base64.b64decode(picture)
         if table := output(notebook, excerpt.table, "text/html"):
-            text = _insert(text, name, markdown_table(table, excerpt.columns), root / "README.md")
+            text = _insert(text, name, markdown_table(table, excerpt.columns, excerpt.rows), root / "README.md")
     text = _insert(text, "syllabus", syllabus_table(projects), root / "README.md")
     return {"README.md": text.encode(), **files}
 
@@ -142,15 +142,17 @@ def _insert(text: str, name: str, table: str, path: Path) -> str:
     return before + begin + table + end + after.split(end)[1]
 
 
-def markdown_table(html: str, columns: tuple[str, ...] = ()) -> str:
+def markdown_table(html: str, columns: tuple[str, ...] = (), rows: tuple[str, ...] = ()) -> str:
     """Return a table of a notebook in Markdown, and the notes under it as small text.
 
     Args:
         html: What pandas or a declared table of the course shows in a notebook.
         columns: The columns to keep, by their headings; all if empty.
+        rows: The rows to keep, by their first cells; all if empty.
     """
     table = text_table(html, columns)
-    lines = [_row(table.heading), "|" + "---|" * len(table.heading), *map(_row, table.rows)]
+    kept = [row for row in table.rows if not rows or row[0] in rows]
+    lines = [_row(table.heading), "|" + "---|" * len(table.heading), *map(_row, kept)]
     notes = "; ".join(map(escape, table.notes))
     return "\n".join(lines) + "\n" + (f"\n<sub>{notes}</sub>\n" if notes else "")
 

@@ -1,9 +1,9 @@
-"""A submission with its locked cells restored: the course's own cells run as the master notebook has them.
+"""A submission with its locked cells restored: the course's own cells run as the source notebook has them.
 
-1. A given, check or result cell is intact if it has the content of the master's, up to comments and layout; a label
-   alone proves nothing.
-2. Intact cells run in the order of the master, each after the solution cells that it follows there; missing, changed
-   and moved ones are inserted. So deleting, editing, copying or moving them has no effect.
+1. A given, check or result cell is intact if it has the content of the source notebook's, up to comments and layout; a
+   label alone proves nothing.
+2. Intact cells run in the order of the source notebook, each after the solution cells that it follows there; missing,
+   changed and moved ones are inserted. So deleting, editing, copying or moving them has no effect.
 3. All other cells are the student's: solution cells and their copies, added cells, and edited cells of the course. They
    run where they are, and nothing in them is trusted.
 
@@ -24,8 +24,8 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
 from mlhood.grading.checks.task import Project
-from mlhood.grading.notebooks.master import OPEN, SOLUTION, MasterCell, project_cells
 from mlhood.grading.notebooks.notebook import cell_names, label
+from mlhood.grading.notebooks.source_notebook import OPEN, SOLUTION, SourceCell, project_cells
 
 FEEDBACK_ROLES = ("check", "result")  # cells that only show something to the student: no check uses what they define
 UNTOUCHED = "nothing has been written yet"
@@ -40,16 +40,16 @@ class RestoredCell:
     Args:
         node: The cell to run.
         task: The task whose limits hold for it, or empty.
-        role: Its role in the master, or empty for a cell that the student added or changed.
-        intact: Whether it is a locked cell of the course with the master's content.
-        delays_judging: Whether its task is judged only after it.
+        role: Its role in the source notebook, or empty for a cell that the student added or changed.
+        intact: Whether it is a locked cell of the course with the source notebook's content.
+        delays_grading: Whether its task is graded only after it.
     """
 
     node: NotebookNode
     task: str = ""
     role: str = ""
     intact: bool = False
-    delays_judging: bool = False
+    delays_grading: bool = False
 
 
 KINDS = {
@@ -70,9 +70,9 @@ CONSEQUENCES = {
 
 @dataclass(frozen=True)
 class Change:
-    """How a submission differs from the master in one of its cells; `kind` is one of `KINDS`."""
+    """How a submission differs from the source notebook in one of its cells; `kind` is one of `KINDS`."""
 
-    cell: MasterCell
+    cell: SourceCell
     name: str
     kind: str
 
@@ -84,7 +84,7 @@ class Change:
 
 @dataclass(frozen=True)
 class RestoredNotebook:
-    """The cells to run, and how the submission differs from the master."""
+    """The cells to run, and how the submission differs from the source notebook."""
 
     cells: tuple[RestoredCell, ...]
     changes: tuple[Change, ...]
@@ -100,7 +100,7 @@ def restore(notebook: NotebookNode, project: Project) -> RestoredNotebook:
 def as_submitted(notebook: NotebookNode, project: Project) -> RestoredNotebook:
     """Return the notebook's own cells in their order, for its author. Changes are only the missing cells of tasks."""
     matching = _Matching(notebook, project_cells(project))
-    for entry in matching.master:
+    for entry in matching.source_notebook:
         entry.kept = entry.locked_match is not None
     cells = (matching.submitted_cell(cell) for cell in matching.cells)
     missing = (
@@ -111,15 +111,15 @@ def as_submitted(notebook: NotebookNode, project: Project) -> RestoredNotebook:
     return RestoredNotebook(tuple(cells), tuple(missing))
 
 
-def judging_points(cells: tuple[RestoredCell, ...], project: Project) -> dict[int, list[str]]:
-    """Return the tasks to judge after each cell, by its index: each after its last cell, and in their order.
+def grading_points(cells: tuple[RestoredCell, ...], project: Project) -> dict[int, list[str]]:
+    """Return the tasks to grade after each cell, by its index: each after its last cell, and in their order.
 
-    Tasks without cells before the first task that has some are judged at index -1, before all cells.
+    Tasks without cells before the first task that has some are graded at index -1, before all cells.
     """
     points: dict[int, list[str]] = {}
     last = -1
     for task in project.tasks:
-        last = max([last, *(i for i, cell in enumerate(cells) if cell.delays_judging and cell.task == task.id)])
+        last = max([last, *(i for i, cell in enumerate(cells) if cell.delays_grading and cell.task == task.id)])
         points.setdefault(last, []).append(task.id)
     return points
 
@@ -183,23 +183,23 @@ class _SubmittedCell:
         index: Its position in the notebook.
         node: The cell.
         fingerprint: Empty for a cell that is not code.
-        named: The master's cell that has its name.
-        intact: The master's locked cell that it is, by content.
+        named: The source notebook's cell that has its name.
+        intact: The source notebook's locked cell that it is, by content.
     """
 
     index: int
     node: NotebookNode
     fingerprint: str
-    named: _MasterEntry | None = None
-    intact: _MasterEntry | None = None
+    named: _SourceEntry | None = None
+    intact: _SourceEntry | None = None
 
 
 @dataclass(eq=False)
-class _MasterEntry:
-    """A cell of the master, and its matches in the submission.
+class _SourceEntry:
+    """A cell of the source notebook, and its matches in the submission.
 
     Attributes:
-        index: Its position among the master's cells.
+        index: Its position among the source notebook's cells.
         cell: The cell.
         fingerprint: Empty for a solution cell.
         intact: The submitted cell that has its content.
@@ -210,7 +210,7 @@ class _MasterEntry:
     """
 
     index: int
-    cell: MasterCell
+    cell: SourceCell
     fingerprint: str
     intact: _SubmittedCell | None = None
     changed: _SubmittedCell | None = None
@@ -230,18 +230,18 @@ class _MasterEntry:
 
 
 class _Matching:
-    """Which cells of a submission are which of the master's."""
+    """Which cells of a submission are which of the source notebook's."""
 
-    def __init__(self, notebook: NotebookNode, master: tuple[MasterCell, ...]) -> None:
+    def __init__(self, notebook: NotebookNode, source_notebook: tuple[SourceCell, ...]) -> None:
         fingerprints = _fingerprints(notebook.cells)
         self.cells = [_SubmittedCell(i, node, fingerprints[i]) for i, node in enumerate(notebook.cells)]
         self.code = [cell for cell in self.cells if cell.fingerprint]
-        self.master = [
-            _MasterEntry(i, cell, fingerprint(cell.source) if cell.locked else "")
-            for i, cell in enumerate(cell for cell in master if cell.role != OPEN)
+        self.source_notebook = [
+            _SourceEntry(i, cell, fingerprint(cell.source) if cell.locked else "")
+            for i, cell in enumerate(cell for cell in source_notebook if cell.role != OPEN)
         ]
-        self.by_content: dict[str, list[_MasterEntry]] = {}
-        for entry in self.master:
+        self.by_content: dict[str, list[_SourceEntry]] = {}
+        for entry in self.source_notebook:
             if entry.cell.locked:
                 self.by_content.setdefault(entry.fingerprint, []).append(entry)
         self._match_names()
@@ -258,9 +258,9 @@ class _Matching:
         for _, entry in self._named([cell for cell in self.cells if not cell.fingerprint]):
             entry.not_code = True
 
-    def _named(self, cells: list[_SubmittedCell]) -> list[tuple[_SubmittedCell, _MasterEntry]]:
+    def _named(self, cells: list[_SubmittedCell]) -> list[tuple[_SubmittedCell, _SourceEntry]]:
         """Match cells by `grade_id`, else by the cell's id, else by the label: to the next solution of its task."""
-        by_name = {entry.cell.name: entry for entry in self.master}
+        by_name = {entry.cell.name: entry for entry in self.source_notebook}
         pairs, unnamed = [], []
         for cell in cells:
             entry = next((by_name[name] for name in cell_names(cell.node) if name in by_name), None)
@@ -274,7 +274,9 @@ class _Matching:
             if cell_label is None or cell_label.role != SOLUTION:
                 continue
             solutions = [
-                entry for entry in self.master if (entry.cell.task, entry.cell.role) == (cell_label.task, SOLUTION)
+                entry
+                for entry in self.source_notebook
+                if (entry.cell.task, entry.cell.role) == (cell_label.task, SOLUTION)
             ]
             if solutions:
                 entry = next((entry for entry in solutions if entry.index not in taken), solutions[-1])
@@ -295,17 +297,17 @@ class _Matching:
                 if entry:
                     entry.intact, cell.intact = cell, entry
 
-    def _window(self, entry: _MasterEntry) -> tuple[int, int]:
+    def _window(self, entry: _SourceEntry) -> tuple[int, int]:
         """Return the positions between which a locked cell belongs: after all solutions before it, before the next."""
-        solutions = [(other.index, other.solution.index) for other in self.master if other.solution]
+        solutions = [(other.index, other.solution.index) for other in self.source_notebook if other.solution]
         low = max((i for order, i in solutions if order < entry.index), default=-1)
         high = min((i for order, i in solutions if order > entry.index and i > low), default=len(self.cells))
         return low, high
 
     def keep_cells_in_order(self) -> None:
-        """Keep as many locked cells as possible where they are: those in their window and in the master's order."""
+        """Keep as many locked cells where they are as are in their window and in the source notebook's order."""
         in_window = []
-        for entry in self.master:
+        for entry in self.source_notebook:
             low, high = self._window(entry)
             if entry.locked_match and low < entry.locked_match.index < high:
                 in_window.append((entry, entry.locked_match.index))
@@ -314,9 +316,9 @@ class _Matching:
 
     def restored_cells(self) -> Iterator[RestoredCell]:
         """Yield all cells in their new order; locked cells are inserted late, so that all they may need is defined."""
-        inserted: list[list[_MasterEntry]] = [[] for _ in range(len(self.cells) + 1)]
+        inserted: list[list[_SourceEntry]] = [[] for _ in range(len(self.cells) + 1)]
         following = len(self.cells)
-        for entry in reversed(self.master):
+        for entry in reversed(self.source_notebook):
             if entry.kept and entry.locked_match:
                 following = entry.locked_match.index
             elif entry.cell.locked:
@@ -330,19 +332,19 @@ class _Matching:
                 yield self._restored_cell(entry)
         yield from map(self._restored_cell, inserted[-1])
 
-    def _restored_cell(self, entry: _MasterEntry) -> RestoredCell:
+    def _restored_cell(self, entry: _SourceEntry) -> RestoredCell:
         """Return a locked cell of the course; the submission's own node, if it has exactly the same source."""
         source = entry.cell.source
         same = entry.intact and entry.intact.node.source == source
         node = entry.intact.node if entry.intact and same else new_code_cell(source)
-        return RestoredCell(node, entry.cell.task, entry.cell.role, intact=True, delays_judging=True)
+        return RestoredCell(node, entry.cell.task, entry.cell.role, intact=True, delays_grading=True)
 
     def submitted_cell(self, cell: _SubmittedCell) -> RestoredCell:
         """Return a cell of the submission as it is."""
         node = cell.node
         if cell.intact:
-            master = cell.intact.cell
-            return RestoredCell(node, master.task, master.role, intact=True, delays_judging=True)
+            source_notebook = cell.intact.cell
+            return RestoredCell(node, source_notebook.task, source_notebook.role, intact=True, delays_grading=True)
         originals = self.by_content.get(cell.fingerprint, [])
         if originals and originals[0].cell.role in FEEDBACK_ROLES:
             return RestoredCell(node, originals[0].cell.task, originals[0].cell.role, intact=True)
@@ -350,13 +352,13 @@ class _Matching:
             return RestoredCell(node)
         entry, first = cell.named, cell.named.changed is cell
         if entry.cell.locked:
-            return RestoredCell(node, entry.cell.task, delays_judging=entry.kept and first)
-        return RestoredCell(node, entry.cell.task, entry.cell.role, delays_judging=first)
+            return RestoredCell(node, entry.cell.task, delays_grading=entry.kept and first)
+        return RestoredCell(node, entry.cell.task, entry.cell.role, delays_grading=first)
 
     def changes(self) -> Iterator[Change]:
-        """Yield the differences between the submission and the master, in the master's order."""
-        any_names = any(entry.names for entry in self.master)
-        for entry in self.master:
+        """Yield the differences between the submission and the source notebook, in the source notebook's order."""
+        any_names = any(entry.names for entry in self.source_notebook)
+        for entry in self.source_notebook:
             name = self._name(entry.cell)
             if entry.cell.locked and entry.changed:
                 yield Change(entry.cell, name, "changed")
@@ -367,8 +369,8 @@ class _Matching:
             if entry.names > 1:
                 yield Change(entry.cell, name, "duplicated")
 
-    def _name(self, cell: MasterCell) -> str:
-        same = sum((entry.cell.task, entry.cell.role) == (cell.task, cell.role) for entry in self.master)
+    def _name(self, cell: SourceCell) -> str:
+        same = sum((entry.cell.task, entry.cell.role) == (cell.task, cell.role) for entry in self.source_notebook)
         name = "cell" if same == 1 else f"cell `{cell.name}`"
         return f"the {cell.role} {name} of {cell.task}"
 

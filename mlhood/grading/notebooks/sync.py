@@ -27,14 +27,6 @@ from nbformat import NotebookNode
 from mlhood.errors import GradingError, NotebookError
 from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.interface import INTERFACE_PAGE, interface_page, public_interface
-from mlhood.grading.notebooks.master import (
-    BEGIN,
-    SOLUTION,
-    dump_cells,
-    master_cells,
-    solution_source,
-    templates_of,
-)
 from mlhood.grading.notebooks.notebook import (
     CHECK_CALL,
     Label,
@@ -46,8 +38,16 @@ from mlhood.grading.notebooks.notebook import (
     project_of,
     read,
 )
-from mlhood.grading.notebooks.questions import QUESTIONS_FILE, dump_questions, master_questions
+from mlhood.grading.notebooks.questions import QUESTIONS_FILE, dump_questions, source_questions
 from mlhood.grading.notebooks.readme import EXCERPTS, readme_files
+from mlhood.grading.notebooks.source_notebook import (
+    BEGIN,
+    SOLUTION,
+    dump_cells,
+    solution_source,
+    source_cells,
+    templates_of,
+)
 from mlhood.grading.notebooks.titles import write_titles
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import parameters_of
@@ -88,25 +88,25 @@ def outdated_files(root: Path) -> dict[str, bytes]:
     return {name: content for name, content in files.items() if not _is_current(root / name, content)}
 
 
-def cell_files(masters: Iterable[Path]) -> dict[str, str]:
+def cell_files(source_notebooks: Iterable[Path]) -> dict[str, str]:
     """Return the files of the package that are copied from these notebooks: text by path from the course's folder.
 
     Raises:
         NotebookError: One is not a notebook of the course, or the markers of a solution are wrong.
     """
     files = {}
-    for path in masters:
+    for path in source_notebooks:
         files |= notebook_files(read(path), path)
     return files
 
 
-def require_synced(root: Path, masters: Iterable[Path]) -> None:
+def require_synced(root: Path, source_notebooks: Iterable[Path]) -> None:
     """Check that the package in `root` contains the current cells of these notebooks.
 
     Raises:
         GradingError: It contains others.
     """
-    for name, text in cell_files(masters).items():
+    for name, text in cell_files(source_notebooks).items():
         if not _is_current(root / name, text.encode()):
             raise GradingError(
                 "the package's copy of a notebook's cells is out of date",
@@ -121,14 +121,14 @@ def _is_current(path: Path, content: bytes) -> bool:
 
 
 def notebook_files(notebook: NotebookNode, path: Path) -> dict[str, str]:
-    """Return the files of the package that are copied from a master notebook: text by path from the course's folder.
+    """Return the files of the package that are copied from a source notebook: text by path from the course's folder.
 
     Raises:
         NotebookError: It is not a notebook of the course, or the markers of a solution are wrong.
     """
     project = project_of(notebook, path)
     folder = f"{PROJECTS_PATH}/{project.id.lower()}"
-    files = {f"{folder}/{CELLS_FILE}": dump_cells(master_cells(notebook))}
+    files = {f"{folder}/{CELLS_FILE}": dump_cells(source_cells(notebook))}
     solutions = {
         task.id: "\n\n".join(
             solution_source(cell) for cell in notebook.cells if label(cell) == Label(task.id, SOLUTION)
@@ -136,7 +136,7 @@ def notebook_files(notebook: NotebookNode, path: Path) -> dict[str, str]:
         for task in project.tasks
     }
     files[f"{folder}/{SOLUTIONS_FILE}"] = json.dumps(solutions, indent=1, ensure_ascii=False) + "\n"
-    files[f"{folder}/{QUESTIONS_FILE}"] = dump_questions(master_questions(notebook))
+    files[f"{folder}/{QUESTIONS_FILE}"] = dump_questions(source_questions(notebook))
     files[f"{folder}/{VARIANTS_FILE}"] = json.dumps(_templates(notebook), indent=1, ensure_ascii=False) + "\n"
     return files
 
@@ -174,7 +174,7 @@ def require_templates(notebook: NotebookNode, project: Project, path: Path) -> N
 
 
 def sync_notebook(notebook: NotebookNode, project: Project, path: Path) -> None:
-    """Update labels, names and metadata of a master notebook's cells, and titles and points in its text, in place.
+    """Update labels, names and metadata of a source notebook's cells, and titles and points in its text, in place.
 
     Raises:
         NotebookError: It has a cell of an unknown task, or lacks a cell of a task.

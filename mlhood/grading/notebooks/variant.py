@@ -1,4 +1,4 @@
-"""The master notebook of a variant of the course: the public one with the text of other parameters."""
+"""The source notebook of a variant of the course: the public one with the text of other parameters."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import copy
 from nbformat import NotebookNode
 
 from mlhood.grading.checks.task import Project
-from mlhood.grading.notebooks.master import vary_cells
 from mlhood.grading.notebooks.notebook import label
+from mlhood.grading.notebooks.source_notebook import vary_cells
 from mlhood.grading.notebooks.titles import write_titles
 
 
-def master_of_variant(notebook: NotebookNode, project: Project) -> NotebookNode:
-    """Return the solved master notebook of a variant, without the outputs that are not its own.
+def source_of_variant(notebook: NotebookNode, project: Project) -> NotebookNode:
+    """Return the solved source notebook of a variant, without the outputs that are not its own.
 
     Args:
-        notebook: The public master.
+        notebook: The public source notebook.
         project: Its project, with the parameters of the variant (see `projects.collect.variant`).
 
     Returns:

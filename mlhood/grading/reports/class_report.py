@@ -90,7 +90,7 @@ class ProjectView:
 def write_class_report(gradebook: Path, path: Path, given: Iterable[Path], notify: Notify = ignore) -> str:
     """Write the report about a class; return a message about what was written."""
     with Gradebook(gradebook, must_exist=True) as book:
-        results, words = records(book), book.editions()
+        results, words = records(book), book.versions()
     similarity = compare_class(results, gradebook.parent / SUBMISSIONS_FOLDER, given, notify, words)
     notify(f"writing the page {path}", 0, 1)
     write_atomic(path, class_report(results, similarity).encode("utf-8", "replace"))

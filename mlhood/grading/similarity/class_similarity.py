@@ -1,4 +1,4 @@
-"""Compare the submissions of a class with each other, with the package's source, and with the master's solutions."""
+"""Compare the submissions of a class with each other, with the package's source, and with the public solutions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from nbformat import NotebookNode
 
 from mlhood.grading.gradebook.records import Record
 from mlhood.grading.gradebook.store import stored_notebook
-from mlhood.grading.notebooks.master import synced_cells, synced_solutions, variant_texts
 from mlhood.grading.notebooks.notebook import label, read
+from mlhood.grading.notebooks.source_notebook import synced_cells, synced_solutions, variant_texts
 from mlhood.grading.similarity.compare import (
     Document,
     SimilarGroup,
@@ -49,8 +49,8 @@ def package_functions(root: Path | None = None) -> Iterator[Document]:
                 yield Document(location, {location: "".join(lines[node.lineno - 1 : node.end_lineno])})
 
 
-def master_documents(project: str) -> Iterator[Document]:
-    """Yield a document for each task's solution in the master notebook, which is public."""
+def source_documents(project: str) -> Iterator[Document]:
+    """Yield a document for each task's solution in the source notebook, which is public."""
     for task, source in synced_solutions(project).items():
         yield Document(f"the public solution of {task}", {task: source})
 
@@ -61,7 +61,7 @@ class Similarity:
 
     Args:
         pairs: Students whose code is similar.
-        copies: Students whose code contains a function of the package, or a solution of the master.
+        copies: Students whose code contains a function of the package, or a solution of the source notebook.
         unparsable: Students and places whose code could not be compared.
         truncated: Students and places of which only the beginning was compared.
         groups: At least three students whose code is the same.
@@ -86,7 +86,7 @@ def compare_class(
     Args:
         records: Of the class.
         store: Folder of the submitted notebooks.
-        given: Notebooks as students got them, where that was another edition than the one in this package.
+        given: Notebooks as students got them, where that was another version than the one in this package.
         notify: Called with what is done, the number of finished submissions, and that of all.
         words: Of the variants that the submissions come from.
 
@@ -94,7 +94,7 @@ def compare_class(
         NotebookError: A given notebook cannot be read.
         GradingError: A variant cannot be made here.
     """
-    editions = [cell.source for path in given for cell in read(path).cells if cell.cell_type == "code"]
+    versions = [cell.source for path in given for cell in read(path).cells if cell.cell_type == "code"]
     documents: dict[str, list[Document]] = {}
     for done, record in enumerate(records):
         notify("reading submissions", done, len(records))
@@ -107,8 +107,8 @@ def compare_class(
         for done, document in enumerate(submitted):
             notify(f"comparing submissions of {project}", done, len(submitted))
             prepare(document)
-        base = [*editions, *(cell.source for cell in synced_cells(project))]
-        originals = [*package, *master_documents(project)]
+        base = [*versions, *(cell.source for cell in synced_cells(project))]
+        originals = [*package, *source_documents(project)]
         for word in sorted(words):
             cells, solutions = _variant_texts(project, word)
             base += cells

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mlhood.errors import GradingError, nearest
-from mlhood.grading.checks.marks import HINT, TaskResult, judge, without_hint
+from mlhood.grading.checks.marks import HINT, TaskResult, grade_task, without_hint
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task
 from mlhood.grading.projects import PROJECTS
@@ -127,7 +127,7 @@ def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
         cells = names.get("In")  # the sources that IPython has run
         for number, source in enumerate(cells if isinstance(cells, list) else []):
             session.lines.add(str(source), f"cell [{number}]")
-        result = judge(task, session, PUBLIC_SEED)
+        result = grade_task(task, session, PUBLIC_SEED)
     before = _results.get(task.id)
     _results[task.id] = result
     result = _first_stage(result, before)

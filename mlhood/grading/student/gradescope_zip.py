@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mlhood.errors import OutputError
 from mlhood.files.atomic import write_atomic
-from mlhood.grading.student.edition_files import CPU_INDEX
+from mlhood.grading.student.version_files import CPU_INDEX
 
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip archive
 UNIX = 3

@@ -1,4 +1,4 @@
-"""The student edition: a repository of its own, without the solutions.
+"""The student version: a repository of its own, without the solutions.
 
 Its notebooks are those that nbgrader's `generate_assignment` makes, except that the outputs of given cells stay: a
 student sees what the course's own cells show.
@@ -16,10 +16,13 @@ from nbformat import NotebookNode
 
 from mlhood.errors import OutputError
 from mlhood.files.atomic import write_atomic
-from mlhood.grading.notebooks.master import student_version
 from mlhood.grading.notebooks.notebook import notebook_text
+from mlhood.grading.notebooks.source_notebook import student_version
 from mlhood.grading.student.contents import student_files
-from mlhood.grading.student.edition_files import (
+from mlhood.grading.student.gradescope_zip import write_autograder
+from mlhood.grading.student.repository import BRANCH, make_repository
+from mlhood.grading.student.variant_version import Variant, read_source_notebooks, version_package
+from mlhood.grading.student.version_files import (
     CONTAINER,
     GITIGNORE,
     classroom_workflow,
@@ -27,14 +30,11 @@ from mlhood.grading.student.edition_files import (
     student_project,
     student_readme,
 )
-from mlhood.grading.student.gradescope_zip import write_autograder
-from mlhood.grading.student.repository import BRANCH, make_repository
-from mlhood.grading.student.variant_edition import Variant, edition_package, master_notebooks
 
 
 @dataclass(frozen=True)
-class StudentEdition:
-    """The written edition: notebooks, number of files, older notebooks that were kept, and Gradescope's autograder.
+class StudentVersion:
+    """The written version: notebooks, number of files, older notebooks that were kept, and Gradescope's autograder.
 
     `repository` says what has become of its git repository.
     """
@@ -52,7 +52,7 @@ class StudentEdition:
         Args:
             grade: The command that grades its submissions.
         """
-        lines = [f"student edition: {self.folder} ({', '.join(self.notebooks)}; {self.files} files)"]
+        lines = [f"student version: {self.folder} ({', '.join(self.notebooks)}; {self.files} files)"]
         lines += [f"note: there was a different notebook; it is kept as {path}" for path in self.kept]
         if self.autograder:
             lines.append(f"autograder for Gradescope: {self.autograder} (not for students)")
@@ -84,8 +84,8 @@ def release(
     gradescope: bool = False,
     git: bool | None = None,
     made_of: Variant | None = None,
-) -> StudentEdition:
-    """Write the student edition of the course in `root` into the folder `out`.
+) -> StudentVersion:
+    """Write the student version of the course in `root` into the folder `out`.
 
     Args:
         root: The folder of the course.
@@ -101,9 +101,9 @@ def release(
         OutputError: The folder is not empty, is inside the course's own parts, or cannot be written.
         GradingError: The package's copy of the notebooks' cells is out of date.
     """
-    masters = master_notebooks(root, made_of)
-    package = edition_package(root, masters, made_of)
-    files = version_files(root, masters, package)
+    source_notebooks = read_source_notebooks(root, made_of)
+    package = version_package(root, source_notebooks, made_of)
+    files = version_files(root, source_notebooks, package)
     _check_target(root, out, force)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -112,34 +112,34 @@ def release(
         kept = _write(files, out)
     except OSError as error:
         raise OutputError(
-            "the student edition cannot be written",
+            "the student version cannot be written",
             where=error.filename or out,
             got=error.strerror or str(error),
             todo="choose another folder with --out, or free space in this one",
         ) from None
     repository = "" if git is False else make_repository(out, files, nested=git is True)
     notebooks = tuple(sorted(name for name in files if name.endswith(".ipynb")))
-    return StudentEdition(out, notebooks, len(files), kept, autograder, repository)
+    return StudentVersion(out, notebooks, len(files), kept, autograder, repository)
 
 
 def beside(out: Path, suffix: str) -> Path:
-    """Return the path of a file beside the folder of a student edition, which students do not get."""
+    """Return the path of a file beside the folder of a student version, which students do not get."""
     folder = out.resolve()
     return folder.with_name(f"{folder.name}-{suffix}")
 
 
-def version_files(root: Path, masters: dict[str, NotebookNode], package: dict[str, str]) -> dict[str, bytes]:
+def version_files(root: Path, source_notebooks: dict[str, NotebookNode], package: dict[str, str]) -> dict[str, bytes]:
     """Return the contents of every file of the student version, by its path.
 
     Args:
         root: The folder of the course.
-        masters: Its solved notebooks, by the names of their files.
+        source notebooks: Its solved notebooks, by the names of their files.
         package: The text of every file of its package, by its path.
 
     Raises:
         NotebookError: The markers of a solution are wrong.
     """
-    released = {name: copy.deepcopy(notebook) for name, notebook in masters.items()}
+    released = {name: copy.deepcopy(notebook) for name, notebook in source_notebooks.items()}
     for name, notebook in released.items():
         student_version(notebook, root / name)
     notebooks = sorted(released)
@@ -151,7 +151,7 @@ def version_files(root: Path, masters: dict[str, NotebookNode], package: dict[st
     files[".gitignore"] = GITIGNORE
     files |= {name: (root / name).read_text(encoding="utf-8") for name in CONTAINER if (root / name).is_file()}
     linked = linked_files(root, released.values())
-    texts = [cell.source for notebook in masters.values() for cell in notebook.cells]
+    texts = [cell.source for notebook in source_notebooks.values() for cell in notebook.cells]
     texts += [data.decode() for name, data in linked.items() if name.endswith(".md")]
     files |= student_files(package, texts)
     return linked | {name: text.encode() for name, text in files.items()}
@@ -166,7 +166,7 @@ def require_outside(root: Path, out: Path) -> None:
     root, out = root.resolve(), out.resolve()
     if root.is_relative_to(out) or out.is_relative_to(root / "mlhood") or out.is_relative_to(root / "tests"):
         raise OutputError(
-            "the student edition would overwrite the course",
+            "the student version would overwrite the course",
             where=out,
             todo="choose a folder of its own: mlhood release --out ../student",
         )
@@ -175,7 +175,7 @@ def require_outside(root: Path, out: Path) -> None:
 def _check_target(root: Path, out: Path, force: bool) -> None:
     require_outside(root, out)
     if out.exists() and not out.is_dir():
-        raise OutputError("the student edition needs a folder", where=out, got="a file", todo="choose another name")
+        raise OutputError("the student version needs a folder", where=out, got="a file", todo="choose another name")
     present = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
     if present and not force:
         raise OutputError(

@@ -1,4 +1,4 @@
-"""The git repository of the student edition: a first commit on `main`, and no other repository is touched.
+"""The git repository of the student version: a first commit on `main`, and no other repository is touched.
 
 Nothing here stops a release: the files are written by then, so what git cannot do is said, with the commands for it.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 BRANCH = "main"
-MESSAGE = "The student edition of the course"
+MESSAGE = "The student version of the course"
 # who has told git no name commits under this one
 NEUTRAL = {"user.name": "mlhood", "user.email": "mlhood@localhost"}
 # the user's hooks, signatures and line endings are for the user's own commits
@@ -31,7 +31,7 @@ def make_repository(folder: Path, files: Iterable[str], *, nested: bool = False)
         return f"git: not installed, so this is no repository yet; later: {_by_hand(folder)}"
     if (folder / ".git").exists():
         commands = f"git -C {shlex.quote(str(folder))} add . && git -C {shlex.quote(str(folder))} commit"
-        return f"git: the repository that is here is left as it is; to commit the new edition: {commands}"
+        return f"git: the repository that is here is left as it is; to commit the new version: {commands}"
     try:
         around = _around(folder)
         if around and not nested:

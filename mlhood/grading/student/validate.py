@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,10 +18,11 @@ from mlhood.grading.checks.marks import Marks
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import RunSettings, Step, grade
 from mlhood.grading.execution.kernel import CellOutcome
-from mlhood.grading.notebooks.edition import require_current_edition
-from mlhood.grading.notebooks.master import ANSWER_STUB, SOLUTION
 from mlhood.grading.notebooks.notebook import Label, label, project_of, read
 from mlhood.grading.notebooks.restore import Change, restore
+from mlhood.grading.notebooks.source_notebook import ANSWER_STUB, SOLUTION
+from mlhood.grading.notebooks.version import require_current_version
+from mlhood.grading.rpc.server import NOT_DEFINED
 
 STUB_LINES = ("# YOUR CODE HERE", "raise NotImplementedError")
 RUN_ALL = "restart the kernel, run all cells from the top, and repair this one"
@@ -82,18 +83,19 @@ def validate(path: str | Path, *, on_step: Callable[[Step], None] = lambda step:
     """Inspect a notebook and run it once in a clean kernel, in a folder of its own.
 
     Raises:
-        NotebookError: The file is not a notebook of the course, or of another edition.
+        NotebookError: The file is not a notebook of the course, or of another version.
         GradingError: No kernel can be started.
     """
     notebook = read(path)
     project = project_of(notebook, path)
-    require_current_edition(notebook, project, path)
+    require_current_version(notebook, project, path)
     empty = empty_tasks(notebook, project)
     failures, marks = _run(copy.deepcopy(notebook), project, on_step)
     repairs = [
         *missing_cells(notebook, project),
         *(Finding(failure.task, _where(failure), RUN_ALL) for failure in failures if not _excused(failure, empty)),
         *_not_available(marks),
+        *_not_defined(marks, {*empty, *(failure.task for failure in failures)}),
     ]
     notes = [*_open_tasks(project, empty), *_open_questions(notebook, project)]
     notes += [
@@ -181,6 +183,19 @@ def _not_available(marks: Marks) -> Iterator[Finding]:
         texts = (text for check in task.checks for text in (check.what, check.parts.get("got", "")))
         if text := next((text for text in texts if NOT_AVAILABLE in text), ""):
             yield Finding(task.id, f"{task.id}: {text}", "solve it with the libraries that its text names")
+
+
+def _not_defined(marks: Marks, reported: Collection[str]) -> Iterator[Finding]:
+    """Yield the names that checks call and that tasks do not define, such as a function that was renamed.
+
+    Args:
+        marks: Of the notebook.
+        reported: The tasks whose cells are empty or fail, which leaves names undefined.
+    """
+    for task in marks.tasks:
+        for text in dict.fromkeys(check.what for check in task.checks if NOT_DEFINED in check.what):
+            if task.id not in reported:
+                yield Finding(task.id, f"{task.id}: {text}", "keep the names that the task gives: the checks call them")
 
 
 def _excused(failure: _Failure, empty: dict[str, int]) -> bool:

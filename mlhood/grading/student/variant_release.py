@@ -1,4 +1,4 @@
-"""Release a variant: one edition for the class, or one for each group of students."""
+"""Release a variant: one version for the class, or one for each group of students."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mlhood.errors import OutputError
 from mlhood.files.atomic import write_atomic
 from mlhood.grading.gradebook.groups import deal, roster_csv
 from mlhood.grading.gradebook.roster import Roster, read_roster
-from mlhood.grading.student.release import StudentEdition, beside, release, require_outside
-from mlhood.grading.student.variant_edition import Variant
-from mlhood.grading.variants.draw import edition_word, require_word
+from mlhood.grading.student.release import StudentVersion, beside, release, require_outside
+from mlhood.grading.student.variant_version import Variant
+from mlhood.grading.variants.draw import require_word, version_word
 from mlhood.grading.variants.seed import make_seed_file, read_seed
 
 GROUPS = 4  # how many groups of students there are by default
@@ -26,37 +26,37 @@ class VariantOptions:
     Args:
         word: Of the variant.
         seed_file: With the seed of the course; by default `DIR-seed.txt` beside the folder, made at first use.
-        masters: Folder of `mlhood run --variant`.
-        roster: Of the class, if each group of students gets an edition of its own.
+        source notebooks: Folder of `mlhood run --variant`.
+        roster: Of the class, if each group of students gets a version of its own.
         groups: How many groups there are.
     """
 
     word: str
     seed_file: Path | None = None
-    masters: Path | None = None
+    source_notebooks: Path | None = None
     roster: Path | None = None
     groups: int = GROUPS
 
 
 @dataclass(frozen=True)
-class VariantEditions:
-    """The written editions of a variant, and what grading them takes."""
+class VariantVersions:
+    """The written versions of a variant, and what grading them takes."""
 
     word: str
     seed_file: Path
-    editions: tuple[StudentEdition, ...]
+    versions: tuple[StudentVersion, ...]
     roster: Path | None = None
     dealt: Roster | None = None
 
     def text(self) -> str:
         """Return the message for the instructor."""
-        lines = [f"student edition: {edition.folder}" for edition in self.editions[:-1]]
-        lines.append(self.editions[-1].text(self._grade_command()))
+        lines = [f"student version: {version.folder}" for version in self.versions[:-1]]
+        lines.append(self.versions[-1].text(self._grade_command()))
         if self.dealt:
             sizes = Counter(student.group for student in self.dealt.students)
             lines.append(f"students by group: {', '.join(f'{group} {sizes[group]}' for group in sorted(sizes))}")
             lines.append(f"who is in which group: {self.roster} (not for students)")
-        return "\n".join([*lines, f"the seed that seals the notebooks: {self.seed_file} (keep it, not for students)"])
+        return "\n".join([*lines, f"the seed that signs the notebooks: {self.seed_file} (keep it, not for students)"])
 
     def _grade_command(self) -> str:
         options = ["--variant", self.word, "--seed-file", str(self.seed_file)]
@@ -72,15 +72,15 @@ def release_variant(
     force: bool = False,
     gradescope: bool = False,
     git: bool | None = None,
-) -> VariantEditions:
-    """Write the student edition of a variant of the course in `root` into `out`, or one for each group into a folder.
+) -> VariantVersions:
+    """Write the student version of a variant of the course in `root` into `out`, or one for each group into a folder.
 
     Beside `out` are written the seed, unless there is one, and for groups the roster with the group of each student.
 
     Raises:
         NotebookError: There are no notebooks here.
         OutputError: A folder is not empty, is inside the course's own parts, or cannot be written.
-        GradingError: It cannot be the word of a variant, or the seed or the roster cannot be read.
+        GradingError: It cannot be the name of a variant, or the seed or the roster cannot be read.
     """
     require_word(options.word)
     require_outside(root, out)
@@ -89,17 +89,17 @@ def release_variant(
     seed = read_seed(seed_file)
     settings = {"force": force, "gradescope": gradescope, "git": git}
     if roster is None:
-        edition = release(root, out, made_of=Variant(options.word, seed, options.masters), **settings)
-        return VariantEditions(options.word, seed_file, (edition,))
+        version = release(root, out, made_of=Variant(options.word, seed, options.source_notebooks), **settings)
+        return VariantVersions(options.word, seed_file, (version,))
     dealt = deal(roster, options.groups, seed)
-    editions = []
+    versions = []
     for group in sorted({student.group for student in dealt.students}):
-        word = edition_word(options.word, group)
+        word = version_word(options.word, group)
         require_word(word)
-        masters = options.masters / group if options.masters else None
-        editions.append(release(root, out / group, made_of=Variant(word, seed, masters), **settings))
+        source_notebooks = options.source_notebooks / group if options.source_notebooks else None
+        versions.append(release(root, out / group, made_of=Variant(word, seed, source_notebooks), **settings))
     path = write_atomic(beside(out, "roster.csv"), roster_csv(dealt).encode())
-    return VariantEditions(options.word, seed_file, tuple(editions), path, dealt)
+    return VariantVersions(options.word, seed_file, tuple(versions), path, dealt)
 
 
 def _new_seed(out: Path) -> Path:

@@ -28,8 +28,8 @@ def draw(word: str, project_id: str, parameters: Iterable[Parameter]) -> dict[st
     return {parameter.name: _drawn(word, project_id, parameter) for parameter in parameters}
 
 
-def edition_word(word: str, group: str) -> str:
-    """Return the word of a group's edition of a variant."""
+def version_word(word: str, group: str) -> str:
+    """Return the word of a group's version of a variant."""
     return f"{word}/{group}" if group else word
 
 
@@ -40,14 +40,14 @@ def _drawn(word: str, project_id: str, parameter: Parameter) -> Any:
 
 
 def require_word(word: str) -> None:
-    """Refuse what cannot be the word of a variant.
+    """Refuse what cannot be the name of a variant.
 
     Raises:
         GradingError: It is empty, too long, or has other characters than letters, digits and `. _ / -`.
     """
     if not WORD.fullmatch(word):
         raise GradingError(
-            "this cannot be the word of a variant",
+            "this cannot be the name of a variant",
             where="--variant",
             expected="1 to 100 letters, digits and . _ / -, the first a letter or digit",
             got=repr(word[:100]),

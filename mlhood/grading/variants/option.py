@@ -15,7 +15,7 @@ def variant_option(help: str) -> Any:
     Args:
         help: What it does in a command.
     """
-    return typer.Option("--variant", metavar="WORD", callback=_validate_word, help=help)
+    return typer.Option("--variant", metavar="NAME", callback=_validate_word, help=help)
 
 
 def _validate_word(word: str | None) -> str | None:

@@ -62,7 +62,7 @@ def checked_values(parameters: Iterable[Parameter], values: Mapping[str, Any]) -
                 where=parameter.name,
                 expected=f"one of {parameter.values}",
                 got=value,
-                todo="make the edition again, with the mlhood that it is graded with",
+                todo="make the version again, with the mlhood that it is graded with",
             )
         checked[parameter.name] = value
     return checked

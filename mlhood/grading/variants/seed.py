@@ -1,6 +1,6 @@
 """The seed of a course: what students must not know, in a file of the instructor.
 
-The inputs of the checks are drawn from it, and the names of editions are sealed with it.
+The inputs of the checks are drawn from it, and the names of versions are signed with it.
 """
 
 from __future__ import annotations

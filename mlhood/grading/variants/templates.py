@@ -1,7 +1,7 @@
-"""The text of a variant: phrases of the master that follow from parameters, and what they become.
+"""The text of a variant: phrases of the source notebook that follow from parameters, and what they become.
 
-The master's text is that of the default values. A cell lists the phrases in it that depend on parameters, each with a
-template (Jinja) that gives the phrase for any values, in its metadata:
+The source notebook's text is that of the default values. A cell lists the phrases in it that depend on parameters, each
+with a template (Jinja) that gives the phrase for any values, in its metadata:
 
 "mlhood": {"varies": {"slope 0.01": "slope {{ slope }}"}}
 """

@@ -59,14 +59,14 @@ class FakeGrader:
             raise NotebookError("the file is not JSON, so it is not a notebook", got="nonsense")
         if "die-identifying" in requests:
             os._exit(7)
-        return Identified(requests[0], *(word.removeprefix("edition=") for word in requests if "edition=" in word))
+        return Identified(requests[0], *(word.removeprefix("version=") for word in requests if "version=" in word))
 
     def grade(self, submission, on_result):
         requests, graded = words(submission.path), submission.path.with_suffix(".graded")
         if graded.exists():  # noise was there at the first time only
             requests = [word for word in requests if not word.startswith("noisy-")]
             requests += [word.removeprefix("again-") for word in requests]
-        log("begin", sha256=submission.sha256, student=submission.student, edition=submission.edition)
+        log("begin", sha256=submission.sha256, student=submission.student, version=submission.version)
         self.misbehave(requests, submission)
         results = []
         for task in next(spec for spec in PROJECTS if spec.id == requests[0]).tasks:

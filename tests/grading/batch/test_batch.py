@@ -89,7 +89,7 @@ def test_a_submission_that_is_refused_now_keeps_its_earlier_marks(fake_class, tm
         "fake.PROJECTS[:] = [fake.project('P1', '2'), fake.project('P2')]\n"
         "class Grader(fake.FakeGrader):\n"
         "    def grade(self, submission, on_result):\n"
-        "        raise NotebookError('the notebook was made from another edition of the course')\n"
+        "        raise NotebookError('the notebook was made from another version of the course')\n"
         "make = Grader\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
@@ -107,7 +107,7 @@ def test_a_submission_that_is_refused_now_keeps_its_earlier_marks(fake_class, tm
             assert own == {entry.submission.student: entry.key for entry in book.entries() if entry.key in own.values()}
         kept = [line for line in graded.text().splitlines() if "those of an earlier grading" in line]
         assert [line.split(":")[0] for line in kept] == ["ada P1 (ada.ipynb)", "bob P1 (bob.ipynb)"]
-        assert all(line.endswith("another edition of the course") for line in kept)
+        assert all(line.endswith("another version of the course") for line in kept)
 
 
 def test_unknown_times_are_said_where_something_is_due(fake_class, tmp_path):

@@ -15,7 +15,7 @@ from mlhood.grading.batch.result_keys import checks_digest, environment_digest, 
 from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
-from mlhood.grading.notebooks import master
+from mlhood.grading.notebooks import source_notebook
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.projects import PROJECTS
 
@@ -91,14 +91,14 @@ def test_the_digest_of_checks_depends_on_their_project_alone(monkeypatch):
 
 def test_the_digest_of_checks_covers_the_given_cells(course, tmp_path, monkeypatch):
     before = checks_digest(course.SYNTHETIC)
-    monkeypatch.setattr(master, "PROJECTS_FOLDER", tmp_path)
+    monkeypatch.setattr(source_notebook, "PROJECTS_FOLDER", tmp_path)
     (tmp_path / "t9").mkdir()
-    cells = master.project_cells(course.SYNTHETIC)
+    cells = source_notebook.project_cells(course.SYNTHETIC)
     digests = {before}
     for source in ("x = 1", "x = 2"):
-        given = master.MasterCell("T9-1-given-1", "T9.1", "given", source)
+        given = source_notebook.SourceCell("T9-1-given-1", "T9.1", "given", source)
         for order in ((given, *cells), (*cells, given)):
-            (tmp_path / "t9" / master.CELLS_FILE).write_text(master.dump_cells(order))
+            (tmp_path / "t9" / source_notebook.CELLS_FILE).write_text(source_notebook.dump_cells(order))
             digests.add(checks_digest(course.SYNTHETIC))
     assert len(digests) == 5
 
@@ -122,7 +122,7 @@ def test_the_digest_of_checks_covers_what_they_import(monkeypatch):
 
 def test_the_digest_of_checks_covers_points_and_stand_ins(course):
     task = course.SYNTHETIC.tasks[0]
-    others = [replace(task, stand_in="x = 1"), replace(task, checks=task.checks[:1]), replace(task, seconds=1.0)]
+    others = [replace(task, fallback="x = 1"), replace(task, checks=task.checks[:1]), replace(task, seconds=1.0)]
     digests = {checks_digest(replace(course.SYNTHETIC, tasks=(changed,))) for changed in [task, *others]}
     assert len(digests) == 4
 
@@ -149,7 +149,7 @@ def test_the_environment_depends_on_the_seed_and_does_not_reveal_it():
 
 @pytest.mark.parametrize("name", PROJECTS)
 def test_the_digest_of_checks_covers_what_runs_in_the_students_process(name, monkeypatch):
-    """Probes and stand-ins are named in strings, and imported by nothing here."""
+    """Probes and fallback solutions are named in strings, and imported by nothing here."""
     project = PROJECTS[name]
     before = checks_digest(project)
     read = result_keys._source

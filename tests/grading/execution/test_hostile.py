@@ -9,12 +9,12 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 from mlhood.grading.checks.expect import format_value
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.notebooks.notebook import read, write_text
-from mlhood.grading.notebooks.restore import judging_points, restore
+from mlhood.grading.notebooks.restore import grading_points, restore
 from mlhood.grading.reports import marks_text
 from mlhood.grading.rpc.file_channel import write_fresh
 from tests.waiting import PATIENCE
@@ -41,7 +41,7 @@ def kernel(tmp_path):
 
 
 def earned(kernel) -> float:
-    return judge(TASK, Session(kernel, kernel.folder, kernel.scratch), 0).earned
+    return grade_task(TASK, Session(kernel, kernel.folder, kernel.scratch), 0).earned
 
 
 def run(kernel, source: str, tags: tuple[str, ...] = ()):
@@ -119,15 +119,15 @@ def test_lone_surrogates_are_written_and_read(tmp_path):
 
 def test_a_message_of_a_student_does_not_control_the_terminal(kernel):
     run(kernel, "def f(): raise ValueError('\\x1b[2J\\ud800\\nP1 100 of 100')")
-    text = marks_text.task_text(judge(TASK, Session(kernel, kernel.folder, kernel.scratch), 0))
+    text = marks_text.task_text(grade_task(TASK, Session(kernel, kernel.folder, kernel.scratch), 0))
     assert "\x1b" not in text
     assert text.encode()
     assert not any(line.startswith("P1 100") for line in text.splitlines())
     assert format_value("\x1b") == "\N{REPLACEMENT CHARACTER}"
 
 
-def test_a_copy_of_a_cell_does_not_delay_the_judging(course):
+def test_a_copy_of_a_cell_does_not_delay_grading(course):
     book = course.notebook()
-    before = judging_points(restore(book, course.SYNTHETIC).cells, course.SYNTHETIC)
+    before = grading_points(restore(book, course.SYNTHETIC).cells, course.SYNTHETIC)
     book.cells.append(nbformat.from_dict(dict(book.cells[1])))
-    assert judging_points(restore(book, course.SYNTHETIC).cells, course.SYNTHETIC) == before
+    assert grading_points(restore(book, course.SYNTHETIC).cells, course.SYNTHETIC) == before

@@ -8,7 +8,7 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 from mlhood.grading.bare.libraries import ARRAYS
-from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.execution.grade_notebook import RunSettings, grade
 from mlhood.grading.execution.kernel import Kernel
@@ -117,7 +117,7 @@ def kernel(tmp_path_factory):
 @pytest.mark.parametrize("source", SOLUTIONS.values(), ids=SOLUTIONS)
 def test_a_solution_in_any_style_gets_its_points(kernel, source):
     kernel.run(new_code_cell(source), PATIENCE)
-    result = judge(DOUBLE, Session(kernel, kernel.folder, kernel.scratch), 4711)
+    result = grade_task(DOUBLE, Session(kernel, kernel.folder, kernel.scratch), 4711)
     assert result.full, result.checks
 
 

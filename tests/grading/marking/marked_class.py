@@ -11,8 +11,8 @@ from mlhood.grading.checks.marks import CheckResult, TaskResult
 from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, SUBMISSIONS_FOLDER, Entry, Gradebook
 from mlhood.grading.gradebook.records import Record, records
 from mlhood.grading.intake.collect import SubmittedFile
-from mlhood.grading.notebooks.master import project_cells
 from mlhood.grading.notebooks.notebook import write
+from mlhood.grading.notebooks.source_notebook import project_cells
 from mlhood.grading.projects import PROJECTS
 from tests.grading.batch.fake_grader import project
 from tests.grading.reports import attacks

@@ -18,9 +18,9 @@ from nbformat import NotebookNode
 from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 
 from mlhood.exchange import find_browser
-from mlhood.grading.notebooks.master import student_version
 from mlhood.grading.notebooks.notebook import label, read, write
-from tests.grading.projects.quick import quick_master
+from mlhood.grading.notebooks.source_notebook import student_version
+from tests.grading.projects.quick import quick_source
 
 ROOT = Path(__file__).parents[3]
 NOTEBOOKS = sorted(ROOT.glob("P[1-9].ipynb"))
@@ -59,14 +59,14 @@ def scores(course: Path) -> dict[str, float]:
     return dict(rows)
 
 
-def release(masters: Sequence[Path], course: Path) -> list[Path]:
+def release(source_notebooks: Sequence[Path], course: Path) -> list[Path]:
     """Return the student versions of notebooks that nbgrader writes, and keep the notebooks as its assignment."""
     (course / "source" / "one").mkdir(parents=True, exist_ok=True)
     (course / "nbgrader_config.py").write_text(CONFIG)
-    for master in masters:
-        shutil.copy(master, course / "source" / "one" / master.name)
+    for source_notebook in source_notebooks:
+        shutil.copy(source_notebook, course / "source" / "one" / source_notebook.name)
     nbgrader(course, "generate_assignment", "--force", "one")
-    return [course / "release" / "one" / master.name for master in masters]
+    return [course / "release" / "one" / source_notebook.name for source_notebook in source_notebooks]
 
 
 def grade(solved: Path, released: Path, course: Path) -> dict[str, float]:
@@ -123,18 +123,18 @@ def test_released_metadata_are_valid(course, tmp_path):
 
 @pytest.mark.slow
 def test_small_project_in_nbgrader(course, tmp_path):
-    master = tmp_path / "T9.ipynb"
-    write(course.notebook(), master)
-    (released,) = release([master], tmp_path / "nbgrader")
-    assert grade(master, released, tmp_path / "nbgrader") == {"solved": 80, "empty": 0}
-    ours = read(master)
-    student_version(ours, master)
+    source_notebook = tmp_path / "T9.ipynb"
+    write(course.notebook(), source_notebook)
+    (released,) = release([source_notebook], tmp_path / "nbgrader")
+    assert grade(source_notebook, released, tmp_path / "nbgrader") == {"solved": 80, "empty": 0}
+    ours = read(source_notebook)
+    student_version(ours, source_notebook)
     assert_same_cells(ours, read(released))
 
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory) -> dict[Path, Path]:
-    """The student versions that nbgrader writes, by master."""
+    """The student versions that nbgrader writes, by source notebook."""
     return dict(zip(NOTEBOOKS, release(NOTEBOOKS, tmp_path_factory.mktemp("released")), strict=True))
 
 
@@ -154,8 +154,8 @@ def test_nbgrader_releases_what_we_release(path, released):
 )
 def test_nbgrader_gives_our_points(path, tmp_path):
     course = tmp_path / "nbgrader"
-    master, solved = tmp_path / path.name, tmp_path / "solved.ipynb"
-    write(without_results(read(path)), master)
-    write(without_results(quick_master(path.stem)), solved)
-    (released,) = release([master], course)
+    source_notebook, solved = tmp_path / path.name, tmp_path / "solved.ipynb"
+    write(without_results(read(path)), source_notebook)
+    write(without_results(quick_source(path.stem)), solved)
+    (released,) = release([source_notebook], course)
     assert grade(solved, released, course) == {"solved": 100, "empty": 0}

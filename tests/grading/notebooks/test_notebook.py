@@ -23,11 +23,11 @@ from mlhood.grading.notebooks.notebook import (
     read,
     write,
 )
-from mlhood.grading.notebooks.restore import judging_points, restore
+from mlhood.grading.notebooks.restore import grading_points, restore
 
 
-def judged(book, course) -> list[str]:
-    points = judging_points(restore(book, course.SYNTHETIC).cells, course.SYNTHETIC)
+def graded(book, course) -> list[str]:
+    points = grading_points(restore(book, course.SYNTHETIC).cells, course.SYNTHETIC)
     return list(itertools.chain.from_iterable(points.values()))
 
 
@@ -209,20 +209,20 @@ def test_project_by_metadata_or_by_cells(course):
 
 def test_judging_points_follow_the_last_cell_of_each_task(course):
     book = course.notebook()
-    points = judging_points(restore(book, course.SYNTHETIC).cells, course.SYNTHETIC)
+    points = grading_points(restore(book, course.SYNTHETIC).cells, course.SYNTHETIC)
     assert list(points.values()) == [["T9.1"], ["T9.2"], ["T9.3"]]
     assert [book.cells[index].id for index in points] == ["T9-1-check", "T9-2-check", "T9-3-check"]
 
 
-def test_missing_reordered_and_duplicate_cells_still_judge_every_task_once(course):
+def test_missing_reordered_and_duplicate_cells_still_grade_every_task_once(course):
     book = course.notebook()
     unlabelled = new_notebook(cells=[cell for cell in book.cells if label(cell) is None])
-    assert judged(unlabelled, course) == ["T9.1", "T9.2", "T9.3"]
+    assert graded(unlabelled, course) == ["T9.1", "T9.2", "T9.3"]
     reordered = new_notebook(cells=list(reversed(book.cells)))
-    assert judged(reordered, course) == ["T9.1", "T9.2", "T9.3"]
+    assert graded(reordered, course) == ["T9.1", "T9.2", "T9.3"]
     duplicate = copy.deepcopy(book.cells[4])
     duplicate.id = "duplicate"
-    assert judged(new_notebook(cells=[*book.cells, duplicate]), course) == ["T9.1", "T9.2", "T9.3"]
+    assert graded(new_notebook(cells=[*book.cells, duplicate]), course) == ["T9.1", "T9.2", "T9.3"]
 
 
 def test_marks_without_a_check_cell_and_with_a_duplicate_solution(course, tmp_path):

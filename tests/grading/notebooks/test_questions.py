@@ -9,7 +9,7 @@ from mlhood.grading.notebooks.questions import (
     QuestionText,
     RubricRow,
     dump_questions,
-    master_questions,
+    source_questions,
     synced_questions,
 )
 from mlhood.grading.projects import PROJECTS
@@ -45,7 +45,7 @@ def test_a_question_is_found_above_the_answer_and_its_rubric_below(above, answer
     book = synthetic_course.notebook()
     book.cells.insert(-1, new_markdown_cell(above))
     book.cells[-1].source = answer
-    assert master_questions(book) == expected
+    assert source_questions(book) == expected
 
 
 def test_they_are_read_as_they_were_written(tmp_path, monkeypatch):

@@ -46,7 +46,8 @@ def repository(tmp_path):
 def test_the_cells_of_an_excerpt_show_a_picture_and_a_table(name):
     notebook = read(ROOT / f"{name}.ipynb")
     assert output(notebook, EXCERPTS[name].picture, "image/png")
-    assert markdown_table(output(notebook, EXCERPTS[name].table, "text/html"), EXCERPTS[name].columns) in TEXT
+    excerpt = EXCERPTS[name]
+    assert markdown_table(output(notebook, excerpt.table, "text/html"), excerpt.columns, excerpt.rows) in TEXT
 
 
 def test_every_image_of_the_readme_is_written_and_every_written_image_is_shown():
@@ -102,6 +103,7 @@ def test_the_first_output_of_a_type_counts():
 def test_a_table_in_markdown():
     expected = "| layer | ms |\n|---|---|\n| C1 \\| C2 | 1.5 |\n| C3 | 2 |\n\n<sub>best of, 9</sub>\n"
     assert markdown_table(TABLE) == expected
+    assert "C3" not in markdown_table(TABLE, rows=("C1 | C2",))
     assert markdown_table(TABLE, ("ms",)) == "| ms |\n|---|\n| 1.5 |\n| 2 |\n\n<sub>best of, 9</sub>\n"
 
 

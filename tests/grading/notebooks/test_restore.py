@@ -1,4 +1,4 @@
-"""Whatever a student does to the course's locked cells, the master's run."""
+"""Whatever a student does to the course's locked cells, the source notebook's run."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from nbformat.v4 import new_code_cell
 
 from mlhood.grading.execution.grade_notebook import RunSettings, grade
 from mlhood.grading.execution.kernel import CellOutcome
-from mlhood.grading.notebooks.master import dump_cells, master_cells, parse_cells, project_cells
-from mlhood.grading.notebooks.restore import FEEDBACK_ROLES, fingerprint, judging_points, restore
+from mlhood.grading.notebooks.restore import FEEDBACK_ROLES, fingerprint, grading_points, restore
+from mlhood.grading.notebooks.source_notebook import dump_cells, parse_cells, project_cells, source_cells
 from mlhood.grading.rpc import server
 from tests.grading import given_course
 from tests.grading.given_course import GIVEN, LOOK, add, by_id
 from tests.grading.synthetic_course import SYNTHETIC
 
 ROOT = Path(__file__).parents[3]
-MASTERS = sorted(ROOT.glob("P[1-9].ipynb"))
+SOURCE_NOTEBOOKS = sorted(ROOT.glob("P[1-9].ipynb"))
 LOCKED = {"given": "T9-2-given", "check": "T9-2-check", "result": "T9-2-result"}
 
 
@@ -31,7 +31,7 @@ def synced(course, tmp_path, monkeypatch):
 def running(book) -> list[str]:
     """The locked cells and the solutions in the order in which they run."""
     cells = restore(book, SYNTHETIC).cells
-    return [cell.node.source for cell in cells if (cell.intact and cell.delays_judging) or cell.role == "solution"]
+    return [cell.node.source for cell in cells if (cell.intact and cell.delays_grading) or cell.role == "solution"]
 
 
 def restored_of(book, node):
@@ -49,9 +49,9 @@ def as_given() -> list[str]:
     return [cell.source for cell in book.cells if "mlhood" in cell.metadata and cell.cell_type == "code"]
 
 
-def test_synced_cells_are_those_of_the_master():
+def test_synced_cells_are_those_of_the_source():
     cells = project_cells(SYNTHETIC)
-    assert parse_cells(dump_cells(cells)) == cells == master_cells(given_course.notebook())
+    assert parse_cells(dump_cells(cells)) == cells == source_cells(given_course.notebook())
 
 
 # -- one cell of the course
@@ -89,7 +89,7 @@ def test_a_comment_or_an_empty_line_is_no_edit(name):
 
 
 @pytest.mark.parametrize("relabelled", [True, False], ids=["labelled as given", "without a label"])
-def test_a_result_cell_of_an_earlier_edition_is_recognised_by_its_source(relabelled):
+def test_a_result_cell_of_an_earlier_version_is_recognised_by_its_source(relabelled):
     book = given_course.notebook()
     cell = by_id(book, "T9-2-result")
     cell.id = "T9-2-given-7" if relabelled else "given-7"
@@ -97,7 +97,7 @@ def test_a_result_cell_of_an_earlier_edition_is_recognised_by_its_source(relabel
     if relabelled:
         cell.metadata["nbgrader"]["grade_id"] = cell.id
     restored = restored_of(book, cell)
-    assert (restored.intact, restored.role, restored.delays_judging) == (True, "result", True)
+    assert (restored.intact, restored.role, restored.delays_grading) == (True, "result", True)
     assert running(book) == as_given()
     assert changes(book) == []
 
@@ -120,7 +120,7 @@ def test_an_edited_copy_is_a_cell_of_the_students(name):
     copied.id, copied.source = "copy", "mine = 1"
     add(book, "T9-3-solution", copied)
     cell = restored_of(book, copied)
-    assert (cell.intact, cell.role, cell.delays_judging) == (False, "", False)
+    assert (cell.intact, cell.role, cell.delays_grading) == (False, "", False)
     assert running(book) == as_given()
     assert changes(book) == [(name, "duplicated")]
 
@@ -227,14 +227,14 @@ def test_one_source_of_the_names_is_enough(lost):
     assert restored.changes == ()
 
 
-def test_copies_of_a_solution_all_run_and_the_first_one_counts_for_judging():
+def test_copies_of_a_solution_all_run_and_the_first_one_counts_for_grading():
     book = given_course.notebook()
     duplicate = copy.deepcopy(by_id(book, "T9-1-solution"))
     duplicate.id = "duplicate"
     book.cells.append(duplicate)
     restored = restore(book, SYNTHETIC)
     assert [cell.node for cell in restored.cells] == book.cells
-    assert list(judging_points(restored.cells, SYNTHETIC)) == [5, 10, 13]
+    assert list(grading_points(restored.cells, SYNTHETIC)) == [5, 10, 13]
     assert changes(book) == [("T9-1-solution", "duplicated")]
 
 

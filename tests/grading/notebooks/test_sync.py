@@ -156,14 +156,14 @@ def layers_are_counted(submission: Submission) -> None:
     expect.equal(submission.call("count_layers", [1, 2]), 2, "`count_layers` is wrong")
 
 
-TASKS = (Task("P1.13", "Count the layers", checks=(layers_are_counted,), solution_stands_in=True),)
+TASKS = (Task("P1.13", "Count the layers", checks=(layers_are_counted,), solution_is_fallback=True),)
 '''
 SOLUTION = "def count_layers(layers):\n    ### BEGIN SOLUTION\n    return len(layers)\n    ### END SOLUTION"
 USE = """
 import mlhood
 from mlhood.grading.projects import PROJECTS
 
-assert PROJECTS["P1"].task("P1.13").stand_in == "def count_layers(layers):\\n    return len(layers)"
+assert PROJECTS["P1"].task("P1.13").fallback == "def count_layers(layers):\\n    return len(layers)"
 assert mlhood.check("P1.13", {"count_layers": len}) == 7
 """
 

@@ -1,4 +1,4 @@
-"""The master of every variant of the course: what it asks for, without running it (see tests.tools.grading)."""
+"""The source notebook of every variant: what it asks for, without running it (see tests.tools.grading)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from mlhood.errors import NotebookError
-from mlhood.grading.notebooks.master import project_cells, solution_source, student_version, templates_of
 from mlhood.grading.notebooks.notebook import Label, label, notebook_text, read
+from mlhood.grading.notebooks.source_notebook import project_cells, solution_source, student_version, templates_of
 from mlhood.grading.notebooks.sync import notebook_files, require_templates
-from mlhood.grading.notebooks.variant import master_of_variant
+from mlhood.grading.notebooks.variant import source_of_variant
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import parameters_of, variant, with_values
 from mlhood.grading.projects.package_files import varied_solutions
@@ -27,7 +27,7 @@ WORDS = ("harbour-1", "lantern-2", "meadow-3", "autumn/A")
 
 @pytest.fixture(scope="module", params=PROJECTS)
 def public(request):
-    """A project and its public master."""
+    """A project and its public source notebook."""
     return PROJECTS[request.param], read(ROOT / f"{request.param}.ipynb")
 
 
@@ -40,7 +40,7 @@ def each_value(project):
 
 def test_the_default_variant_is_the_course_to_the_letter(public):
     project, notebook = public
-    same = master_of_variant(notebook, with_values(project, defaults(parameters_of(project))))
+    same = source_of_variant(notebook, with_values(project, defaults(parameters_of(project))))
     assert [cell.source for cell in same.cells] == [cell.source for cell in notebook.cells]
     assert [cell.get("outputs") for cell in same.cells] == [cell.get("outputs") for cell in notebook.cells]
 
@@ -49,7 +49,7 @@ def test_the_text_of_every_value_can_be_made_and_is_code_where_it_should_be(publ
     project, notebook = public
     for values in each_value(project):
         varied = with_values(project, values)
-        for cell in master_of_variant(notebook, varied).cells:
+        for cell in source_of_variant(notebook, varied).cells:
             assert not re.search(r"\{\{ ?\w+ ?\}\}|\{% ", cell.source), cell.source
             if cell.cell_type == "code":
                 ast.parse(re.sub(r"(?m)^\s*[%!].*$", "pass", cell.source))
@@ -64,7 +64,7 @@ def test_every_parameter_changes_the_solution_or_the_text_of_its_task(public):
     for task in project.tasks:
         for parameter in task.varies:
             texts = {
-                "\n".join(cell.source for cell in master_of_variant(notebook, with_values(project, values)).cells)
+                "\n".join(cell.source for cell in source_of_variant(notebook, with_values(project, values)).cells)
                 for value in parameter.values
                 for values in [base | {parameter.name: value}]
             }
@@ -72,20 +72,20 @@ def test_every_parameter_changes_the_solution_or_the_text_of_its_task(public):
 
 
 def test_the_graders_see_the_cells_and_solutions_of_the_variants_notebook(public):
-    """Cells, stand-ins and rubrics of an edition are those of its notebook."""
+    """Cells, fallback solutions and rubrics of a version are those of its notebook."""
     project, notebook = public
     for word in WORDS:
         varied = variant(project, word)
-        master = master_of_variant(notebook, varied)
-        student = copy.deepcopy(master)
+        source_notebook = source_of_variant(notebook, varied)
+        student = copy.deepcopy(source_notebook)
         student_version(student, ROOT / f"{project.id}.ipynb")
         locked = {cell.id: cell.source for cell in student.cells if (tag := label(cell)) and tag.role == "given"}
         assert {cell.name: cell.source for cell in project_cells(varied) if cell.name in locked} == locked
         solutions = varied_solutions(project.id, varied.parameters)
         for task in varied.tasks:
-            cells = [cell for cell in master.cells if label(cell) == Label(task.id, "solution")]
+            cells = [cell for cell in source_notebook.cells if label(cell) == Label(task.id, "solution")]
             assert solutions[task.id] == "\n\n".join(map(solution_source, cells))
-        assert notebook_files(master, ROOT / f"{project.id}.ipynb")
+        assert notebook_files(source_notebook, ROOT / f"{project.id}.ipynb")
 
 
 def test_a_students_notebook_has_no_templates(public):
@@ -106,8 +106,8 @@ def test_every_template_gives_its_phrase_for_the_defaults(public):
 
 def test_a_cell_whose_task_varies_loses_its_outputs(course):
     project = varied_course.project()
-    master = master_of_variant(varied_course.notebook(), with_values(project, {"factor": 3}))
-    outputs = {cell.id: len(cell.outputs) for cell in master.cells if cell.cell_type == "code"}
+    source_notebook = source_of_variant(varied_course.notebook(), with_values(project, {"factor": 3}))
+    outputs = {cell.id: len(cell.outputs) for cell in source_notebook.cells if cell.cell_type == "code"}
     assert outputs["T9-1-solution"] == outputs["T9-1-check"] == 0
     assert outputs["imports"] == outputs["T9-2-check"] == 1
 
@@ -120,8 +120,8 @@ def test_a_template_that_does_not_give_its_phrase_is_named(course, templates):
         require_templates(book, varied_course.project(), Path("T9.ipynb"))
 
 
-def test_the_stand_ins_of_every_value_are_python(public):
+def test_the_fallbacks_of_every_value_are_python(public):
     project, _ = public
     for values in each_value(project):
         for task in with_values(project, values).tasks:
-            ast.parse(task.stand_in)
+            ast.parse(task.fallback)

@@ -1,4 +1,4 @@
-"""Master notebooks with solutions that are right, but train and measure less: for tests that run many of them."""
+"""Source notebooks with solutions that are right, but train and measure less: for tests that run many of them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from pathlib import Path
 
 import nbformat
 
-from tests.grading.projects import p1_snippets, p3_snippets, p4_snippets, p5_snippets
+from tests.grading.projects import p1_snippets, p3_snippets, p4_snippets, p5_snippets_learning
 
 ROOT = Path(__file__).parents[3]
-QUICK = {"P1": p1_snippets.QUICK, "P3": p3_snippets.QUICK, "P4": p4_snippets.QUICK, "P5": p5_snippets.QUICK}
+QUICK = {"P1": p1_snippets.QUICK, "P3": p3_snippets.QUICK, "P4": p4_snippets.QUICK, "P5": p5_snippets_learning.QUICK}
 
 
 EXPORT = re.compile(r'exchange\.export\(.+, "resnet18\.onnx", dynamic_batch=False\)')
 
 
-def master(project: str) -> nbformat.NotebookNode:
+def source_notebook(project: str) -> nbformat.NotebookNode:
     return nbformat.read(ROOT / f"{project}.ipynb", as_version=4)
 
 
-def quick_master(project: str, cells: dict[str, str] | None = None) -> nbformat.NotebookNode:
-    """The master with the quick solutions, and other sources of cells by id, which take precedence."""
-    notebook = master(project)
+def quick_source(project: str, cells: dict[str, str] | None = None) -> nbformat.NotebookNode:
+    """The source notebook with the quick solutions, and other sources of cells by id, which take precedence."""
+    notebook = source_notebook(project)
     cells_by_id = {cell.id: cell for cell in notebook.cells}
     for cell_id, source in {**QUICK.get(project, {}), **(cells or {})}.items():
         cells_by_id[cell_id].source = source.strip("\n")

@@ -13,10 +13,10 @@ import pytest
 from mlhood.grading.checks.task import Check
 from mlhood.grading.projects import PROJECTS
 
-TABLE = "the notebook's table of measurements, which the judge measures again"
+TABLE = "the notebook's table of measurements, which the grader measures again"
 OWN_GRAPH = "computed here from the notebook's own graph, whose weights the student has trained"
 NOT_DRAWN = {
-    "P1.7 lenet_is_printed": "the notebook's own lenet.onnx, with which the judge compares the drawing",
+    "P1.7 lenet_is_printed": "the notebook's own lenet.onnx, with which the grader compares the drawing",
     "P2.8 rows_are_measured": OWN_GRAPH,
     "P3.5 rows_are_comparisons": TABLE,
     "P3.5 operations_are_told": TABLE,

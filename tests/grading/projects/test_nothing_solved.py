@@ -12,7 +12,7 @@ from mlhood.exchange import lenet_onnx
 from mlhood.grading.checks import timing
 from mlhood.grading.projects import PROJECTS
 from tests.grading.forked_kernel import SUPPORTED, ForkServer
-from tests.grading.projects.quick import quick_master
+from tests.grading.projects.quick import quick_source
 from tests.tools.grading.mutation_score import NotebookRun
 
 # What every function of a solution does instead; `first` is its first argument.
@@ -63,11 +63,11 @@ def test_nothing_solved_earns_nothing(name, tmp_path, monkeypatch):
     earned = []
     with (
         ForkServer() if SUPPORTED else contextlib.nullcontext() as kernels,
-        NotebookRun(quick_master(name), PROJECTS[name], files, kernels) as run,
+        NotebookRun(quick_source(name), PROJECTS[name], files, kernels) as run,
     ):
         for task in run.tasks(PROJECTS[name].tasks):
             for body in BODIES:
-                checks = task.judge(unsolved(task.solution, body)).checks
+                checks = task.grade(unsolved(task.solution, body)).checks
                 earned += [(task.task.id, check.name, body) for check in checks if check.status != "failed"]
-            task.judge(task.solution)  # later cells need it
+            task.grade(task.solution)  # later cells need it
     assert earned == []

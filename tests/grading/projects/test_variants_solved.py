@@ -1,4 +1,4 @@
-"""The tasks of drawn variants are solved by the masters made for them, and hardly by the public solutions.
+"""The tasks of drawn variants are solved by the source notebooks made for them, and hardly by the public solutions.
 
 Solutions run in this process, on what the notebook imports and on the solutions before them. Tasks that need more of
 their notebook, such as a trained network or a measured table, are proven by `python -m tests.tools.grading variants`.
@@ -19,11 +19,11 @@ import pytest
 from nbformat import NotebookNode
 
 from mlhood.exchange import export
-from mlhood.grading.checks.marks import TaskResult, judge
+from mlhood.grading.checks.marks import TaskResult, grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.notebook import label, read
-from mlhood.grading.notebooks.variant import master_of_variant
+from mlhood.grading.notebooks.variant import source_of_variant
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import parameters_of, variant, with_values
 from mlhood.grading.rpc.transport import LocalTransport
@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[3]
 SEEDS = (11, 12, 13, 14)  # the suite takes the first
 # by project, the tasks that need nothing but imports and earlier solutions
 TASKS = {
-    "P1": ("P1.1", "P1.2", "P1.6", "P1.8"),
+    "P1": ("P1.1", "P1.2", "P1.6", "P1.8", "P1.9"),
     "P2": ("P2.1", "P2.2", "P2.3", "P2.4", "P2.6", "P2.7", "P2.9", "P2.10", "P2.12", "P2.13"),
     "P3": ("P3.1", "P3.2", "P3.3", "P3.4", "P3.7", "P3.9", "P3.10", "P3.11"),
     "P4": ("P4.1", "P4.2", "P4.3", "P4.4", "P4.7", "P4.8", "P4.9"),
@@ -46,7 +46,7 @@ GIVEN = {"P1": ("P1-6-given-1",), "P3": ("given-2", "P3-2-given-1")}
 
 
 @cache
-def public_master(project: str) -> NotebookNode:
+def public_source(project: str) -> NotebookNode:
     return read(ROOT / f"{project}.ipynb")
 
 
@@ -60,10 +60,10 @@ def untrained_lenet() -> bytes:
 
 @cache
 def drawn(project: str, word: str) -> tuple[Project, NotebookNode]:
-    """A project of the variant of a word, or of this name among those that cover every value; its solved master."""
+    """A project of a variant, or of those that cover every value by this name; its solved source notebook."""
     values = covering_values(PROJECTS[project]).get(word)
     varied = with_values(PROJECTS[project], values) if values else variant(PROJECTS[project], word)
-    return varied, master_of_variant(public_master(project), varied)
+    return varied, source_of_variant(public_source(project), varied)
 
 
 def imports(book: NotebookNode) -> str:
@@ -84,29 +84,29 @@ def solutions(book: NotebookNode, tasks: tuple[str, ...]) -> Iterator[str]:
 
 def marks(project: str, word: str, task_id: str, book: NotebookNode, folder: Path, seed: int = SEEDS[0]) -> TaskResult:
     """The marks of a notebook's solution of a task; the solutions before it are those of the variant."""
-    varied, master = drawn(project, word)
-    return marks_of(varied, master, task_id, solutions(book, (task_id,)), folder, seed)
+    varied, source_notebook = drawn(project, word)
+    return marks_of(varied, source_notebook, task_id, solutions(book, (task_id,)), folder, seed)
 
 
 def marks_of(
     varied: Project,
-    master: NotebookNode,
+    source_notebook: NotebookNode,
     task_id: str,
     sources: Iterable[str],
     folder: Path,
     seed: int = SEEDS[0],
 ) -> TaskResult:
-    """The marks of these solution cells of a task; the solutions before it are those of the variant's master."""
+    """The marks of these solution cells of a task; the solutions before it are those of the variant."""
     earlier = TASKS[varied.id][: TASKS[varied.id].index(task_id)]
     names: dict[str, Any] = {"__name__": "__main__"}
     (folder / "lenet.onnx").write_bytes(untrained_lenet())
-    given = (cell.source for cell in master.cells if cell.id in GIVEN.get(varied.id, ()))
+    given = (cell.source for cell in source_notebook.cells if cell.id in GIVEN.get(varied.id, ()))
     with contextlib.chdir(folder):
-        for source in (imports(master), *given, *solutions(master, earlier), *sources):
+        for source in (imports(source_notebook), *given, *solutions(source_notebook, earlier), *sources):
             exec(source, names)
     task = varied.task(task_id)
     assert task
-    return judge(task, Session(LocalTransport(names), folder, folder), seed)
+    return grade_task(task, Session(LocalTransport(names), folder, folder), seed)
 
 
 def with_words(cases: Iterable[tuple[str, ...]]) -> list[Any]:
@@ -121,7 +121,7 @@ def with_words(cases: Iterable[tuple[str, ...]]) -> list[Any]:
 @pytest.mark.parametrize(
     ("project", "task_id", "word"), with_words((project, task) for project in TASKS for task in TASKS[project])
 )
-def test_the_master_of_a_variant_solves_its_task(project, task_id, word, tmp_path):
+def test_the_source_of_a_variant_solves_its_task(project, task_id, word, tmp_path):
     result = marks(project, word, task_id, drawn(project, word)[1], tmp_path)
     assert result.full, [(check.name, check.what, check.parts) for check in result.checks if check.status != "passed"]
 
@@ -136,7 +136,7 @@ def test_the_master_of_a_variant_solves_its_task(project, task_id, word, tmp_pat
         for task in tasks
     ],
 )
-def test_the_master_solves_its_task_whatever_is_drawn(project, task_id, name, tmp_path):
+def test_the_source_solves_its_task_whatever_is_drawn(project, task_id, name, tmp_path):
     book = drawn(project, name)[1]
     for seed in SEEDS:
         result = marks(project, name, task_id, book, tmp_path, seed)
@@ -146,7 +146,7 @@ def test_the_master_solves_its_task_whatever_is_drawn(project, task_id, name, tm
 
 @pytest.mark.parametrize(("project", "word"), with_words((project,) for project in TASKS))
 def test_the_public_solutions_get_at_most_thirty_percent(project, word, tmp_path):
-    results = [marks(project, word, task_id, public_master(project), tmp_path) for task_id in TASKS[project]]
+    results = [marks(project, word, task_id, public_source(project), tmp_path) for task_id in TASKS[project]]
     earned, points = (sum(values) for values in zip(*((r.earned, r.points) for r in results), strict=True))
     assert earned <= MAX_PUBLIC * points, {result.id: (result.earned, result.points) for result in results}
 
@@ -195,7 +195,31 @@ class UnusableDefault(ast.NodeTransformer):
 def test_checks_leave_out_an_optional_argument(task_id, name, argument, tmp_path):
     project = PROJECTS[task_id.partition(".")[0]]
     varied = with_values(project, defaults(parameters_of(project)) | {name: argument})
-    master, replaced = master_of_variant(public_master(project.id), varied), UnusableDefault(argument)
-    wrong = [ast.unparse(replaced.visit(ast.parse(source))) for source in solutions(master, (task_id,))]
+    source_notebook, replaced = source_of_variant(public_source(project.id), varied), UnusableDefault(argument)
+    wrong = [ast.unparse(replaced.visit(ast.parse(source))) for source in solutions(source_notebook, (task_id,))]
     assert replaced.found
-    assert not marks_of(varied, master, task_id, wrong, tmp_path).full
+    assert not marks_of(varied, source_notebook, task_id, wrong, tmp_path).full
+
+
+# a task, a parameter with its value, and what makes its solution wrong for the arguments at an edge
+EDGES = (
+    ("P1.9", "cut_nodes", 3, "graph.node[-3].input[0]", "graph.node[-4].output[0]"),
+    ("P5.5", "live_option", "outputs", "program.outputs if outputs is None else outputs", "outputs or program.outputs"),
+    ("P5.5", "live_option", "count", "program.outputs[:count]", "program.outputs[:count or None]"),
+    ("P5.5", "live_option", "used", "used = used or", "used = any(used or ()) and used or"),
+    ("P5.6", "relu_option", "threshold", "g * (x > threshold)", "g * (y > 0)"),
+    ("P5.6", "relu_option", "slope", "np.where(x > 0, g, slope * g)", "np.where(y > 0, g, slope * g)"),
+    ("P5.6", "relu_option", "slope", "np.where(x > 0, g, slope * g)", "np.where(x > 0, g, max(slope, 0) * g)"),
+)
+
+
+@pytest.mark.parametrize(("task_id", "name", "value", "right", "wrong"), EDGES)
+def test_checks_draw_the_edges_of_an_argument(task_id, name, value, right, wrong, tmp_path):
+    project = PROJECTS[task_id.partition(".")[0]]
+    varied = with_values(project, defaults(parameters_of(project)) | {name: value})
+    source_notebook = source_of_variant(public_source(project.id), varied)
+    sources = list(solutions(source_notebook, (task_id,)))
+    assert marks_of(varied, source_notebook, task_id, sources, tmp_path).full
+    replaced = [source.replace(right, wrong) for source in sources]
+    assert replaced != sources
+    assert not marks_of(varied, source_notebook, task_id, replaced, tmp_path).full

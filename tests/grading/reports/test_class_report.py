@@ -9,8 +9,8 @@ from nbformat.v4 import new_code_cell
 from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.gradebook.records import Record
-from mlhood.grading.notebooks.master import MasterCell
 from mlhood.grading.notebooks.notebook import read, write
+from mlhood.grading.notebooks.source_notebook import SourceCell
 from mlhood.grading.reports.class_report import class_report
 from mlhood.grading.reports.page_progress import ignore
 from mlhood.grading.similarity.class_similarity import Similarity, compare_class, document_of, package_functions
@@ -209,7 +209,7 @@ def test_base_code_is_no_copy(course, tmp_path, monkeypatch, where):
     if where == "in a notebook":
         given.cells.append(new_code_cell(ORIGINAL))
     if where == "in the package":
-        carried = (MasterCell("T9-2-given", "T9.2", "given", ORIGINAL),)
+        carried = (SourceCell("T9-2-given", "T9.2", "given", ORIGINAL),)
         monkeypatch.setattr("mlhood.grading.similarity.class_similarity.synced_cells", {"P1": carried}.__getitem__)
     write(given, tmp_path / "given.ipynb")
     pairs = compare_class(results, tmp_path, [tmp_path / "given.ipynb"], ignore)["P1"].pairs

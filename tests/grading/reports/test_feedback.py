@@ -25,7 +25,9 @@ MARKS = Marks(
     "T9",
     "A project for tests",
     (
-        TaskResult("T9.1", "Double", (CheckResult("a", "first", 3, "passed"), FAILED), ("a stand-in was used",)),
+        TaskResult(
+            "T9.1", "Double", (CheckResult("a", "first", 3, "passed"), FAILED), ("a fallback solution was used",)
+        ),
         TaskResult("T9.2", "A file", (CheckResult("c", "third", 2, "skipped", "no unicorn here"),)),
     ),
     seed=SEED,
@@ -62,7 +64,7 @@ def test_every_check_has_a_sign_a_word_and_a_reason(page):
     assert "– skipped third Not asked on the machine that graded this: no unicorn here not counted" in text
     assert "T9.2 A file: not asked" in text
     assert "T9.2 A file not asked" in text  # in the overview, where an empty bar would look like lost points
-    assert "Note: a stand-in was used" in text
+    assert "Note: a fallback solution was used" in text
 
 
 def test_the_students_own_work_is_beside_the_checks(page):

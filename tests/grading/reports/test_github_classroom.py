@@ -11,7 +11,7 @@ import yaml
 
 from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.reports import github_classroom
-from mlhood.grading.student.edition_files import classroom_workflow
+from mlhood.grading.student.version_files import classroom_workflow
 from tests.grading import synthetic_course
 from tests.grading.student.student_version import run, write_student_version
 

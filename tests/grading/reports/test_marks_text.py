@@ -8,7 +8,7 @@ import pytest
 import mlhood
 from mlhood.errors import GradingError, MlhoodError
 from mlhood.grading.checks.expect import CheckFailed, CheckSkipped
-from mlhood.grading.checks.marks import CheckResult, ManualMark, Marks, TaskResult, judge, unsolved
+from mlhood.grading.checks.marks import CheckResult, ManualMark, Marks, TaskResult, grade_task, unsolved
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.reports import marks_text, render
@@ -111,7 +111,7 @@ def raising(error):
 def test_whatever_a_check_raises_becomes_a_result(error, status, what, tmp_path):
     task = Task("T9.1", "One", (raising(error),))
     session = Session(LocalTransport({}), tmp_path, tmp_path)
-    (check,) = judge(task, session, 0).checks
+    (check,) = grade_task(task, session, 0).checks
     assert (check.status, check.what, check.earned) == (status, what, 0)
 
 
@@ -128,8 +128,8 @@ def test_every_check_draws_from_its_own_stream(tmp_path):
 
     session = Session(LocalTransport({}), tmp_path, tmp_path)
     for checks in ((first, second), (second, first)):
-        judge(Task("T9.1", "", checks), session, 7)
-    judge(Task("T9.1", "", (first,)), session, 8)
+        grade_task(Task("T9.1", "", checks), session, 7)
+    grade_task(Task("T9.1", "", (first,)), session, 8)
     assert drawn[0] == drawn[3]
     assert drawn[1] == drawn[2]
     assert len(set(drawn)) == 3

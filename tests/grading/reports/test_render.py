@@ -9,7 +9,7 @@ import pytest
 from jinja2 import UndefinedError
 
 from mlhood.grading.reports import render
-from mlhood.grading.student.edition_files import package_files
+from mlhood.grading.student.version_files import package_files
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,6 +31,6 @@ def test_no_template_turns_escaping_off(path):
     assert "<script" not in text
 
 
-def test_a_student_edition_has_the_templates():
+def test_a_student_version_has_the_templates():
     names = {f"mlhood/grading/reports/templates/{path.name}" for path in render.TEMPLATES.iterdir()}
     assert names <= set(package_files(ROOT))

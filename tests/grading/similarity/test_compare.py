@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from mlhood.grading.notebooks.master import solution_source, synced_cells
 from mlhood.grading.notebooks.notebook import label, read
+from mlhood.grading.notebooks.source_notebook import solution_source, synced_cells
 from mlhood.grading.similarity import compare
 from mlhood.grading.similarity.class_similarity import (
     MAX_CHARACTERS,
     MAX_PLACE_CHARACTERS,
     closest_copies,
     document_of,
-    master_documents,
     package_functions,
+    source_documents,
 )
 from mlhood.grading.similarity.compare import (
     MIN_SHARE,
@@ -46,12 +46,12 @@ def similar_pairs(documents, base=()) -> list[SimilarPair]:
     return pairs
 
 
-def gallery(project: str) -> list[Document]:
-    """Return the correct solutions of a project: the master's and those in other styles."""
+def examples(project: str) -> list[Document]:
+    """Return the correct solutions of a project: the source notebook's and those in other styles."""
     styles = vars(importlib.import_module(f"tests.grading.projects.{project.lower()}_right"))
     notebook = read(ROOT / f"{project}.ipynb")
     cells = [cell for cell in notebook.cells if (found := label(cell)) and found.role == "solution"]
-    documents = [Document(f"{project} master", {cell.id: cell.source for cell in cells})]
+    documents = [Document(f"{project} source notebook", {cell.id: cell.source for cell in cells})]
     documents += [
         Document(f"{project} {name}", style)
         for name, style in styles.items()
@@ -99,7 +99,7 @@ def disguised(document: Document, name: str) -> Document:
 
 @pytest.mark.parametrize("project", PROJECTS)
 def test_a_disguised_copy_is_found_and_independent_solutions_are_not(project):
-    solutions = gallery(project)
+    solutions = examples(project)
     assert len(solutions) >= 3
     assert similar_pairs(solutions) == []
     copy = disguised(solutions[1], "copy")
@@ -110,14 +110,14 @@ def test_a_disguised_copy_is_found_and_independent_solutions_are_not(project):
 
 
 def test_a_partial_copy_is_found():
-    solutions = gallery("P3")
+    solutions = examples("P3")
     mixed = Document("mixed", {**disguised(solutions[1], "").sources, "own": solutions[2].sources["P3-2-solution"]})
     pairs = similar_pairs([*solutions, mixed])
     assert [pair.names for pair in pairs] == [(solutions[1].name, "mixed")]
 
 
 def test_a_pair_has_the_places_that_are_similar():
-    first, *_ = gallery("P3")
+    first, *_ = examples("P3")
     pair = similar_pairs([first, disguised(first, "copy")])[0]
     passage = pair.passages[0]
     assert passage.places[0] == passage.places[1]
@@ -127,7 +127,7 @@ def test_a_pair_has_the_places_that_are_similar():
 
 
 def test_base_code_is_no_evidence():
-    first, *_ = gallery("P2")
+    first, *_ = examples("P2")
     pair = [first, disguised(first, "copy")]
     assert similar_pairs(pair)
     assert similar_pairs(pair, base=first.sources.values()) == []
@@ -139,7 +139,7 @@ def own_work(count: int) -> list[Document]:
 
 
 def test_code_that_many_wrote_on_their_own_is_no_evidence():
-    first, *_ = gallery("P3")
+    first, *_ = examples("P3")
     others = own_work(14)
     usual = [Document(f"s{i}", {**first.sources, **others[i].sources}) for i in range(7)]
     assert similar_pairs([*usual, *others[7:]]) == []
@@ -149,7 +149,7 @@ def test_code_that_many_wrote_on_their_own_is_no_evidence():
 
 @pytest.mark.parametrize("size", [3, 7, 30])
 def test_a_group_with_the_same_code_is_reported_as_one_however_large(size):
-    first, second, *_ = gallery("P3")
+    first, second, *_ = examples("P3")
     ring = [disguised(first, f"r{i:02}") for i in range(size)]
     groups, pairs = similar_groups([*ring, Document("z", second.sources), *own_work(10)])
     assert [group.names for group in groups] == [tuple(document.name for document in ring)]
@@ -158,7 +158,7 @@ def test_a_group_with_the_same_code_is_reported_as_one_however_large(size):
 
 
 def test_who_changed_a_groups_code_is_paired_with_it():
-    first, second, *_ = gallery("P3")
+    first, second, *_ = examples("P3")
     ring = [Document(f"r{i}", first.sources) for i in range(9)]
     changed = Document("z", {**first.sources, "P3-2-solution": second.sources["P3-2-solution"]})
     groups, pairs = similar_groups([*ring, changed])
@@ -228,7 +228,7 @@ def test_a_short_function_is_found_only_if_it_is_copied_completely():
 
 @pytest.mark.parametrize("project", PROJECTS)
 def test_independent_solutions_are_not_copies_of_the_package(project, package):
-    assert package_copies(gallery(project)[1:], package) == []
+    assert package_copies(examples(project)[1:], package) == []
 
 
 def test_the_source_is_complete_and_excludes_the_harness():
@@ -241,19 +241,19 @@ def test_the_source_is_complete_and_excludes_the_harness():
 
 
 @pytest.mark.parametrize("project", PROJECTS)
-def test_the_public_masters_solutions_are_found_and_other_right_ones_are_not(project):
-    base, originals = [cell.source for cell in synced_cells(project)], list(master_documents(project))
+def test_the_public_sources_solutions_are_found_and_other_right_ones_are_not(project):
+    base, originals = [cell.source for cell in synced_cells(project)], list(source_documents(project))
     notebook = read(ROOT / f"{project}.ipynb")
     for cell in notebook.cells:
         cell.source = solution_source(cell)
     found = {pair.names[1] for pair in package_copies([document_of(notebook, "eve")], originals, base)}
     assert {original.name for original in originals} - found <= {f"the public solution of {task}" for task in SHORT}
-    assert package_copies(gallery(project)[1:], originals, base) == []
+    assert package_copies(examples(project)[1:], originals, base) == []
 
 
 @pytest.mark.parametrize("project", PROJECTS)
 def test_independent_solutions_are_far_from_the_limit(project):
-    for pair in combinations(gallery(project), 2):
+    for pair in combinations(examples(project), 2):
         assert all(similar.share < MIN_SHARE / 2 for similar in similar_pairs(list(pair)))
 
 

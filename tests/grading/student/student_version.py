@@ -11,8 +11,8 @@ import pytest
 
 from mlhood.grading.notebooks.notebook import write_text
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.student.edition_files import package_files
 from mlhood.grading.student.release import release
+from mlhood.grading.student.version_files import package_files
 from tests.grading import synthetic_course
 
 ROOT = Path(__file__).parents[3]

@@ -24,8 +24,8 @@ from packaging.requirements import Requirement
 from mlhood.grading import gradescope
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.sandbox.bubblewrap import problem
-from mlhood.grading.student.edition_files import package_files
 from mlhood.grading.student.gradescope_zip import write_autograder
+from mlhood.grading.student.version_files import package_files
 from tests.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).parents[3]

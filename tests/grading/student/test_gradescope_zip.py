@@ -19,8 +19,8 @@ from mlhood.errors import OutputError
 from mlhood.grading import gradescope
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.sandbox.bubblewrap import problem
-from mlhood.grading.student.edition_files import package_files
 from mlhood.grading.student.gradescope_zip import archive, autograder_files, write_autograder
+from mlhood.grading.student.version_files import package_files
 
 REPOSITORY = Path(__file__).parents[3]
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="bash scripts for Ubuntu")

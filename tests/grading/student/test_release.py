@@ -14,11 +14,11 @@ from nbgrader.utils import compute_checksum
 
 from mlhood.errors import GradingError, NotebookError, OutputError
 from mlhood.grading.execution.grade_notebook import grade_file
-from mlhood.grading.notebooks.master import checksum, stub_solutions, student_version
 from mlhood.grading.notebooks.notebook import course_notebooks, read, write, write_text
+from mlhood.grading.notebooks.source_notebook import checksum, stub_solutions, student_version
 from mlhood.grading.notebooks.sync import cell_files
-from mlhood.grading.student.edition_files import GITIGNORE, package_files, student_project
 from mlhood.grading.student.release import release, version_files
+from mlhood.grading.student.version_files import GITIGNORE, package_files, student_project
 
 REPOSITORY = Path(__file__).parents[3]
 CELLS = "mlhood/grading/projects/t9/cells.json"
@@ -53,7 +53,7 @@ def test_rubrics_and_parts_of_solutions_stay_with_the_graders(root, tmp_path):
     assert not [path for path in folder.rglob("*") if path.name == "questions.json"]
 
 
-def test_student_edition(root, tmp_path, course):
+def test_student_version(root, tmp_path, course):
     done = release(root, tmp_path / "student")
     paths = [path for path in done.folder.rglob("*") if path.is_file() and ".git" not in path.parts]
     assert {path.relative_to(done.folder).as_posix() for path in paths} == {
@@ -98,8 +98,8 @@ def test_pages_and_pictures_that_the_text_links_to_are_in_it(root, tmp_path):
 
 
 def test_every_local_link_of_the_courses_notebooks_leads_somewhere():
-    masters = {path.name: read(path) for path in course_notebooks(REPOSITORY)}
-    files = version_files(REPOSITORY, masters, package_files(REPOSITORY))
+    source_notebooks = {path.name: read(path) for path in course_notebooks(REPOSITORY)}
+    files = version_files(REPOSITORY, source_notebooks, package_files(REPOSITORY))
     for name in [name for name in files if name.endswith(".ipynb")]:
         cells = nbformat.reads(files[name].decode(), 4).cells
         text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
@@ -147,7 +147,7 @@ def test_released_notebook_runs_in_jupyter(root, tmp_path):
     assert cells["T9-2-solution"].outputs[-1].ename == "NotImplementedError"
 
 
-def test_the_autograder_is_written_beside_the_student_edition(root, tmp_path):
+def test_the_autograder_is_written_beside_the_student_version(root, tmp_path):
     done = release(root, tmp_path / "new" / "student", gradescope=True)
     assert done.autograder == tmp_path / "new" / "student-gradescope.zip"
     assert str(done.autograder) in done.text()

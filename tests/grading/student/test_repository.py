@@ -1,4 +1,4 @@
-"""The git repository of the student edition, made where git knows a name, knows none, is missing or fails."""
+"""The git repository of the student version, made where git knows a name, knows none, is missing or fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlhood.grading.student.release import StudentEdition
+from mlhood.grading.student.release import StudentVersion
 from mlhood.grading.student.repository import make_repository
 
 FILES = {"P1.ipynb": "{}", "ignored.txt": "but released", ".github/workflows/a.yml": "on: push\n"}
@@ -18,7 +18,7 @@ FILES = {"P1.ipynb": "{}", "ignored.txt": "but released", ".github/workflows/a.y
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
-    """The files of an edition, and one that is not of it, on a machine where git knows nothing."""
+    """The files of a version, and one that is not of it, on a machine where git knows nothing."""
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
     (tmp_path / "home").mkdir()
@@ -26,11 +26,11 @@ def folder(tmp_path, monkeypatch) -> Path:
         monkeypatch.setenv(name, str(tmp_path / value))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    for name, text in {**FILES, "mine.txt": "not of the edition"}.items():
-        path = tmp_path / "an edition" / name
+    for name, text in {**FILES, "mine.txt": "not of the version"}.items():
+        path = tmp_path / "a version" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return tmp_path / "an edition"
+    return tmp_path / "a version"
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -38,7 +38,7 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def test_the_first_commit_holds_the_edition_under_a_neutral_name(folder, tmp_path, monkeypatch):
+def test_the_first_commit_holds_the_version_under_a_neutral_name(folder, tmp_path, monkeypatch):
     (tmp_path / "home" / "ignored").write_text("ignored.txt\n")
     settings = (
         "[core]\nexcludesFile = {0}/ignored\nhooksPath = {0}\n[init]\ndefaultBranch = other\n[commit]\ngpgSign = true\n"
@@ -94,7 +94,7 @@ def test_without_a_working_git_the_commands_are_said(folder, tmp_path, monkeypat
 
 @pytest.mark.parametrize("autograder", [None, Path("s-gradescope.zip")])
 def test_the_message_says_what_to_do_next(autograder):
-    text = StudentEdition(Path("s"), ("P1.ipynb",), 3, (), autograder, "git: commit 1").text()
+    text = StudentVersion(Path("s"), ("P1.ipynb",), 3, (), autograder, "git: commit 1").text()
     assert "git: commit 1\n" in text
     assert "git -C s push -u origin main" in text
     assert ("upload s-gradescope.zip under Configure Autograder" in text) is bool(autograder)

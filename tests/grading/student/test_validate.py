@@ -128,3 +128,21 @@ def test_command(course, tmp_path):
     assert "  - the check cell of T9.1 was changed" in text.stdout
     plain = CliRunner().invoke(app, ["validate", str(tmp_path / "T9.ipynb"), "--json"])
     assert json.loads(plain.stdout)["ready"] is False
+
+
+def test_a_function_that_was_renamed_is_to_be_repaired(course, tmp_path):
+    book = course.notebook(course.SOLUTIONS | {"T9.1": "def twice(x):\n    return 2 * x"})
+    write(book, tmp_path / "T9.ipynb")
+    result = validate(tmp_path / "T9.ipynb")
+    assert [finding.what for finding in result.repairs if finding.task == "T9.1"][-1:] == [
+        "T9.1: the notebook defines no `double`"
+    ]
+
+
+def test_conflicts_of_git_are_named(solved, tmp_path):
+    text = solved.read_text().replace(
+        '"cells"', '\n<<<<<<< HEAD\n"cells"\n=======\n"cells"\n>>>>>>> theirs\n"cells"', 1
+    )
+    (tmp_path / "T9.ipynb").write_text(text)
+    with pytest.raises(NotebookError, match="git could not merge two versions of this notebook"):
+        validate(tmp_path / "T9.ipynb")

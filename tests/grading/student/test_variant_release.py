@@ -9,15 +9,15 @@ import pytest
 from mlhood.errors import GradingError, OutputError
 from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
 from mlhood.grading.gradebook.roster import read_roster
-from mlhood.grading.notebooks.edition import sealed_edition
 from mlhood.grading.notebooks.notebook import read, write
-from mlhood.grading.notebooks.variant import master_of_variant
+from mlhood.grading.notebooks.variant import source_of_variant
+from mlhood.grading.notebooks.version import stored_signature
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import variant
 from mlhood.grading.student.variant_release import VariantOptions, release_variant
-from mlhood.grading.variants.draw import edition_word
-from mlhood.grading.variants.seal import unseal
+from mlhood.grading.variants.draw import version_word
 from mlhood.grading.variants.seed import read_seed
+from mlhood.grading.variants.signature import verify
 from tests.grading import varied_course
 
 WORD = "autumn"
@@ -28,14 +28,16 @@ def varied(course, monkeypatch, tmp_path):
     """The folder of a course that varies, and the variant's factor."""
     path = varied_course.install(monkeypatch, tmp_path / "course")
     factor = variant(PROJECTS["T9"], WORD).parameters["factor"]
-    return SimpleNamespace(root=path.parent, master=path, factor=factor, out=tmp_path / "student", folder=tmp_path)
+    return SimpleNamespace(
+        root=path.parent, source_notebook=path, factor=factor, out=tmp_path / "student", folder=tmp_path
+    )
 
 
 def release(varied, **options):
     return release_variant(varied.root, varied.out, VariantOptions(WORD, **options), git=False)
 
 
-def test_the_edition_asks_for_what_the_variant_does(varied):
+def test_the_version_asks_for_what_the_variant_does(varied):
     release(varied)
     cells = {cell.id: cell for cell in read(varied.out / "P1.ipynb").cells}
     assert cells["T9-1-text"].source == f"## Multiply by {varied.factor}"
@@ -56,11 +58,11 @@ def test_nothing_that_students_get_shows_the_word_or_the_seed(varied):
     assert done.seed_file.parent == varied.folder
 
 
-def test_the_notebooks_are_sealed_with_the_seed_of_the_course(varied):
+def test_the_notebooks_are_signed_with_the_seed_of_the_course(varied):
     done = release(varied)
-    sealed = sealed_edition(read(varied.out / "P1.ipynb"))
-    assert unseal(read_seed(done.seed_file), sealed) == WORD
-    assert unseal(1, sealed) is None
+    signed = stored_signature(read(varied.out / "P1.ipynb"))
+    assert verify(read_seed(done.seed_file), signed) == WORD
+    assert verify(1, signed) is None
 
 
 def test_a_second_release_keeps_the_seed(varied):
@@ -81,7 +83,7 @@ def test_the_autograder_has_the_variants_solutions_and_not_the_templates(varied)
 
 def test_the_public_solution_loses_the_task_and_the_variants_own_gets_it(varied, tmp_path):
     write(varied_course.notebook(), tmp_path / "public.ipynb")
-    write(master_of_variant(read(varied.master), variant(PROJECTS["T9"], WORD)), tmp_path / "own.ipynb")
+    write(source_of_variant(read(varied.source_notebook), variant(PROJECTS["T9"], WORD)), tmp_path / "own.ipynb")
     earned = {
         name: grade_file(tmp_path / f"{name}.ipynb", RunSettings(1), word=WORD).tasks[0].earned
         for name in ("public", "own")
@@ -89,48 +91,48 @@ def test_the_public_solution_loses_the_task_and_the_variants_own_gets_it(varied,
     assert earned == {"own": 40, "public": 0}
 
 
-def test_outputs_come_from_the_executed_masters(varied, tmp_path):
-    executed = master_of_variant(read(varied.master), variant(PROJECTS["T9"], WORD))
+def test_outputs_come_from_the_executed_sources(varied, tmp_path):
+    executed = source_of_variant(read(varied.source_notebook), variant(PROJECTS["T9"], WORD))
     cells = {cell.id: cell for cell in executed.cells}
     cells["imports"].outputs[0].text = "of the variant"
     (tmp_path / "solved" / "P1").mkdir(parents=True)
     write(executed, tmp_path / "solved" / "P1" / "P1.ipynb")
-    release(varied, masters=tmp_path / "solved")
+    release(varied, source_notebooks=tmp_path / "solved")
     outputs = {cell.id: cell.get("outputs") for cell in read(varied.out / "P1.ipynb").cells}
     assert outputs["imports"][0].text == "of the variant"
     assert outputs["T9-1-solution"] == []
 
 
-def test_masters_of_another_variant_are_refused(varied, tmp_path):
+def test_sources_of_another_variant_are_refused(varied, tmp_path):
     (tmp_path / "solved" / "P1").mkdir(parents=True)
     write(varied_course.notebook(), tmp_path / "solved" / "P1" / "P1.ipynb")
-    with pytest.raises(OutputError, match="not the master of this variant"):
-        release(varied, masters=tmp_path / "solved")
+    with pytest.raises(OutputError, match="not the source notebook of this variant"):
+        release(varied, source_notebooks=tmp_path / "solved")
     assert not varied.out.exists()
 
 
-def test_a_project_without_an_executed_master_has_no_outputs_of_cells_that_vary(varied, tmp_path):
+def test_a_project_without_an_executed_source_has_no_outputs_of_cells_that_vary(varied, tmp_path):
     (tmp_path / "solved" / "P2").mkdir(parents=True)
     write(varied_course.notebook(), tmp_path / "solved" / "P2" / "P2.ipynb")
-    release(varied, masters=tmp_path / "solved")
+    release(varied, source_notebooks=tmp_path / "solved")
     outputs = {cell.id: cell.get("outputs") for cell in read(varied.out / "P1.ipynb").cells}
     assert outputs["T9-1-solution"] == []
     assert outputs["imports"][0].text == "from imports"
 
 
-def test_a_folder_without_executed_masters_is_refused(varied, tmp_path):
-    with pytest.raises(OutputError, match="no executed masters"):
-        release(varied, masters=tmp_path / "elsewhere")
+def test_a_folder_without_executed_sources_is_refused(varied, tmp_path):
+    with pytest.raises(OutputError, match="no executed notebooks"):
+        release(varied, source_notebooks=tmp_path / "elsewhere")
 
 
-def test_groups_get_editions_of_their_own(varied, tmp_path):
+def test_groups_get_versions_of_their_own(varied, tmp_path):
     (tmp_path / "class.csv").write_text("student,name\n" + "".join(f"s{n},Student {n}\n" for n in range(7)))
     done = release(varied, roster=tmp_path / "class.csv", groups=3)
-    assert [edition.folder.name for edition in done.editions] == ["A", "B", "C"]
+    assert [version.folder.name for version in done.versions] == ["A", "B", "C"]
     seed = read_seed(done.seed_file)
     for group in "ABC":
-        sealed = sealed_edition(read(varied.out / group / "P1.ipynb"))
-        assert unseal(seed, sealed) == edition_word(WORD, group)
+        signed = stored_signature(read(varied.out / group / "P1.ipynb"))
+        assert verify(seed, signed) == version_word(WORD, group)
     dealt = read_roster(varied.folder / "student-roster.csv")
     assert {student.group for student in dealt.students} == set("ABC")
     assert "--roster" in done.text()
@@ -144,12 +146,12 @@ def test_the_course_itself_is_never_written_into(varied):
 
 
 def test_what_is_no_word_is_refused_before_anything_is_written(varied):
-    with pytest.raises(GradingError, match="word of a variant"):
+    with pytest.raises(GradingError, match="name of a variant"):
         release_variant(varied.root, varied.out, VariantOptions("not a word"))
     assert sorted(path.name for path in varied.folder.iterdir()) == ["course"]
 
 
-def test_an_edition_makes_no_variants(varied, monkeypatch):
+def test_an_version_makes_no_variants(varied, monkeypatch):
     (varied.root / "mlhood/grading/projects/t9/variants.json").unlink()
-    with pytest.raises(GradingError, match="student edition cannot make"):
+    with pytest.raises(GradingError, match="student version cannot make"):
         variant(PROJECTS["T9"], WORD)

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from mlhood.errors import GradingError
-from mlhood.grading.variants.draw import draw, edition_word, require_word
+from mlhood.grading.variants.draw import draw, require_word, version_word
 from mlhood.grading.variants.parameter import Parameter
 
 PARAMETERS = [Parameter("slope", (1, 2, 3, 4)), Parameter("axis", (0, 1))]
@@ -30,11 +30,11 @@ def test_another_project_or_parameter_draws_on_its_own():
 
 @pytest.mark.parametrize("word", ["", "?", " a", "ä", "-a", "a" * 101, "a\nb"])
 def test_what_is_no_word_is_refused(word):
-    with pytest.raises(GradingError, match="word of a variant"):
+    with pytest.raises(GradingError, match="name of a variant"):
         require_word(word)
 
 
 def test_a_group_has_a_word_of_its_own():
-    assert edition_word("autumn", "B") == "autumn/B"
-    assert edition_word("autumn", "") == "autumn"
+    assert version_word("autumn", "B") == "autumn/B"
+    assert version_word("autumn", "") == "autumn"
     require_word("autumn/B")

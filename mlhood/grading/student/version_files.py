@@ -1,4 +1,4 @@
-"""The files of the student edition that are not notebooks."""
+"""The files of the student version that are not notebooks."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def linked_files(root: Path, notebooks: Iterable[nbformat.NotebookNode]) -> dict
 
     Args:
         root: The folder of the course, with the notebooks in it. Only files inside of it are linked files.
-        notebooks: Of the edition.
+        notebooks: Of the version.
 
     Returns:
         Contents by path from the root.

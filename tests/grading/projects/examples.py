@@ -1,4 +1,4 @@
-"""Entries of a gallery of wrong solutions."""
+"""Entries of wrong example solutions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The name of an edition in a notebook's metadata: sealed with the seed of the course, so that nobody can forge it.
+"""The name of a version in a notebook's metadata: signed with the seed of the course, so that nobody can forge it.
 
-It is encrypted, too: who knows a variant's word can make its solutions with this package.
+It is encrypted, too: who knows a variant's name can make its solutions with this package.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import base64
 import binascii
 import hashlib
 
-MAX_SEAL = 1000
-UNSIGNED = "?"  # stands for an edition whose seal is not of this course; no word of a variant
+MAX_SIGNATURE = 1000
+UNSIGNED = "?"  # stands for a version whose signature is not of this course; no name of a variant
 
 
-def seal(seed: int, word: str) -> str:
-    """Return the sealed word of an edition: authenticated encryption, the same text each time (AES-SIV, RFC 5297).
+def sign(seed: int, word: str) -> str:
+    """Return the signed word of a version: authenticated encryption, the same text each time (AES-SIV, RFC 5297).
 
     Args:
         seed: Of the course.
@@ -23,8 +23,8 @@ def seal(seed: int, word: str) -> str:
     return base64.urlsafe_b64encode(_cipher(seed).encrypt(word.encode(), None)).decode()
 
 
-def unseal(seed: int, text: object) -> str | None:
-    """Return the word in a seal, or None if it was not sealed with this seed.
+def verify(seed: int, text: object) -> str | None:
+    """Return the word in a signature, or None if it was not signed with this seed.
 
     Args:
         seed: Of the course.
@@ -32,7 +32,7 @@ def unseal(seed: int, text: object) -> str | None:
     """
     from cryptography.exceptions import InvalidTag
 
-    if not isinstance(text, str) or len(text) > MAX_SEAL:
+    if not isinstance(text, str) or len(text) > MAX_SIGNATURE:
         return None
     try:
         return _cipher(seed).decrypt(base64.urlsafe_b64decode(text.encode("ascii")), None).decode()

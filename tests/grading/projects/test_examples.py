@@ -18,8 +18,8 @@ from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
 from mlhood.grading.checks.task import Project, Task
 from mlhood.grading.execution.grade_notebook import RunSettings, grade
 from mlhood.grading.execution.kernel import KernelFactory
-from mlhood.grading.notebooks.master import stub_solutions
 from mlhood.grading.notebooks.notebook import label
+from mlhood.grading.notebooks.source_notebook import stub_solutions
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.p3 import races
 from mlhood.kernels import loops
@@ -38,8 +38,8 @@ from tests.grading.projects import (
     p5_right,
     p5_wrong,
 )
-from tests.grading.projects.gallery import Mistake
-from tests.grading.projects.quick import master, quick_master, use_exported
+from tests.grading.projects.examples import Mistake
+from tests.grading.projects.quick import quick_source, source_notebook, use_exported
 from tests.tools.grading.mutation_score import NotebookRun, TaskRun
 
 # In the order of the tasks: the right notebook runs on from one to the next.
@@ -56,10 +56,10 @@ RIGHT: dict[str, dict[str, dict[str, str]]] = {
 }
 STYLES = [(project, style) for project, styles in RIGHT.items() for style in styles]
 # The first style of each project is graded as a notebook, since right solutions of different tasks must work together,
-# and so are all of P1 and P3, where they build on each other. The others are judged task by task in a kernel in which
+# and so are all of P1 and P3, where they build on each other. The others are graded task by task in a kernel in which
 # the right notebook runs.
 FIRST = [(project, next(iter(styles))) for project, styles in RIGHT.items()]
-# The suite grades one of them: that each master is right is shown by the checks in its notebook.
+# The suite grades one of them: that each source notebook is right is shown by the checks in its notebook.
 IN_SUITE = [each for each in FIRST if each[0] == "P4"]
 WHOLE = [*FIRST, *((project, style) for project, style in STYLES if project in ("P1", "P3"))]
 SECRET_SEED = 20_260_117
@@ -71,7 +71,7 @@ pytestmark = pytest.mark.slow
 
 def small_layers(channels: int, size: int) -> dict[str, Layer]:
     """Layers instead of ResNet-18's, one of which takes a tenth of a second by the definition and two minutes by loops
-    of Python: the judge calls both up to a hundred times, and smaller ones show as well which is faster.
+    of Python: the grader calls both up to a hundred times, and smaller ones show as well which is faster.
     """
     return {row: replace(layer, channels=channels, filters=channels, size=size) for row, layer in RESNET18.items()}
 
@@ -83,7 +83,8 @@ def project_of(entry: Mistake) -> str:
 def notebook_index(entry: Mistake) -> int:
     """Wrong solutions of different tasks share a notebook: the k-th of each task are in notebook k, if it is graded.
 
-    This way a check that fails because of another task's fault is noticed, and the gallery needs few notebooks.
+    This way a check that fails because of another task's fault is noticed, and the example solutions needs few
+    notebooks.
     """
     same = [other for other in WRONG if other.task == entry.task]
     # in a kernel that has run the solution, a table that a cell leaves empty would be filled
@@ -91,7 +92,7 @@ def notebook_index(entry: Mistake) -> int:
     return [other.name for other in same].index(entry.name)
 
 
-# So many notebooks of wrong solutions are graded of each project. The solutions that are left are judged one after the
+# So many notebooks of wrong solutions are graded of each project. The solutions that are left are graded one after the
 # other in a kernel in which the right notebook runs: that one task's fault costs no other has been shown by then.
 NOTEBOOKS = 1
 WRONG_NOTEBOOKS = [(project, index) for project in RIGHT for index in range(NOTEBOOKS)]
@@ -119,8 +120,8 @@ def is_as_expected(result: TaskResult, entry: Mistake) -> bool:
     return failed | (undecided & set(entry.loses)) == set(entry.loses)
 
 
-class GalleryGrader:
-    """Grades notebooks of the gallery, each when it is first asked for."""
+class ExampleGrader:
+    """Grades notebooks of the example solutions, each when it is first asked for."""
 
     def __init__(self, base: Path, kernels: KernelFactory | None) -> None:
         self.base = base
@@ -147,16 +148,16 @@ class GalleryGrader:
         if index < NOTEBOOKS:
             return next(task for task in self.marks_of(project, index).tasks if task.id == entry.task)
         run = self.stop_at(entry.task)
-        result = run.judge(run.solution | entry.cells)
+        result = run.grade(run.solution | entry.cells)
         if is_as_expected(result, entry):
             return result
         run.restart()  # an earlier one may have damaged the kernel
-        return run.judge(run.solution | entry.cells)
+        return run.grade(run.solution | entry.cells)
 
     def stop_at(self, task_id: str) -> TaskRun:
-        """Run the right notebook up to where a task is judged, unless it has stopped there.
+        """Run the right notebook up to where a task is graded, unless it has stopped there.
 
-        On the way, each task is judged with its solution in every style.
+        On the way, each task is graded with its solution in every style.
         """
         project = PROJECTS[task_id.split(".")[0]]
         if self.stopped and self.stopped.task.id == task_id:
@@ -166,18 +167,18 @@ class GalleryGrader:
         if at not in tasks or tasks.index(at) > tasks.index(task_id):
             self.close()
             files, kernels = self._files(project.id), self.settings.kernels
-            self.right = self.opened.enter_context(NotebookRun(quick_master(project.id), project, files, kernels))
+            self.right = self.opened.enter_context(NotebookRun(quick_source(project.id), project, files, kernels))
             self.stops = self.right.tasks(project.tasks)
         elif self.stopped:
-            self.stopped.judge(self.stopped.solution)  # later cells need it
+            self.stopped.grade(self.stopped.solution)  # later cells need it
         for stop in self.stops:
             self.stopped = stop
-            self._judge_styles(project.id, stop)
+            self._grade_styles(project.id, stop)
             if stop.task.id == task_id:
                 return stop
         raise KeyError(task_id)
 
-    def _judge_styles(self, project: str, run: TaskRun) -> None:
+    def _grade_styles(self, project: str, run: TaskRun) -> None:
         styles = [
             (style, own)
             for style, cells in RIGHT[project].items()
@@ -185,9 +186,9 @@ class GalleryGrader:
         ]
         for style, own in styles:
             styled = TaskRun(run.run, task_for(run.task, style))
-            self.styles[project, style][run.task.id] = styled.judge(run.solution | own)
+            self.styles[project, style][run.task.id] = styled.grade(run.solution | own)
         if styles:
-            run.judge(run.solution)  # later cells need it
+            run.grade(run.solution)  # later cells need it
 
     def close(self) -> None:
         """End the kernel in which a right notebook runs."""
@@ -206,7 +207,7 @@ class GalleryGrader:
         folder.mkdir()
         for file in self._files(project.id):
             shutil.copy(file, folder)
-        notebook, exported = quick_master(project.id, cells), self.base / f"{project.id}-resnet18.onnx"
+        notebook, exported = quick_source(project.id, cells), self.base / f"{project.id}-resnet18.onnx"
         if exported.exists():
             use_exported(notebook, exported)
         marks = grade(notebook, project, folder, self.settings)
@@ -224,8 +225,8 @@ def _wrong_cells(project: str, index: object) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def gallery(tmp_path_factory) -> Iterator[GalleryGrader]:
-    base = tmp_path_factory.mktemp("gallery")
+def examples(tmp_path_factory) -> Iterator[ExampleGrader]:
+    base = tmp_path_factory.mktemp("examples")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("OMP_NUM_THREADS", "1")  # another pytest worker may use the other core
         monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(base / "xla"))  # most of what they compile is the same
@@ -235,7 +236,7 @@ def gallery(tmp_path_factory) -> Iterator[GalleryGrader]:
         for limit in ("TABLE_SECONDS", "RETRY_SECONDS", "QUIET_SECONDS"):
             monkeypatch.setattr(timing, limit, 0.0)
         with ForkServer() if SUPPORTED else contextlib.nullcontext() as kernels:
-            grader = GalleryGrader(base, kernels)
+            grader = ExampleGrader(base, kernels)
             yield grader
             grader.close()
 
@@ -252,10 +253,10 @@ def gallery(tmp_path_factory) -> Iterator[GalleryGrader]:
         for entry in WRONG
     ],
 )
-def test_a_wrong_solution_loses_exactly_its_points(entry, gallery):
+def test_a_wrong_solution_loses_exactly_its_points(entry, examples):
     if entry.task == "P1.7" and find_browser() is None:
         pytest.skip("no browser to print the graph with")
-    result = gallery.result_of(entry)
+    result = examples.result_of(entry)
     failed = failed_checks(result)
     assert is_as_expected(result, entry), messages_of(failed)
     if len(failed) < len(entry.loses):  # other programs on this machine have disturbed a race: it has no message
@@ -265,9 +266,9 @@ def test_a_wrong_solution_loses_exactly_its_points(entry, gallery):
 
 
 @pytest.mark.parametrize(("project", "index"), WRONG_NOTEBOOKS)
-def test_other_tasks_of_the_notebook_keep_their_points(project, index, gallery):
+def test_other_tasks_of_the_notebook_keep_their_points(project, index, examples):
     wrong = {entry.task for entry in _wrong_entries(project, index)}
-    others = [task for task in gallery.marks_of(project, index).tasks if task.id not in wrong]
+    others = [task for task in examples.marks_of(project, index).tasks if task.id not in wrong]
     failed = [check for task in others for check in failed_checks(task)]
     assert not failed, messages_of(failed)
 
@@ -279,14 +280,14 @@ def test_other_tasks_of_the_notebook_keep_their_points(project, index, gallery):
         for style in STYLES
     ],
 )
-def test_a_right_solution_in_any_style_gets_all_points(project, style, gallery):
+def test_a_right_solution_in_any_style_gets_all_points(project, style, examples):
     if (project, style) in WHOLE:
-        marks = gallery.marks_of(project, style)
+        marks = examples.marks_of(project, style)
         assert marks.points == 100 - marks.skipped
         tasks = marks.tasks
     else:
-        gallery.stop_at(PROJECTS[project].tasks[-1].id)
-        tasks = list(gallery.styles[project, style].values())
+        examples.stop_at(PROJECTS[project].tasks[-1].id)
+        tasks = list(examples.styles[project, style].values())
     failed = [check for task in tasks for check in failed_checks(task)]
     assert not failed, messages_of(failed)
     assert tasks
@@ -296,18 +297,18 @@ def test_a_right_solution_in_any_style_gets_all_points(project, style, gallery):
 @pytest.mark.parametrize(
     "project", [pytest.param(project, marks=() if project == "P1" else pytest.mark.exhaustive) for project in RIGHT]
 )
-def test_an_empty_notebook_gets_no_points_and_a_message_where_to_begin(project, gallery, tmp_path):
-    notebook = master(project)
+def test_an_empty_notebook_gets_no_points_and_a_message_where_to_begin(project, examples, tmp_path):
+    notebook = source_notebook(project)
     for cell in notebook.cells:
         if (metadata := label(cell)) and metadata.role == "solution":
             cell.source = stub_solutions(cell, cell.id)
-    marks = grade(notebook, PROJECTS[project], tmp_path, gallery.settings)
+    marks = grade(notebook, PROJECTS[project], tmp_path, examples.settings)
     assert marks.earned == 0
     first = marks.tasks[0].checks[0]
     assert "not written yet" in first.what, first
 
 
 @pytest.mark.parametrize("project", [PROJECTS[name] for name in RIGHT], ids=lambda project: project.id)
-def test_the_gallery_covers_every_check(project: Project):
+def test_the_examples_cover_every_check(project: Project):
     covered = {(entry.task, name) for entry in WRONG for name in entry.loses if project_of(entry) == project.id}
     assert covered == {(task.id, check.name) for task in project.tasks for check in task.checks}

@@ -1,4 +1,4 @@
-"""The master notebooks: their student's version, and the package's copy of their code cells.
+"""The source notebooks: their student's version, and the package's copy of their code cells.
 
 Solutions become stubs, as nbgrader's ClearSolutions makes them:
 
@@ -8,7 +8,8 @@ Solutions become stubs, as nbgrader's ClearSolutions makes them:
    would reveal an answer; all other outputs stay, such as diagrams that explain a task. Execution counts are removed.
 4. Graded cells cannot be deleted, given and check cells cannot be edited; their checksums are nbgrader's.
 
-The package contains the cells, as `cells.json` beside a project's checks, because it grades where there is no master
+The package contains the cells, as `cells.json` beside a project's checks, because it grades where there is no source
+notebook
 notebook: in a student's environment and in Gradescope's container. `mlhood sync` writes them from the notebooks.
 """
 
@@ -27,7 +28,7 @@ from mlhood.errors import NotebookError
 from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.notebook import Label, cell_name, check_source, clean, label
 from mlhood.grading.projects.collect import variant
-from mlhood.grading.projects.package_files import CELLS_FILE, cell_templates, master_solutions, varied_solutions
+from mlhood.grading.projects.package_files import CELLS_FILE, cell_templates, source_solutions, varied_solutions
 from mlhood.grading.variants.templates import VARIES, Templates, vary
 
 BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
@@ -41,7 +42,7 @@ LOCKED_ROLES = ("given", "check", "result")
 
 
 def student_version(notebook: NotebookNode, path: Path) -> None:
-    """Turn a master notebook into the student's version, in place.
+    """Turn a source notebook into the student's version, in place.
 
     Raises:
         NotebookError: Solution markers do not match, or are in a cell that is not a solution cell.
@@ -58,13 +59,13 @@ def student_version(notebook: NotebookNode, path: Path) -> None:
 
 
 def templates_of(cell: NotebookNode) -> Templates:
-    """Return the templates of a master's cell: what becomes of its phrases in a variant (see `variants.templates`)."""
+    """Return the templates of a cell: what becomes of its phrases in a variant (see `variants.templates`)."""
     metadata = cell.metadata.get("mlhood")
     return metadata.get(VARIES, {}) if isinstance(metadata, dict) else {}
 
 
 def vary_cells(notebook: NotebookNode, values: Mapping[str, Any]) -> set[str]:
-    """Give the cells of a master notebook the text of a variant, in place; return the ids of those that change.
+    """Give the cells of a source notebook the text of a variant, in place; return the ids of those that change.
 
     Raises:
         GradingError: A template cannot be rendered.
@@ -121,7 +122,7 @@ def _refuse(what: str, got: str, where: str) -> None:
         where=where,
         expected=f"### {BEGIN} and ### {END} alternating, in a solution cell",
         got=got.strip(),
-        todo="correct the cell in the master notebook",
+        todo="correct the cell in the source notebook",
     )
 
 
@@ -165,8 +166,8 @@ def checksum(cell: NotebookNode) -> str:
 
 
 @dataclass(frozen=True)
-class MasterCell:
-    """A code cell of a master notebook.
+class SourceCell:
+    """A code cell of a source notebook.
 
     Args:
         name: Its `notebook.cell_name`.
@@ -187,63 +188,63 @@ class MasterCell:
         return self.role in LOCKED_ROLES
 
 
-def master_cells(notebook: NotebookNode) -> tuple[MasterCell, ...]:
-    """Return the code cells of a master notebook, in their order.
+def source_cells(notebook: NotebookNode) -> tuple[SourceCell, ...]:
+    """Return the code cells of a source notebook, in their order.
 
     Raises:
         NotebookError: The markers of a solution are wrong.
     """
     cells = [(cell, label(cell) or Label("", OPEN)) for cell in notebook.cells if cell.cell_type == "code"]
     return tuple(
-        MasterCell(cell_name(cell), cell_label.task, cell_label.role, stub_solutions(cell, f"cell {cell_name(cell)}"))
+        SourceCell(cell_name(cell), cell_label.task, cell_label.role, stub_solutions(cell, f"cell {cell_name(cell)}"))
         for cell, cell_label in cells
     )
 
 
-def project_cells(project: Project) -> tuple[MasterCell, ...]:
-    """Return the cells of a project's master; without synced cells, the solution and the check of each task."""
+def project_cells(project: Project) -> tuple[SourceCell, ...]:
+    """Return the cells of a source notebook; without synced cells, the solution and the check of each task."""
     if cells := synced_cells(project.id):
         templates = cell_templates(project.id) if project.varied else {}
         return tuple(_varied(cell, templates.get(cell.name, {}), project.parameters) for cell in cells)
     pairs = [
         (
-            MasterCell(f"{task.slug}-solution", task.id, SOLUTION),
-            MasterCell(f"{task.slug}-check", task.id, "check", check_source(task.id)),
+            SourceCell(f"{task.slug}-solution", task.id, SOLUTION),
+            SourceCell(f"{task.slug}-check", task.id, "check", check_source(task.id)),
         )
         for task in project.tasks
     ]
     return tuple(cell for pair in pairs for cell in pair)
 
 
-def _varied(cell: MasterCell, templates: Templates, values: Mapping[str, Any]) -> MasterCell:
+def _varied(cell: SourceCell, templates: Templates, values: Mapping[str, Any]) -> SourceCell:
     return replace(cell, source=vary(cell.source, templates, values)) if templates else cell
 
 
-def synced_cells(project_id: str) -> tuple[MasterCell, ...]:
+def synced_cells(project_id: str) -> tuple[SourceCell, ...]:
     """Return the cells of a project that `mlhood sync` has written, if any."""
     path = PROJECTS_FOLDER / project_id.lower() / CELLS_FILE
     return parse_cells(path.read_text(encoding="utf-8")) if path.is_file() else ()
 
 
 def synced_solutions(project_id: str) -> dict[str, str]:
-    """Return the master's solutions by task that `mlhood sync` has written, if any."""
-    return master_solutions(project_id)
+    """Return the source notebook's solutions by task that `mlhood sync` has written, if any."""
+    return source_solutions(project_id)
 
 
 def variant_texts(project: Project, word: str) -> tuple[list[str], dict[str, str]]:
     """Return the sources of the code cells that students of a variant get, and by task the solutions that are its own.
 
     Raises:
-        GradingError: It cannot be the word of a variant, or this is a student edition.
+        GradingError: It cannot be the name of a variant, or this is a student version.
     """
     varied = variant(project, word)
-    public = master_solutions(project.id)
+    public = source_solutions(project.id)
     solutions = varied_solutions(project.id, varied.parameters)
     own = {task: source for task, source in solutions.items() if source != public[task]}
     return [cell.source for cell in project_cells(varied)], own
 
 
-def dump_cells(cells: tuple[MasterCell, ...]) -> str:
+def dump_cells(cells: tuple[SourceCell, ...]) -> str:
     """Return cells as JSON, with one line of source per line."""
     rows = [
         {"name": cell.name, "task": cell.task, "role": cell.role, "source": cell.source.split("\n")} for cell in cells
@@ -251,7 +252,7 @@ def dump_cells(cells: tuple[MasterCell, ...]) -> str:
     return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
 
 
-def parse_cells(text: str) -> tuple[MasterCell, ...]:
+def parse_cells(text: str) -> tuple[SourceCell, ...]:
     """Return the cells that `dump_cells` wrote."""
     rows = json.loads(text)
-    return tuple(MasterCell(row["name"], row["task"], row["role"], "\n".join(row["source"])) for row in rows)
+    return tuple(SourceCell(row["name"], row["task"], row["role"], "\n".join(row["source"])) for row in rows)

@@ -1,4 +1,4 @@
-"""Which variant a submission is marked as: its seal is read, and what it claims otherwise is not believed."""
+"""Which variant a submission is marked as: its signature is read, and what it claims otherwise is not believed."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import contextlib
 import pytest
 
 from mlhood.grading.batch import course_grader
-from mlhood.grading.batch.editions import Editions
 from mlhood.grading.batch.grader import GraderSettings
+from mlhood.grading.batch.versions import GivenVersions
 from mlhood.grading.gradebook.gradebook import Gradebook
 from mlhood.grading.gradebook.roster import Roster, Student
 from mlhood.grading.intake.collect import SubmittedFile
-from mlhood.grading.notebooks.edition import seal_edition
 from mlhood.grading.notebooks.notebook import read, write
-from mlhood.grading.variants.seal import UNSIGNED, seal
+from mlhood.grading.notebooks.version import store_signature
+from mlhood.grading.variants.signature import UNSIGNED, sign
 
 CLASS = Roster([Student("ada", group="A"), Student("bob", "Bob Bly", group="B"), Student("eve")])
 
@@ -26,14 +26,14 @@ CLASS = Roster([Student("ada", group="A"), Student("bob", "Bob Bly", group="B"),
         ("ada", "autumn/B", "autumn/B", "the student was given autumn/A"),
         ("ada", "autumn", "autumn", "the student was given autumn/A"),
         ("ada", "spring/A", "autumn/A", "which is not of this class"),
-        ("ada", "", "autumn/A", "of no edition"),
-        ("ada", UNSIGNED, "autumn/A", "not sealed with the seed of this course"),
+        ("ada", "", "autumn/A", "of no version"),
+        ("ada", UNSIGNED, "autumn/A", "not signed with the seed of this course"),
         ("eve", "autumn", "autumn", ""),
-        ("zoe", "", "autumn", "of no edition"),
+        ("zoe", "", "autumn", "of no version"),
     ],
 )
-def test_a_submission_is_marked_as_an_edition_of_its_class(student, found, marked, note):
-    got, said = Editions("autumn", CLASS).marked_as(SubmittedFile(student), found)
+def test_a_submission_is_marked_as_an_version_of_its_class(student, found, marked, note):
+    got, said = GivenVersions("autumn", CLASS).marked_as(SubmittedFile(student), found)
     assert got == marked
     assert note in said
     assert bool(said) == bool(note)
@@ -42,56 +42,56 @@ def test_a_submission_is_marked_as_an_edition_of_its_class(student, found, marke
 @pytest.mark.parametrize(
     ("found", "marked", "note"), [("", "", False), ("autumn/B", "autumn/B", False), ("?", "", True)]
 )
-def test_without_a_variant_the_seal_decides(found, marked, note):
-    got, said = Editions("", CLASS).marked_as(SubmittedFile("ada"), found)
+def test_without_a_variant_the_signature_decides(found, marked, note):
+    got, said = GivenVersions("", CLASS).marked_as(SubmittedFile("ada"), found)
     assert (got, bool(said)) == (marked, note)
 
 
 def test_a_student_is_found_by_name_as_in_the_roster():
-    assert Editions("autumn", CLASS).given_to(SubmittedFile("1234", "Bly, Bob")) == "autumn/B"
+    assert GivenVersions("autumn", CLASS).given_to(SubmittedFile("1234", "Bly, Bob")) == "autumn/B"
 
 
-def test_a_class_is_graded_by_its_editions(fake_class, tmp_path):
+def test_a_class_is_graded_by_its_versions(fake_class, tmp_path):
     (tmp_path / "roster.csv").write_text("student,group\nada,A\nbob,B\ncarl,A\n")
-    fake_class.submit(ada="P1 edition=autumn/A", bob="P1 edition=autumn/A", carl="P1")
+    fake_class.submit(ada="P1 version=autumn/A", bob="P1 version=autumn/A", carl="P1")
     result = fake_class.grade(variant="autumn", roster_file=tmp_path / "roster.csv")
-    graded = {event["student"]: event["edition"] for event in fake_class.events("begin")}
+    graded = {event["student"]: event["version"] for event in fake_class.events("begin")}
     assert graded == {"ada": "autumn/A", "bob": "autumn/A", "carl": "autumn/A"}
     reasons = {record.student: record.reason for record in result.records}
     assert reasons["ada"] == ""
     assert "the student was given autumn/B" in reasons["bob"]
-    assert "of no edition" in reasons["carl"]
+    assert "of no version" in reasons["carl"]
     with Gradebook(fake_class.gradebook) as book:
-        assert book.editions() == {"autumn/A"}
+        assert book.versions() == {"autumn/A"}
 
 
 def test_the_variant_of_a_class_stays_known(fake_class):
     fake_class.submit(ada="P1").grade(variant="autumn")
     fake_class.submit(bob="P1").grade()
-    assert [event["edition"] for event in fake_class.events("begin")] == ["autumn", "autumn"]
+    assert [event["version"] for event in fake_class.events("begin")] == ["autumn", "autumn"]
 
 
 def test_another_variant_grades_anew(fake_class):
     fake_class.submit(ada="P1").grade(variant="autumn")
     fake_class.grade(variant="spring")
-    assert [event["edition"] for event in fake_class.events("begin")] == ["autumn", "spring"]
+    assert [event["version"] for event in fake_class.events("begin")] == ["autumn", "spring"]
 
 
-def test_a_seal_that_could_not_be_read_is_read_again(fake_class):
+def test_a_signature_that_could_not_be_read_is_read_again(fake_class):
     """The seed may have been another in the call before."""
-    fake_class.submit(ada="P1 edition=?").grade()
-    (fake_class.folder / "ada.ipynb").write_text("P1 edition=? ada")
+    fake_class.submit(ada="P1 version=?").grade()
+    (fake_class.folder / "ada.ipynb").write_text("P1 version=? ada")
     result = fake_class.grade()
-    assert "not sealed with the seed" in result.records[0].reason
+    assert "not signed with the seed" in result.records[0].reason
     assert len(fake_class.events("begin")) == 1
 
 
-@pytest.mark.parametrize("claimed", ["autumn", 3, {"edition": "autumn"}, ["x"] * 100, "A" * 5000])
+@pytest.mark.parametrize("claimed", ["autumn", 3, {"version": "autumn"}, ["x"] * 100, "A" * 5000])
 def test_what_a_notebook_claims_is_not_believed(solved, claimed):
     grader = course_grader.unsandboxed(GraderSettings(7, contextlib.nullcontext))
     notebook = read(solved)
     assert grader.identify(solved) == ("T9", "")
-    for sealed, expected in ((seal(7, "autumn"), "autumn"), (seal(8, "autumn"), UNSIGNED), (claimed, UNSIGNED)):
-        seal_edition(notebook, sealed)
+    for signed, expected in ((sign(7, "autumn"), "autumn"), (sign(8, "autumn"), UNSIGNED), (claimed, UNSIGNED)):
+        store_signature(notebook, signed)
         write(notebook, solved)
         assert grader.identify(solved) == ("T9", expected)

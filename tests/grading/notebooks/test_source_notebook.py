@@ -1,4 +1,4 @@
-"""The package's copy of the master notebooks' cells is up to date, and restoring a master changes nothing."""
+"""The package's copy of the source notebooks' cells is up to date, and restoring a source notebook changes nothing."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from mlhood.grading.notebooks.master import SOLUTION, parse_cells, student_version
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.notebooks.restore import as_submitted, is_unmodified, restore
+from mlhood.grading.notebooks.source_notebook import SOLUTION, parse_cells, student_version
 from mlhood.grading.notebooks.sync import cell_files
 from mlhood.grading.projects.package_files import CELLS_FILE
 
 ROOT = Path(__file__).parents[3]
-MASTERS = sorted(ROOT.glob("P[1-9].ipynb"))
+SOURCE_NOTEBOOKS = sorted(ROOT.glob("P[1-9].ipynb"))
 
 
-@pytest.mark.parametrize("path", MASTERS, ids=lambda path: path.name)
-@pytest.mark.parametrize("edition", ["solved", "student's"])
-def test_a_notebook_of_the_course_runs_unchanged(path, edition):
+@pytest.mark.parametrize("path", SOURCE_NOTEBOOKS, ids=lambda path: path.name)
+@pytest.mark.parametrize("version", ["solved", "student's"])
+def test_a_notebook_of_the_course_runs_unchanged(path, version):
     book = read(path)
-    if edition != "solved":
+    if version != "solved":
         student_version(book, path)
     restored = restore(book, project_of(book, path))
     assert restored.changes == ()
@@ -30,18 +30,18 @@ def test_a_notebook_of_the_course_runs_unchanged(path, edition):
 
 
 def test_the_packages_copy_of_the_cells_is_up_to_date():
-    files = {name: (ROOT / name).read_text(encoding="utf-8") for name in cell_files(MASTERS)}
-    assert files == cell_files(MASTERS), "run `mlhood sync` in the folder of the course"
+    files = {name: (ROOT / name).read_text(encoding="utf-8") for name in cell_files(SOURCE_NOTEBOOKS)}
+    assert files == cell_files(SOURCE_NOTEBOOKS), "run `mlhood sync` in the folder of the course"
 
 
 def test_the_copied_cells_contain_no_solution():
-    for name in (name for name in cell_files(MASTERS) if name.endswith(CELLS_FILE)):
+    for name in (name for name in cell_files(SOURCE_NOTEBOOKS) if name.endswith(CELLS_FILE)):
         cells = [cell for cell in parse_cells((ROOT / name).read_text(encoding="utf-8")) if cell.role == SOLUTION]
         assert all("raise NotImplementedError()" in cell.source for cell in cells)
         assert cells
 
 
-@pytest.mark.parametrize("path", MASTERS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SOURCE_NOTEBOOKS, ids=lambda path: path.name)
 def test_a_notebook_without_labels_and_names_is_restored_by_content(path):
     book = read(path)
     expected = [cell for cell in restore(book, project_of(book, path)).cells if cell.node.cell_type == "code"]
@@ -52,7 +52,7 @@ def test_a_notebook_without_labels_and_names_is_restored_by_content(path):
     assert sources == [(cell.node.source, cell.intact) for cell in expected]
 
 
-@pytest.mark.parametrize("path", MASTERS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SOURCE_NOTEBOOKS, ids=lambda path: path.name)
 def test_a_notebook_is_unmodified_until_code_is_written(path):
     book = read(path)
     project = project_of(book, path)

@@ -1,0 +1,130 @@
+"""What the version of a variant has instead of the course's own files: notebooks, and the package's copies of them.
+
+The package of a version knows the values of its parameters (`variant.json`), and no other: the templates, from which
+the solutions of any variant can be made, are not in it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+from mlhood.errors import OutputError
+from mlhood.grading.checks.task import Project
+from mlhood.grading.notebooks.notebook import cell_name, course_notebooks, project_of, read
+from mlhood.grading.notebooks.sync import PROJECTS_PATH, notebook_files, require_synced
+from mlhood.grading.notebooks.variant import source_of_variant
+from mlhood.grading.notebooks.version import store_signature
+from mlhood.grading.projects.collect import VARIANT_FILE, VERSION_KEY, variant
+from mlhood.grading.projects.package_files import RESULTS_FILE, VARIANTS_FILE
+from mlhood.grading.student.results import recorded_results
+from mlhood.grading.student.version_files import package_files
+from mlhood.grading.variants.signature import sign
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The variant that a version is made of.
+
+    Args:
+        word: From which its values are drawn.
+        seed: Of the course, with which the word is signed in the notebooks.
+        source notebooks: Folder of the executed notebooks that `mlhood run --variant` writes: what the course's own
+            cells show is taken from them. Without it, or for a project that is not in it, cells that depend on a
+            parameter have no outputs.
+    """
+
+    word: str
+    seed: int
+    source_notebooks: Path | None = None
+
+    @property
+    def signed(self) -> str:
+        """The word as it is in the notebooks."""
+        return sign(self.seed, self.word)
+
+
+def read_source_notebooks(root: Path, made_of: Variant | None) -> dict[str, NotebookNode]:
+    """Return the solved notebooks of a version of the course in `root`, by the names of their files.
+
+    Raises:
+        NotebookError: There are no notebooks here.
+        GradingError: It cannot be the name of a variant, or a template cannot be rendered.
+        OutputError: There are no executed notebooks where they should be, or they are of another variant.
+    """
+    source_notebooks = {}
+    executed = _executed_sources(made_of.source_notebooks) if made_of and made_of.source_notebooks else {}
+    for path in course_notebooks(root):
+        source_notebooks[path.name] = notebook = read(path)
+        if made_of:
+            source_notebooks[path.name] = varied = source_of_variant(notebook, _project(notebook, path, made_of))
+            if path.name in executed:
+                _take_outputs(varied, executed[path.name])
+            store_signature(varied, made_of.signed)
+    return source_notebooks
+
+
+def version_package(root: Path, source_notebooks: dict[str, NotebookNode], made_of: Variant | None) -> dict[str, str]:
+    """Return the text files of the package of a version, by their paths from the root.
+
+    Raises:
+        OutputError: The folder is not that of the course.
+        GradingError: The package's copy of the notebooks' cells is out of date.
+    """
+    if not (root / "pyproject.toml").is_file() or not (root / "mlhood").is_dir():
+        raise OutputError(
+            "the student version can only be made from the course's repository",
+            where=root,
+            expected="notebooks, pyproject.toml and the folder mlhood side by side",
+            todo="change to the folder of the course and run the command there",
+        )
+    require_synced(root, course_notebooks(root))
+    files = package_files(root)
+    projects = {name: _project(notebook, root / name, made_of) for name, notebook in source_notebooks.items()}
+    for project in projects.values():
+        if results := recorded_results(project):
+            files[f"{PROJECTS_PATH}/{project.id.lower()}/{RESULTS_FILE}"] = json.dumps(results, indent=1) + "\n"
+    if not made_of:
+        return files
+    values: dict[str, object] = {VERSION_KEY: made_of.signed}
+    for name, notebook in source_notebooks.items():
+        files |= notebook_files(notebook, root / name)
+        values[projects[name].id] = dict(projects[name].parameters)
+    files[f"{PROJECTS_PATH}/{VARIANT_FILE}"] = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+    return {name: text for name, text in files.items() if not name.endswith(f"/{VARIANTS_FILE}")}
+
+
+def _executed_sources(folder: Path) -> dict[str, Path]:
+    """Return the executed notebooks in a folder by name: some of the course, if only some projects were run."""
+    if found := {path.name: path for path in folder.glob("*/*.ipynb") if path.stem == path.parent.name}:
+        return found
+    raise OutputError(
+        "there are no executed notebooks",
+        where=folder,
+        expected="what `mlhood run --variant NAME --out DIR` writes, such as P1/P1.ipynb",
+        todo="name that folder, or leave out --sources: cells of tasks that vary then have no outputs",
+    )
+
+
+def _project(notebook: NotebookNode, path: Path, made_of: Variant | None) -> Project:
+    return variant(project_of(notebook, path), made_of.word if made_of else "")
+
+
+def _take_outputs(source_notebook: NotebookNode, path: Path) -> None:
+    """Give the cells of a variant's source notebook the outputs of the executed one."""
+    executed = {cell_name(cell): cell for cell in read(path).cells}
+    for cell in source_notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        if cell_name(cell) not in executed or executed[cell_name(cell)].source != cell.source:
+            raise OutputError(
+                "the executed notebook is not the source notebook of this variant",
+                where=path,
+                expected="the cells of the variant, as this version of the course makes them",
+                got=f"another cell {cell_name(cell)}",
+                todo="make them again: mlhood run --variant NAME --out DIR",
+            )
+        cell.outputs = executed[cell_name(cell)].get("outputs", [])
