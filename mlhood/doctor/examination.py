@@ -96,7 +96,7 @@ def _browser() -> Finding:
 
 def _webassembly() -> Finding:
     # in a separate process, as the browser
-    code = "from mlhood.compiler.backends.c.toolchain import find_program as f; print(f('clang'), 'and', f('wasm-ld'))"
+    code = "from mlhood.compiler.backends.c.wasm import find_program as f; print(f('clang'), 'and', f('wasm-ld'))"
     error, paths = run_python(code)
     return environment.webassembly(error, paths.strip())
 
