@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable
 
 from mlhood.compiler.lir.passes.copy_elimination import eliminate_copies
 from mlhood.compiler.lir.passes.dead_stores import eliminate_dead_stores
-from mlhood.compiler.lir.passes.lifetimes import hoist_deallocs, sink_allocs
+from mlhood.compiler.lir.passes.hoist_deallocs import hoist_deallocs
 from mlhood.compiler.lir.passes.peephole import simplify_instructions
 from mlhood.compiler.lir.passes.schedule import schedule_instructions
 from mlhood.compiler.lir.passes.share_buffers import share_buffers
+from mlhood.compiler.lir.passes.sink_allocs import sink_allocs
 from mlhood.compiler.lir.program import Program
 from mlhood.compiler.lir.verify import verify
 from mlhood.errors import CompilerError, nearest

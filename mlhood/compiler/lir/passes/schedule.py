@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Dealloc, Instruction, TensorView, Weight
-from mlhood.compiler.lir.passes.lifetimes import sink_allocs
+from mlhood.compiler.lir.passes.sink_allocs import sink_allocs
 from mlhood.compiler.lir.program import Program, with_deallocs
 
 MAX_INSTRUCTIONS = 10_000  # the time grows with their number times how many are ready at once

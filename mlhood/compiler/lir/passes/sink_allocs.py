@@ -1,15 +1,14 @@
-"""Sinking of allocations and hoisting of deallocations, so that memory is in use for a shorter time.
+"""Sinking of allocations, so that memory is in use for a shorter time.
 
 1. alloc a; ...; first instruction that names a           ->  ...; alloc a; that instruction
 2. tensorview a = b; ...; first instruction that names a  ->  ...; tensorview a = b; that instruction
 3. tensorview a = b that no instruction names             ->  nothing
-4. last instruction that names a, or a view of it; ...; dealloc a  ->  that instruction; dealloc a; ...
 """
 
 from __future__ import annotations
 
-from mlhood.compiler.lir.instructions import Alloc, Buffer, Dealloc, Instruction, TensorView
-from mlhood.compiler.lir.program import Program, with_deallocs
+from mlhood.compiler.lir.instructions import Alloc, Buffer, Instruction, TensorView
+from mlhood.compiler.lir.program import Program
 
 
 def sink_allocs(program: Program) -> bool:
@@ -36,12 +35,3 @@ def _definitions(pending: dict[Buffer, Alloc | TensorView], buffer: Buffer) -> l
         definitions.insert(0, definition)
         buffer = definition.source if isinstance(definition, TensorView) else buffer
     return definitions
-
-
-def hoist_deallocs(program: Program) -> bool:
-    """Move each `dealloc` to right after the last use; return whether anything changed."""
-    others = [instruction for instruction in program.instructions if not isinstance(instruction, Dealloc)]
-    instructions = with_deallocs(others, program.memory())
-    changed = instructions != program.instructions
-    program.instructions = instructions
-    return changed
