@@ -55,6 +55,7 @@ def test_a_timed_task_is_exclusive_from_its_first_cell_to_its_result(course, sol
         exclusive=exclusive,
     )
     grade_file(solved, settings)
+    events = [event for event in events if not event.startswith("marking T9.2: ")]  # its checks, one by one
     begin, end = events.index("locked"), events.index("released")
     assert events[begin - 1 : end + 1] == [
         "import os",
