@@ -1,4 +1,4 @@
-"""The benchmark of whole models: its columns, its checks of the outputs, and its command; no time is graded."""
+"""The benchmark of whole models: its columns, its checks of the outputs, and its command; no time is asserted."""
 
 import json
 import os
