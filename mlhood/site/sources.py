@@ -23,7 +23,7 @@ from mlhood.site.notebook_page import alt_texts, notebook_page
 README = "README.md"
 INSTRUCTORS = "mlhood/grading/INSTRUCTORS.md"
 HOW_TOS = ".github/how-to"
-ABOUT = (".github/CONTRIBUTING.md", INTERFACE_PAGE, ".github/CHANGELOG.md", ".github/SECURITY.md")
+ABOUT = (*(f".github/{name}.md" for name in ("GLOSSARY", "CONTRIBUTING", "CHANGELOG", "SECURITY")), INTERFACE_PAGE)
 PICTURES = (".png", ".svg")
 # the public folder of a repository; GitHub Pages leaves it out of a site
 _HIDDEN = ".github/"

@@ -68,10 +68,9 @@ def test_the_sidebar_leads_to_projects_how_tos_package_and_the_instructors_page(
 
 
 @pytest.mark.slow
-def test_the_home_page_has_the_syllabus_and_the_glossary(site):
-    page = page_of(site, "index")
-    assert page.find(id="syllabus") is not None
-    assert page.find(id="glossary") is not None
+def test_the_home_page_has_the_syllabus_and_leads_to_the_glossary(site):
+    assert page_of(site, "index").find(id="syllabus") is not None
+    assert page_of(site, "GLOSSARY").find(id="glossary") is not None
 
 
 @pytest.mark.slow
