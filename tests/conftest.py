@@ -30,9 +30,14 @@ PARTS = {
 }
 
 
+# P2 reads the network that P1 writes into the same folder.
+TOGETHER = {"P2.ipynb": "P1.ipynb"}
+
+
 def scope(nodeid: str) -> str:
     """Return the group that one worker runs in order: the tests of a file or of a notebook, or a part of them."""
     file, _, test = nodeid.partition("::")
+    file = TOGETHER.get(file, file)
     part = PARTS[file].search(test) if file in PARTS else None
     return f"{file}::{part[1]}" if part else file
 
