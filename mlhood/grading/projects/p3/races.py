@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.timing import KEEP
 from mlhood.grading.checks.timing_claim import Course, Prepared, TimedCall, TimingClaim
+from mlhood.grading.projects.convolve import convolve
 from mlhood.grading.rpc.codec import Remote
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18
@@ -138,7 +138,5 @@ def convolution(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, pad
         stride: Step in both directions.
         padding: Zeros on all four sides.
     """
-    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), *[(padding, padding)] * 2))
-    windows = sliding_window_view(padded, w.shape[2:], axis=(2, 3))[:, :, ::stride, ::stride]
-    products = np.tensordot(windows, w.astype(np.float64), axes=((1, 4, 5), (1, 2, 3)))  # N, OH, OW, F
-    return products.transpose(0, 3, 1, 2) + bias.astype(np.float64)[:, None, None]
+    x, w, bias = (array.astype(np.float64) for array in (x, w, bias))
+    return convolve(x, w, bias, stride=stride, padding=padding)

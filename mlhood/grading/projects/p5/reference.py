@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from mlhood.grading.projects.p3.races import convolution
+from mlhood.grading.projects.convolve import convolve
 
 Tree = dict[str, Any]
 State = dict[str, np.ndarray]
@@ -37,7 +37,8 @@ def conv2d(
     x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, stride: int = 1, padding: int = 0
 ) -> np.ndarray:
     """Convolve x [N, C, H, W] with w [F, C, KH, KW]: float64 [N, F, OH, OW]."""
-    return convolution(x, w, np.zeros(len(w)) if bias is None else bias, stride, padding)
+    x, w, bias = (array.astype(np.float64) for array in (x, w, np.zeros(len(w)) if bias is None else bias))
+    return convolve(x, w, bias, stride=stride, padding=padding)
 
 
 def batch_norm(
