@@ -206,23 +206,22 @@ def convolved(
         "packed": [mock.patch.object(module, "pack_weights", scaled) for module in (sliced, direct)],
     }
     report: dict[str, Any] = {"broken": ""}
+
+    def run(convolve: Callable, layer: dict[str, Any], image: np.ndarray) -> np.ndarray:
+        result, broken = guarded(convolve, (image, layer["w"], layer["bias"], layer["stride"], layer["padding"]))
+        report["broken"] = report["broken"] or broken
+        return copy(result)  # the next call may overwrite it
+
     for name, patches in replaced.items():
         convolve = function(order, tuple(tiles), *asked)
         other = function(next(each for each in ORDERS if each != order), (1, 1, 1), *asked)
         for layer in layers:
             layer["w"].flags.writeable = layer["bias"].flags.writeable = False
             other(layer["images"][0], layer["w"], layer["bias"], layer["stride"], layer["padding"])
-        report[name] = []
         with ExitStack() as stack:
             for patch in patches:
                 stack.enter_context(patch)
-            for i in range(rounds):
-                report[name].append([])
-                for layer in layers:
-                    args = (layer["images"][i], layer["w"], layer["bias"], layer["stride"], layer["padding"])
-                    result, broken = guarded(convolve, args)
-                    report[name][-1].append(copy(result))  # the next call may overwrite it
-                    report["broken"] = report["broken"] or broken
+            report[name] = [[run(convolve, layer, layer["images"][i]) for layer in layers] for i in range(rounds)]
     return report
 
 
