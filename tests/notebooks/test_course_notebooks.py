@@ -53,7 +53,7 @@ def test_check_cells_carry_the_points_of_their_task(path):
 
 @every_notebook
 def test_the_cells_of_a_task_stand_together(path):
-    """A task is graded after its last cell: one that stood behind a later task would delay it, and its stand-in."""
+    """A task is graded after its last cell: one that stood behind a later task would delay it, and its fallback."""
     cells = [cell for cell in read(path).cells if cell.cell_type == "code" and cell.source != "mlhood.progress()"]
     tasks = [cell_label.task for cell in cells if (cell_label := label(cell)) and cell_label.task]
     assert [task for task, _ in groupby(tasks)] == list(dict.fromkeys(tasks))

@@ -88,19 +88,19 @@ class Comparison:
     relative: float
 
     @property
-    def difference(self) -> Difference | None:
+    def first_difference(self) -> Difference | None:
         """The first value that differs; None if all agree."""
         return next((difference for difference in self.differences if not difference.agrees), None)
 
     @property
     def agrees(self) -> bool:
         """Whether all values agree."""
-        return self.difference is None
+        return self.first_difference is None
 
     @property
     def suspects(self) -> list[Node]:
         """The nodes that the error can be in: the differing value's, and those before it whose values are unseen."""
-        first, unseen = self.difference, set(self.unseen)
+        first, unseen = self.first_difference, set(self.unseen)
         pending = [] if first is None or first.value.producer is None else [first.value.producer]
         found: dict[Node, None] = {}
         while pending:
@@ -115,7 +115,7 @@ class Comparison:
         line = f"{agreeing} of {len(self.differences)} values agree with the interpreter"
         if self.unseen:
             line += f"; {len(self.unseen)} values of the graph are not seen on the target"
-        first = self.difference
+        first = self.first_difference
         if first is None:
             return f"{line}; largest error {max((d.error for d in self.differences), default=0.0):.2g}"
         others = [node.where for node in self.suspects[1:]]
@@ -141,7 +141,7 @@ class Comparison:
             DrawingError: Too many values pass by other nodes, or the file's name has another ending.
             OutputError: The file cannot be written.
         """
-        first = None if self.difference is None else self.difference.value.producer
+        first = None if self.first_difference is None else self.first_difference.value.producer
         scene = describe(self.graph, part=None if first is None else neighbourhood(first, hops))
         errors: dict[str, Difference] = {}
         for difference in self.differences:

@@ -36,8 +36,8 @@ class Comparison:
         function: Its name.
         cases: Draws the arguments of each call.
         hint: How to go on; a template, where it depends on the variant, as are the hints of mistakes.
-        key: Compare what a dictionary has under this key, or a tuple at this index. It may be a template, or a function
-            of the values of the parameters. Empty to compare all of the result.
+        key: Compare what a dictionary has under this key, or a tuple at this index. It may be a function of the values
+            of the parameters. Empty to compare all of the result.
         call: Calls the function with the submission and the arguments, where its name is not all that it takes.
         compare: Fails unless the first of two results is as the second; by default as `_expect` says.
         view: Compare what this makes of a result, such as `math.isinf`.
@@ -121,8 +121,6 @@ class Comparison:
         return (self.view(result), self.view(want)) if self.view else (result, want)
 
     def _key(self, submission: Submission) -> Any:
-        if isinstance(self.key, str):
-            return render(self.key, vars(submission.parameters))
         return self.key(submission.parameters) if callable(self.key) else self.key
 
     def _follows(self, submission: Submission, result: Any, got: Any, want: Any, arguments: Arguments) -> bool:

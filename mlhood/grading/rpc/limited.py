@@ -2,9 +2,9 @@
 
 ONNX Runtime, pypdf, the compiler and the decoders of pictures are large programs in which a hostile file may find a
 fault, and a small file can unfold to gigabytes. So calls are in processes with limits on memory, time and the size of
-replies, and in bubblewrap where that is available: without network, and without files of the grader. Each is in one of
-its own, unless those of a submission share one.
-The reply is read like a student's (see `codec`), since the process may be under the control of what it has read.
+replies, and in bubblewrap where that is available: without network, and without files of the grader. Each call has its
+own process, unless those of a submission share one. The reply is read like a student's (see `codec`), since the process
+may be under the control of what it has read.
 
     python -P -m mlhood.grading.rpc.limited MEMORY SECONDS SANDBOXED
 
@@ -31,8 +31,8 @@ from mlhood.grading.rpc.codec import CodecError, Message, decode, encode, max_fi
 
 ROOT = Path(__file__).parents[3]
 MEMORY = 1 << 30
-MEMORY_OF_A_CORE = 32 << 20  # libraries start a thread for each, with a stack
 """Bytes of data that a parser may allocate. The course's own files and graphs need less than 0.4 GiB on two cores."""
+MEMORY_OF_A_CORE = 32 << 20  # libraries start a thread for each, with a stack
 MAX_THREADS = 1024
 WORK = Path("/tmp/work")  # noqa: S108 (inside the sandbox)
 WORK_BYTES = 64 << 20

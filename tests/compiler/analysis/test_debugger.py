@@ -90,7 +90,7 @@ def test_a_correct_function_agrees_in_all_values(graph):
 
 def test_the_first_wrong_layer_is_found(graph, tmp_path):
     comparison = compare(graph, Kernels(graph, wrong_in_second), inputs_of(graph))
-    first = comparison.difference
+    first = comparison.first_difference
     assert first is not None
     wrong = first.value.producer
     assert wrong is not None
@@ -117,7 +117,7 @@ def test_one_wrong_integer_is_found_in_a_quantised_graph(quantized):
     inputs = inputs_of(quantized)
     assert compare(quantized, Interpreter(quantized), inputs).agrees
     wrong = next(node for node in quantized.topological() if node.operator.name == "QuantizedConv")
-    first = compare(quantized, Wrong(quantized, wrong.name), inputs).difference
+    first = compare(quantized, Wrong(quantized, wrong.name), inputs).first_difference
     assert first is not None
     assert first.value is wrong.outputs[0]
     assert abs(first.got - first.expected) == 1
@@ -153,7 +153,7 @@ def _model(nodes, output):
 def test_values_that_the_target_has_fused_are_skipped_and_named():
     graph = chain(4)
     comparison = compare(graph, Fused(graph, {"v1", "v3"}, "n2"), inputs_of(graph))
-    first = comparison.difference
+    first = comparison.first_difference
     assert first is not None
     assert first.name == "v3"
     assert comparison.unseen == ("v2",)
@@ -163,7 +163,7 @@ def test_values_that_the_target_has_fused_are_skipped_and_named():
 
 def test_outputs_are_compared_even_if_the_target_shows_nothing():
     graph = chain(2)
-    first = compare(graph, Fused(graph, set(), "n2"), inputs_of(graph)).difference
+    first = compare(graph, Fused(graph, set(), "n2"), inputs_of(graph)).first_difference
     assert first is not None
     assert first.name == "v2"
 

@@ -121,7 +121,7 @@ def test_the_digest_of_checks_covers_what_they_import(monkeypatch):
     assert not any(f"{grading}.projects.p{other}" in module for module in read for other in (1, 2, 4))
 
 
-def test_the_digest_of_checks_covers_points_and_stand_ins(course):
+def test_the_digest_of_checks_covers_points_and_fallbacks(course):
     task = course.SYNTHETIC.tasks[0]
     others = [replace(task, fallback="x = 1"), replace(task, checks=task.checks[:1]), replace(task, seconds=1.0)]
     digests = {checks_digest(replace(course.SYNTHETIC, tasks=(changed,))) for changed in [task, *others]}
