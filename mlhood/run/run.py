@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -124,7 +125,7 @@ def run_notebooks(
     for number, run in enumerate(runs, start=1):
         observer.begin(run.name, number, len(runs))
         with kernels_of_variant(variant):
-            _run(run, out, observer, write_back, variant)
+            _run(run, out, observer, write_back, variant, earlier=runs[: number - 1])
         observer.end(run)
         if run.interrupted:
             runs = runs[:number]
@@ -144,7 +145,9 @@ def _with_unique_names(notebooks: Iterable[Path]) -> list[NotebookRun]:
     return runs
 
 
-def _run(run: NotebookRun, out: Path, observer: RunObserver, write_back: bool, word: str) -> None:
+def _run(
+    run: NotebookRun, out: Path, observer: RunObserver, write_back: bool, word: str, earlier: Sequence[NotebookRun]
+) -> None:
     """Run one notebook and write its results, even if it is interrupted."""
     try:
         notebook = read(run.source)
@@ -155,12 +158,21 @@ def _run(run: NotebookRun, out: Path, observer: RunObserver, write_back: bool, w
         run.folder, kept = output_folder.create_empty(out, run.name)
         if kept:
             run.notes.append(f"files that no run wrote were moved to {kept}")
+        _copy_what_it_reads(run.project, run.folder, earlier)
         _execute(run, run.project, run.folder, notebook, observer)
         _save(run, run.folder, notebook, write_back)
     except MlhoodError as error:
         run.error = error
     except KeyboardInterrupt:
         run.interrupted = True
+
+
+def _copy_what_it_reads(project: Project, folder: Path, earlier: Sequence[NotebookRun]) -> None:
+    """Copy the files that it reads into its folder from notebooks that ran before it and lost no points."""
+    for done in earlier:
+        for name in project.reads:
+            if done.full and done.folder and (done.folder / name).is_file():
+                shutil.copyfile(done.folder / name, folder / name)
 
 
 def _execute(run: NotebookRun, project: Project, folder: Path, notebook: NotebookNode, observer: RunObserver) -> None:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +23,7 @@ from mlhood.errors import NotebookError, OutputError
 from mlhood.grading.execution.progress import ProgressBar, ProgressLog, progress_display
 from mlhood.grading.notebooks.notebook import clean, course_notebooks, read, write
 from mlhood.run import output_folder
+from mlhood.run import run as run_module
 from mlhood.run.report import write_report
 from mlhood.run.run import run_notebooks
 from tests.waiting import PATIENCE, wait_until
@@ -108,6 +110,15 @@ def test_same_name_gets_a_folder_of_its_own(solved, tmp_path):
     outcome = run([solved, solved], tmp_path / "out")
     assert [run.name for run in outcome.runs] == ["T9", "T9-2"]
     assert outcome.code == 0
+
+
+@pytest.mark.parametrize(("solution", "copied"), [({}, True), ({"T9.1": "double = None"}, False)])
+def test_reads_a_file_of_a_notebook_that_lost_no_points(course, solved, tmp_path, monkeypatch, solution, copied):
+    monkeypatch.setattr(run_module, "project_of", lambda *_: replace(course.SYNTHETIC, reads=("first.html",)))
+    write(course.notebook(course.SOLUTIONS | solution), tmp_path / "first.ipynb")
+    outcome = run([tmp_path / "first.ipynb", solved], tmp_path / "out")
+    assert outcome.runs[0].full == copied
+    assert (tmp_path / "out" / "T9" / "first.html").exists() == copied
 
 
 def test_stale_file_does_not_pass_and_own_files_are_kept(course, solved, tmp_path):

@@ -132,6 +132,7 @@ class Project:
         parameters: The value of each parameter of its tasks.
         varied: Whether these are not the defaults.
         declared: The tasks as they are declared, so that other values can be given to their parameters.
+        reads: Files of earlier projects that the notebook reads if it finds them in its folder.
     """
 
     id: str
@@ -141,6 +142,7 @@ class Project:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     varied: bool = False
     declared: tuple[Task, ...] = field(default=(), repr=False)
+    reads: tuple[str, ...] = ()
 
     @property
     def points(self) -> float:

@@ -30,7 +30,9 @@ VARIANT = "MLHOOD_VARIANT"
 DECLARATION = re.compile(r"^TASKS\b", re.MULTILINE)
 
 
-def collect_project(package: str, title: str, questions: tuple[Question, ...] = ()) -> Project:
+def collect_project(
+    package: str, title: str, questions: tuple[Question, ...] = (), reads: tuple[str, ...] = ()
+) -> Project:
     """Return the project of a package such as `mlhood.grading.projects.p1`, its tasks in the order of their numbers.
 
     Modules that declare no tasks (probes, references) are not imported: some of them need JAX, which a grader never
@@ -56,7 +58,7 @@ def collect_project(package: str, title: str, questions: tuple[Question, ...] = 
                 todo="change the id in the module that declares the task",
             )
     tasks.sort(key=lambda task: int(task.id.partition(".")[2]))
-    declared = Project(project, title, tuple(tasks), questions, declared=tuple(tasks))
+    declared = Project(project, title, tuple(tasks), questions, declared=tuple(tasks), reads=reads)
     return with_values(declared, _values(declared))
 
 
