@@ -168,3 +168,42 @@ def test_a_file_replaces_no_library(shared):
     shared.run("from pathlib import Path\nPath('wave.py').write_text('x = 1')\nPath('mine.py').write_text('x = 1')")
     assert shared.eval("__import__('wave').__name__ and hasattr(__import__('wave'), 'x')") == "False"
     assert shared.eval("__import__('mine').x") == "1"
+
+
+STARTS = {
+    "a program": "import subprocess; subprocess.run(['/proc/self/exe', '-c', ''])",
+    "another program": "import os; os.execv('/proc/self/exe', ['python'])",
+    "fork": "import os; os.fork()",
+    "a pool": "import multiprocessing; multiprocessing.get_context('fork').Pool(2)",
+    "a spawned process": "import os; os.posix_spawn('/proc/self/exe', ['python'], {})",
+    "the system call": (
+        "import ctypes, platform\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "number = {'x86_64': 56, 'aarch64': 220}[platform.machine()]\n"
+        "if libc.syscall(number, 17, 0, 0, 0, 0) < 0: raise OSError(ctypes.get_errno(), 'refused')"
+    ),
+}
+
+
+@pytest.mark.parametrize("source", STARTS.values(), ids=STARTS)
+@pytest.mark.parametrize("libraries", [LOOPS, ARRAYS], ids=["without products", "with products"])
+def test_a_bare_kernel_starts_no_process(bare, libraries, source):
+    outcome, _ = run(bare[libraries], source)
+    assert outcome.error.startswith("OSError: [Errno 38]")
+    assert run(bare[libraries], "print(6 * 7)")[1] == "42\n"
+
+
+def test_the_cpu_time_of_a_bare_kernel_is_that_of_all_its_threads(bare):
+    spent = {}
+    work = "import time\ndef spin():\n    stop = time.thread_time() + 0.2\n    while time.thread_time() < stop: pass\n"
+    threads = "import threading\nt = [threading.Thread(target=spin) for _ in range(3)]\n[x.start() for x in t]"
+    for name, source in {"threads": f"{threads}\n[x.join() for x in t]", "sleep": "time.sleep(0.5)"}.items():
+        run(bare[ARRAYS], work)
+        before = bare[ARRAYS].cpu_seconds()
+        run(bare[ARRAYS], source)
+        spent[name] = bare[ARRAYS].cpu_seconds() - before
+    assert spent["threads"] >= 0.6
+    assert spent["sleep"] < 0.2
+
+
+def test_the_cpu_time_of_a_kernel_that_may_start_processes_is_unknown(attacked):
+    assert attacked.kernel.cpu_seconds() is None

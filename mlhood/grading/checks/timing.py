@@ -2,9 +2,11 @@
 
 The numbers in a table are the student's word, so its claims are measured again from outside:
 
-1. The clock runs in this process, around the whole round trip of a message. Patched timers in the student's process
-   have no effect, and work that is lazy or done by another thread is included: the clock stops when the results have
-   arrived.
+1. The clock is read in this process, before and after the whole round trip of a message. Patched timers in the
+   student's process have no effect, and work that is lazy or done by another thread is included: the clock stops when
+   the results have arrived. It is the CPU time of the student's process, where that can start no other process (a bare
+   kernel, see `Transport.cpu_seconds`): other programs do not add to it, nor does waiting. Elsewhere it is a clock on
+   the wall.
 2. Both sides are treated alike. A message makes several calls of one side, as many for the slower as for the faster,
    and so many that those of the faster side take much longer than the round trip, of which nothing is subtracted: what
    the student's process says of it is a claim. A round has one message of each side, in random order. Two identical
@@ -29,8 +31,9 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from mlhood.grading.checks.one_core import one_core, stopped
 from mlhood.grading.checks.submission import Submission
@@ -53,8 +56,22 @@ KEEP = "mlhood.grading.checks.probes:keep"
 Clock = Callable[[], float]
 
 
+@dataclass(frozen=True)
+class Clocks:
+    """The clock of a submission's calls, and that of work in this process which is compared with them."""
+
+    submission: Clock
+    course: Clock
+
+
+def clocks_of(submission: Submission) -> Clocks:
+    """Return clocks of CPU time, if that of the submission is known; else clocks on the wall."""
+    cpu: Any = submission.session.transport.cpu_seconds
+    return Clocks(time.perf_counter, time.perf_counter) if cpu() is None else Clocks(cpu, time.process_time)
+
+
 def measure_claim(
-    submission: Submission, claim: TimingClaim, *, seconds: float = FIRST_SECONDS, clock: Clock = time.perf_counter
+    submission: Submission, claim: TimingClaim, *, seconds: float = FIRST_SECONDS, clocks: Clocks | None = None
 ) -> Verdict:
     """Measure a claim until it is decided.
 
@@ -66,35 +83,36 @@ def measure_claim(
     Raises:
         CheckFailed: A call stops with an error, or returns a wrong result.
     """
+    clocks = clocks or clocks_of(submission)
     with one_core(submission):
-        if refusal := _warm_up(submission, claim, clock):
+        if refusal := _warm_up(submission, claim, clocks):
             return refusal
-        claim = _with_enough_calls(submission, claim, clock)
-        verdict = _attempt(submission, claim, seconds, clock)
+        claim = _with_enough_calls(submission, claim, clocks.submission)
+        verdict = _attempt(submission, claim, seconds, clocks)
     refusals = int(verdict.state == "fails")
     for _ in range(1, ATTEMPTS):
         if verdict.state == "holds" or refusals == 2:
             return verdict
         wait_until_quiet()
         with one_core(submission):
-            verdict = _attempt(submission, claim, RETRY_SECONDS, clock)
+            verdict = _attempt(submission, claim, RETRY_SECONDS, clocks)
         refusals += verdict.state == "fails"
     decided = verdict.state == "holds" or refusals == 2
     return verdict if decided else replace(verdict, state="inconclusive")
 
 
-def _warm_up(submission: Submission, claim: TimingClaim, clock: Clock) -> Verdict | None:
+def _warm_up(submission: Submission, claim: TimingClaim, clocks: Clocks) -> Verdict | None:
     """Call both sides once, since they may compile; refuse a slower side that would take minutes to race."""
-    _time_message(submission, claim.fast, 1, clock)
-    taken = _time_message(submission, claim.slow, 1, clock)
+    _time_message(submission, claim.fast, 1, clocks.submission)
+    taken = _time_message(submission, claim.slow, 1, clocks.submission)
     if claim.course is None:
         return None
     factor = float("inf")
     for _ in range(2):  # the first call of either may have compiled
-        factor = min(factor, taken / _time_course(submission, claim.course, clock))
+        factor = min(factor, taken / _time_course(submission, claim.course, clocks.course))
         if factor <= GROSS * claim.course.most:
             return None
-        taken = _time_message(submission, claim.slow, 1, clock)
+        taken = _time_message(submission, claim.slow, 1, clocks.submission)
     reason = f"{claim.name}: the slower takes {factor:.0f} times as long as the course's"
     return Verdict("fails", reason, claim.claimed, too_slow(factor, claim.course))
 
@@ -113,10 +131,11 @@ def _with_enough_calls(submission: Submission, claim: TimingClaim, clock: Clock)
     return claim
 
 
-def _attempt(submission: Submission, claim: TimingClaim, seconds: float, clock: Clock) -> Verdict:
+def _attempt(submission: Submission, claim: TimingClaim, seconds: float, clocks: Clocks) -> Verdict:
+    clock = clocks.submission
     stop, rounds = clock() + seconds, Rounds()
     for look in LOOKS:
-        time_rounds(submission, claim, rounds, look, clock=clock)
+        time_rounds(submission, claim, rounds, look, clocks)
         state = decide(rounds, claim).state
         if state == "fails" and look < REFUSAL:
             continue
@@ -125,23 +144,24 @@ def _attempt(submission: Submission, claim: TimingClaim, seconds: float, clock: 
     return decide(rounds, claim)
 
 
-def time_rounds(
-    submission: Submission, claim: TimingClaim, rounds: Rounds, total: int, *, clock: Clock = time.perf_counter
-) -> None:
+def time_rounds(submission: Submission, claim: TimingClaim, rounds: Rounds, total: int, clocks: Clocks) -> None:
     """Time rounds, each with one message of both sides, and in the first ones the course's version.
 
     Args:
         rounds: The rounds are added to these.
         total: How many there are then.
+        clocks: They are timed by.
 
     Raises:
         CheckFailed: A call stops with an error, or returns a wrong result.
     """
 
     sides = {"slow": claim.slow, "fast": claim.fast}
-    timed = {name: partial(_time_message, submission, call, call.calls, clock) for name, call in sides.items()}
+    timed = {
+        name: partial(_time_message, submission, call, call.calls, clocks.submission) for name, call in sides.items()
+    }
     if claim.course and len(rounds) < COURSE_ROUNDS:
-        timed["course"] = partial(_time_course, submission, claim.course, clock)
+        timed["course"] = partial(_time_course, submission, claim.course, clocks.course)
     while len(rounds) < total:
         seconds = {str(name): timed[name]() for name in submission.rng.permutation(list(timed))}
         for name, duration in seconds.items():

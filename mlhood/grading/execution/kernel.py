@@ -9,7 +9,9 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +38,7 @@ MAX_FRAMES, MAX_TRACEBACK_CHARACTERS = 64, 100_000
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 MARKED_LINE = re.compile(r"^-{1,6}> ?(\d{1,6}) (.{1,1000})$", re.MULTILINE)  # `----> 7     y[i] = x[i + 1]`
 SYNTAX_ERROR_LINE = re.compile(r"\([^()]*, line (\d{1,6})\)$")
+CPU_CLOCK = 2  # the lowest bits of the clock id that clock_getcpuclockid(3) returns for a process
 IGNORE_EXIT = "get_ipython().ask_exit = lambda: None"  # `exit()` and `quit()` would end the kernel some time later
 
 
@@ -129,6 +132,14 @@ class Kernel:
         finally:
             self._discard([*channel.file_names("request", number), *channel.file_names("reply", number)])
 
+    def cpu_seconds(self) -> float | None:
+        """Return the CPU time of a bare kernel so far, of all its threads; None for another kernel or system.
+
+        A bare kernel is one process: in a sandbox it can start no other.
+        """
+        pid = self._bare_pid() if sys.platform == "linux" else None
+        return None if pid is None else time.clock_gettime(~pid << 3 | CPU_CLOCK)
+
     def keep_history(self) -> None:
         """Remember the cells so far as the ones that `drop_history` leaves."""
         self._kept = len(self._history)
@@ -137,7 +148,11 @@ class Kernel:
         """Do not run the cells since `keep_history` again when the kernel is replaced."""
         del self._history[self._kept :]
 
-    # -- overridden by kernels that share no folder with this process
+    # -- overridden by kernels that are isolated from this process
+
+    def _bare_pid(self) -> int | None:
+        """Return the process that a bare kernel is; None if it may start others, and for another kernel."""
+        return None if self._libraries is None else self.pid
 
     def fetch(self, path: Path) -> None:
         """Make a file of the notebook available at its path in this process."""

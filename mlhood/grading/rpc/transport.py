@@ -38,6 +38,10 @@ class Transport(Protocol):
         """
         ...
 
+    def cpu_seconds(self) -> float | None:
+        """Return the CPU time of the student's process so far, or None if it is unknown or may start others."""
+        ...
+
 
 class LocalTransport:
     """Executes requests in this process, on names that it holds."""
@@ -51,3 +55,6 @@ class LocalTransport:
 
     def fetch(self, path: Path) -> None:
         """Do nothing: the file is in a folder of this process."""
+
+    def cpu_seconds(self) -> None:
+        """Return None: this process does other work, too."""

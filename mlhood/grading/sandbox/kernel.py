@@ -159,6 +159,9 @@ class SandboxedKernel(Kernel):
         except NotRegularFile as error:
             raise InvalidFile(str(error)) from None
 
+    def _bare_pid(self) -> int | None:
+        return self.sandbox.bare_pid
+
     def _upload(self) -> None:
         try:
             self.sandbox.upload()

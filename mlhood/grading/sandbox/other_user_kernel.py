@@ -113,6 +113,9 @@ class OtherUserKernel(Kernel):
         except OSError as error:
             raise InvalidFile(f"cannot be read ({error.strerror})") from None
 
+    def _bare_pid(self) -> None:
+        """Return None: nothing keeps the kernel from starting other processes."""
+
     def _upload(self) -> None:
         """Make the notebook's user the owner of the grader's files in `scratch`, so that it may write them again."""
         with os.scandir(self.scratch) as entries:

@@ -75,6 +75,14 @@ class Sandbox:
         """The process of bubblewrap, while there is one."""
         return None if self._process is None else self._process.pid
 
+    @property
+    def bare_pid(self) -> int | None:
+        """The process that a bare kernel is; None for another, and where nothing keeps it from starting others."""
+        if not self.bare or not self._descriptors or not seccomp.program():
+            return None
+        information = Path(f"/proc/self/fdinfo/{self._descriptors[2]}").read_text(encoding="ascii")
+        return int(information.partition("\nPid:")[2].split()[0])  # pidfd_open(2)
+
     def poll(self) -> int | None:
         """Return None while it runs, else the exit code of bubblewrap."""
         return 0 if self._process is None else self._process.poll()

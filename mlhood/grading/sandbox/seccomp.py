@@ -50,13 +50,21 @@ REFUSED = {
     "request_key": (249, 218),
     "keyctl": (250, 219),
 }
-PROGRAMS = {"execve": (59, 221), "execveat": (322, 281)}
+# what starts other processes and programs; without clone3, threads are created by clone
+PROCESSES = {
+    "fork": (57, None),
+    "vfork": (58, None),
+    "clone3": (435, 435),
+    "execve": (59, 221),
+    "execveat": (322, 281),
+}
+CLONE, CLONE_THREAD = (56, 220), 0x10000
 INSTRUCTION = struct.Struct("=HBBI")
 NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2  # linux/prctl.h, linux/seccomp.h
 NEWER = 463  # this and all following calls; those of x86_64 under other numbers (x32) follow, too
 # instructions (linux/bpf_common.h), and offsets of the call number, the processor and the first argument's lower half
 # (struct seccomp_data)
-LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 NUMBER, PROCESSOR, ARGUMENT, ARGUMENT_BYTES = 0, 4, 16, 8
 RETURN_ERROR = 0x00050000
 ALLOW, REFUSE, IGNORE = 0x7FFF0000, RETURN_ERROR | errno.ENOSYS, RETURN_ERROR
@@ -70,12 +78,18 @@ RESTRICTED = (
 )
 
 
-def program(machine: str | None = None, refused: Mapping[str, tuple[int | None, ...]] = REFUSED) -> bytes:
-    """Return the filter for a processor (see `platform.machine`), by default this one; empty if it is not supported."""
+def program(machine: str | None = None, *, threads_only: bool = False) -> bytes:
+    """Return a filter; empty if the processor is not supported.
+
+    Args:
+        machine: The processor (see `platform.machine`), by default this one.
+        threads_only: Whether the filter is for a process that may start threads, and no processes or programs.
+    """
     machine = machine or platform.machine()
     if machine not in PROCESSORS:
         return b""
     column = list(PROCESSORS).index(machine)
+    refused: Mapping[str, tuple[int | None, ...]] = PROCESSES if threads_only else REFUSED
     tests = [(EQUAL, number) for numbers in refused.values() if (number := numbers[column]) is not None]
     instructions = [
         _instruction(LOAD, PROCESSOR),
@@ -95,6 +109,14 @@ def program(machine: str | None = None, refused: Mapping[str, tuple[int | None, 
             _instruction(AT_LEAST, last + 1, skip=1),
             _instruction(RETURN, result),
         ]
+    if threads_only:
+        instructions += [
+            _instruction(LOAD, NUMBER),
+            _instruction(EQUAL, CLONE[column], otherwise=3),
+            _instruction(LOAD, ARGUMENT),
+            _instruction(ANY_BIT, CLONE_THREAD, skip=1),
+            _instruction(RETURN, REFUSE),
+        ]
     return b"".join([*instructions, _instruction(RETURN, ALLOW)])
 
 
@@ -103,11 +125,11 @@ def _instruction(code: int, value: int, skip: int = 0, otherwise: int = 0) -> by
     return INSTRUCTION.pack(code, skip, otherwise, value)
 
 
-def refuse_programs() -> None:
-    """Refuse this process, and all that it starts, to run other programs. Call it before there are threads."""
+def allow_threads_only() -> None:
+    """Let this process start threads, and no processes or programs. Call it before there are threads."""
     import ctypes
 
-    filter_ = program(refused=PROGRAMS)
+    filter_ = program(threads_only=True)
     text = ctypes.create_string_buffer(filter_, len(filter_))
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)

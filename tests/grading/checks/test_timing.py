@@ -93,7 +93,7 @@ def waited(monkeypatch):
 
 @pytest.fixture
 def default_clock(clock, monkeypatch):
-    monkeypatch.setitem(timing.measure_claim.__kwdefaults__, "clock", clock)
+    monkeypatch.setitem(timing.measure_claim.__kwdefaults__, "clocks", timing.Clocks(clock, clock))
 
 
 def scaled(ratio: Ratio, factor: float) -> Ratio:
@@ -101,7 +101,7 @@ def scaled(ratio: Ratio, factor: float) -> Ratio:
 
 
 def test_a_right_claim_holds_after_the_first_rounds(submission, clock, waited):
-    verdict = timing.measure_claim(submission, claim(), clock=clock)
+    verdict = timing.measure_claim(submission, claim(), clocks=timing.Clocks(clock, clock))
     assert verdict.state == "holds"
     assert verdict.ratio.value == pytest.approx(25, rel=0.01)
     assert "24.94 [24.94, 24.94] times as long when timed from outside, and 25.00 [24.00, 26.00] in" in verdict.reason
@@ -128,7 +128,7 @@ def test_identical_functions_have_the_ratio_one(claimed, round_trip, names, tmp_
     monkeypatch.setattr(transport, "send", timed_send)
     submission = Submission(Session(transport, tmp_path, tmp_path))
     table = Ratio(claimed, claimed * 0.99, claimed * 1.01)
-    verdict = timing.measure_claim(submission, claim(table), clock=clock)
+    verdict = timing.measure_claim(submission, claim(table), clocks=timing.Clocks(clock, clock))
     assert verdict.ratio.value == pytest.approx(1)
     assert verdict.state == ("inconclusive" if claimed < ALLOWANCE else "fails")
 
@@ -137,19 +137,22 @@ def test_identical_functions_have_the_ratio_one(claimed, round_trip, names, tmp_
     ("factor", "state"), [(0.1, "holds"), (1, "holds"), (1.2, "holds"), (1.5, "fails"), (3, "fails"), (10, "fails")]
 )
 def test_a_scaled_ratio_fails_only_if_it_becomes_larger(factor, state, submission, clock):
-    assert timing.measure_claim(submission, claim(scaled(LARGE, factor)), clock=clock).state == state
+    assert (
+        timing.measure_claim(submission, claim(scaled(LARGE, factor)), clocks=timing.Clocks(clock, clock)).state
+        == state
+    )
 
 
 def test_compilation_at_the_first_call_is_not_measured(submission, names, clock):
     names.update(fast=clock.doubling([30.0] + [0.01] * 99))
-    verdict = timing.measure_claim(submission, claim(), clock=clock)
+    verdict = timing.measure_claim(submission, claim(), clocks=timing.Clocks(clock, clock))
     assert verdict.state == "holds"
     assert verdict.ratio.value == pytest.approx(25, rel=0.01)
 
 
 def test_a_reversed_claim_fails(submission, names, clock):
     names.update(slow=clock.doubling(0.05), fast=clock.doubling(0.09))
-    assert timing.measure_claim(submission, claim(SMALL), clock=clock).state == "fails"
+    assert timing.measure_claim(submission, claim(SMALL), clocks=timing.Clocks(clock, clock)).state == "fails"
 
 
 def test_an_empty_call_that_is_slowed_down_gains_nothing(submission, names, clock, monkeypatch):
@@ -159,7 +162,7 @@ def test_an_empty_call_that_is_slowed_down_gains_nothing(submission, names, cloc
 
     monkeypatch.setattr("mlhood.grading.checks.probes.empty_call", slow_empty_call)
     names.update(slow=clock.doubling(0.25), fast=clock.doubling(0.1))
-    verdict = timing.measure_claim(submission, claim(), clock=clock)
+    verdict = timing.measure_claim(submission, claim(), clocks=timing.Clocks(clock, clock))
     assert verdict.state == "fails"
     assert verdict.ratio.value == pytest.approx(2.5, rel=0.01)
 
@@ -251,7 +254,7 @@ def test_a_slower_side_that_is_slow_on_purpose_fails(slow, lost, submission, nam
 def test_the_first_call_of_the_slower_side_may_compile(submission, names, clock):
     names.update(slow=clock.doubling([500.0] + [0.25] * 99))
     course = Course("loops", lambda: clock.doubling(0.1)(np.ones(1)), most=9.0)
-    assert timing.measure_claim(submission, claim(course=course), clock=clock).state == "holds"
+    assert timing.measure_claim(submission, claim(course=course), clocks=timing.Clocks(clock, clock)).state == "holds"
 
 
 def test_threads_are_restored_whatever_a_claim_does(submission, names, monkeypatch):
@@ -273,7 +276,7 @@ def test_threads_are_restored_whatever_a_claim_does(submission, names, monkeypat
     ],
 )
 def test_a_table_that_shows_no_difference_is_compared_with_the_graders(table, state, submission, clock):
-    assert timing.measure_claim(submission, claim(table), clock=clock).state == state
+    assert timing.measure_claim(submission, claim(table), clocks=timing.Clocks(clock, clock)).state == state
 
 
 @pytest.mark.parametrize(("table", "state"), [(1.0, "holds"), (1.3, "holds"), (2.0, "fails")])
@@ -281,12 +284,12 @@ def test_a_table_that_shows_no_difference_is_compared_with_the_graders(table, st
 def test_a_claim_without_a_direction_is_about_the_ratio_alone(fast, table, state, submission, names, clock):
     names.update(slow=clock.doubling(0.1), fast=clock.doubling(fast))
     undirected = replace(claim(Ratio(table, 0.9 * table, 1.1 * table)), directed=False)
-    assert timing.measure_claim(submission, undirected, clock=clock).state == state
+    assert timing.measure_claim(submission, undirected, clocks=timing.Clocks(clock, clock)).state == state
 
 
 def test_a_table_that_says_nothing_is_not_confirmed(submission, clock):
     undirected = replace(claim(Ratio(1.2, 0.05, 30.0)), directed=False)
-    assert timing.measure_claim(submission, undirected, clock=clock).state == "inconclusive"
+    assert timing.measure_claim(submission, undirected, clocks=timing.Clocks(clock, clock)).state == "inconclusive"
 
 
 def test_claims_are_measured_once_for_all_checks_of_a_table(submission, monkeypatch):
@@ -321,20 +324,20 @@ def test_claims_are_measured_in_random_order_if_there_is_no_time_for_all(submiss
 def test_one_refusal_is_not_enough(submission, names, clock, waited):
     rounds = 1 + timing.REFUSAL
     names.update(fast=clock.doubling([0.5] * rounds + [0.01] * 99))
-    assert timing.measure_claim(submission, claim(), clock=clock).state == "holds"
+    assert timing.measure_claim(submission, claim(), clocks=timing.Clocks(clock, clock)).state == "holds"
     assert len(waited) == 1
 
 
 def test_being_slow_does_not_help(submission, names, clock):
     names.update(slow=clock.doubling(50), fast=clock.doubling(90))
-    assert timing.measure_claim(submission, claim(SMALL), clock=clock).state == "fails"
+    assert timing.measure_claim(submission, claim(SMALL), clocks=timing.Clocks(clock, clock)).state == "fails"
 
 
 def test_no_argument_is_sent_twice(submission, names, clock):
     sent = []
     names["fast"] = lambda x, calls: sent.append(x.tobytes()) or 2 * x
     names["slow"] = names["fast"]
-    timing.time_rounds(submission, claim(), Rounds(), 5, clock=clock)
+    timing.time_rounds(submission, claim(), Rounds(), 5, timing.Clocks(clock, clock))
     assert len(set(sent)) == len(sent) == 2 * 5
 
 
@@ -342,7 +345,7 @@ def test_a_replayed_result_fails(submission, names, clock):
     cache = {}
     names["fast"] = lambda x, calls: cache.setdefault("result", 2 * x).copy()
     with pytest.raises(CheckFailed, match="wrong values in what `fast` returns"):
-        timing.measure_claim(submission, claim(), clock=clock)
+        timing.measure_claim(submission, claim(), clocks=timing.Clocks(clock, clock))
 
 
 HOSTILE = """
@@ -380,9 +383,9 @@ def test_patched_timers_and_lazy_results_do_not_deceive_the_clock(tmp_path, monk
         assert kernel.run(new_code_cell(HOSTILE), PATIENCE).error == ""
         submission = Submission(Session(kernel, kernel.folder, kernel.scratch))
         race = TimingClaim("slow over late", timed("slow"), timed("late"), SMALL)
-        timing.time_rounds(submission, race, rounds, 2)
+        timing.time_rounds(submission, race, rounds, 2, timing.clocks_of(submission))
         same = TimingClaim("fast over fast", timed("fast"), timed("fast"), SMALL)
         # through the real transport, with messages that take a second each
-        verdict = timing.measure_claim(submission, same, clock=itertools.count().__next__)
+        verdict = timing.measure_claim(submission, same, clocks=timing.Clocks(*2 * [itertools.count().__next__]))
     assert min(rounds.slow + rounds.fast) > 0.15
     assert verdict.state != "holds"

@@ -133,7 +133,7 @@ def verdict(kind: str, name: str, table, seed: int, folder: Path) -> timing.Verd
     submission = Submission(Session(transport, folder, folder), CheckContext(rng))
     course = Course("loops", lambda: laptop.work(claim.slow), most=8.0)
     timing_claim = TimingClaim(name, side("slow"), side("fast"), claimed, course)
-    return timing.measure_claim(submission, timing_claim, seconds=3, clock=laptop)
+    return timing.measure_claim(submission, timing_claim, seconds=3, clocks=timing.Clocks(laptop, laptop))
 
 
 def states(kind: str, name: str, table, folder: Path, seeds: int = 6) -> list[str]:

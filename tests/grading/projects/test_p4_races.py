@@ -66,6 +66,6 @@ def test_forged_tables_are_refuted_by_the_external_clock(factor, swapped, second
     small, analysed = dict.fromkeys(ORDERS, small), dict.fromkeys(ORDERS, analysed)
     race = races.slicings(Layer(16, 14, 24, 3), small, analysed, dict.fromkeys(ORDERS, claimed))[0]
     submission = Submission(Session(LocalTransport({}), tmp_path, tmp_path))
-    verdict = timing.measure_claim(submission, race, clock=lambda: now[0])
+    verdict = timing.measure_claim(submission, race, clocks=timing.Clocks(lambda: now[0], lambda: now[0]))
     assert verdict.state == state
     assert bool(verdict.what) == (seconds > 0)

@@ -26,7 +26,11 @@ def result(program: bytes, processor: int, number: int, *arguments: int) -> str:
         if code == seccomp.LOAD:
             accumulator, pc = data[value], pc + 1
         else:
-            true = accumulator == value if code == seccomp.EQUAL else accumulator >= value
+            true = {
+                seccomp.EQUAL: accumulator == value,
+                seccomp.AT_LEAST: accumulator >= value,
+                seccomp.ANY_BIT: accumulator & value != 0,
+            }[code]
             pc += 1 + (if_true if true else if_false)
 
 
@@ -49,6 +53,18 @@ def test_calls_with_some_arguments_are_refused_or_have_no_effect(machine, proces
     assert families == {0, 1, 2, 10, 16}
     assert {o for o in range(60) if result(program, processor, setsockopt, 3, 1, o) == "ignored"} == {7, 8}
     assert {c for c in range(1100) if result(program, processor, fcntl_call, 3, c) == "ignored"} == {6, 7, 37, 38}
+
+
+@pytest.mark.parametrize(("machine", "processor"), seccomp.PROCESSORS.items())
+def test_a_bare_kernel_may_start_threads_only(machine, processor):
+    program = seccomp.program(machine, threads_only=True)
+    column = list(seccomp.PROCESSORS).index(machine)
+    listed = {numbers[column] for numbers in seccomp.PROCESSES.values() if numbers[column] is not None}
+    assert all(result(program, processor, number) == "not implemented" for number in listed)
+    thread, fork = 0x3D0F00, 0x1200011  # flags of the calls by pthread_create and fork of the GNU C library
+    assert result(program, processor, seccomp.CLONE[column], thread) == "allowed"
+    assert result(program, processor, seccomp.CLONE[column], fork) == "not implemented"
+    assert result(program, processor, 0) == "allowed"
 
 
 def test_the_same_calls_under_other_numbers_are_refused_too():

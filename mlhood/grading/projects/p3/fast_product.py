@@ -1,9 +1,9 @@
 """Checks of P3.8: how fast the student's own matrix product is, as a share of NumPy's, measured by the grader.
 
-The clock runs in this process, around messages with many products of matrices that the function has not seen. In the
-same rounds, in random order, this process times NumPy's product and the course's own solution on the same sizes. Both
-processes run on one core (see `one_core`): a slow or loaded machine slows all of them, and threads gain nothing.
-The products take so much longer than the message that nothing is subtracted for it, which the student's process could
+What is timed is the CPU time (see `timing`) of messages with many products of matrices that the function has not seen.
+In the same rounds, in random order, this process times NumPy's product and the course's own solution on the same sizes.
+Both processes run on one core (see `one_core`): a slow machine slows all of them, and threads gain nothing. The
+products take so much longer than the message that nothing is subtracted for it, which the student's process could
 make longer. The figure is the share of NumPy's speed; of the ratios of all rounds, the trimmed mean counts.
 
 A step is reached if the whole interval of a race is above it. Where a race misses it, its interval being below, there
@@ -14,7 +14,6 @@ is lost by noise.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +27,7 @@ from mlhood.grading.checks.probes import Kept
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import UNDECIDED
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.checks.timing import KEEP, wait_until_quiet
+from mlhood.grading.checks.timing import KEEP, Clocks, clocks_of, wait_until_quiet
 from mlhood.grading.checks.timing_verdict import SIZE, trimmed_mean
 from mlhood.grading.projects.p3.probes import products, shifted
 from mlhood.grading.projects.solution import Solution
@@ -123,9 +122,9 @@ def _races(submission: Submission) -> list[Race]:
 
 def _race(submission: Submission) -> Race:
     """Race the three products, for as many rounds as it takes to decide all steps."""
-    remote = submission.value("gemm_fast")
+    remote, clocks = submission.value("gemm_fast"), clocks_of(submission)
     expect.true(isinstance(remote, Remote), "`gemm_fast` is not a function", got=remote)
-    own = _Product(submission, remote)
+    own = _Product(submission, remote, clocks)
     sides = {"own": own.time, "numpy": own.local(own.of_factors(np.matmul))}
     sides["course"] = own.local(_course_product(submission, own))
     race = Race()
@@ -163,8 +162,8 @@ def _state(races: Sequence[Race], step: float) -> str:
 class _Product:
     """Times products of matrices of a few sizes that are drawn once, in each call changed by another shift."""
 
-    def __init__(self, submission: Submission, function: Remote) -> None:
-        self.submission, self.function = submission, function
+    def __init__(self, submission: Submission, function: Remote, clocks: Clocks) -> None:
+        self.submission, self.function, self.clocks = submission, function, clocks
         sizes = submission.rng.integers(SMALLEST, LARGEST, (SIZES, 3)).tolist()
         self.pairs = [_draw_operands(submission, m, k, n) for m, k, n in sizes]
         self.kept = submission.call(KEEP, *(array for pair in self.pairs for array in pair))
@@ -172,9 +171,9 @@ class _Product:
     def time(self) -> float:
         """Return the seconds of a message with the student's products."""
         shifts, row = self._draw()
-        start = time.perf_counter()
+        start = self.clocks.submission()
         got = self.submission.call(PROBE, self.function, self.kept, shifts, row)
-        taken = time.perf_counter() - start
+        taken = self.clocks.submission() - start
         self._check(got, shifts, row)
         return taken
 
@@ -185,9 +184,9 @@ class _Product:
         def time_products() -> float:
             shifts, row = self._draw()
             with stopped(self.submission):
-                start = time.perf_counter()
+                start = self.clocks.course()
                 products(function, arrays, shifts, row)
-                return time.perf_counter() - start
+                return self.clocks.course() - start
 
         return time_products
 
