@@ -123,7 +123,7 @@ def compare(
         unfixed = [] if fixed is None else fixed.notes()
     run = uuid.uuid4().hex
     return Comparison(
-        {a.name: Measurement(tuple(a.seconds), operations.get(a.name), run, check) for a in measured},
+        {a.name: Measurement(tuple(a.seconds), operations.get(a.name), run, check, threads) for a in measured},
         baseline=baseline,
         cache=cache,
         threads=threads,

@@ -33,12 +33,14 @@ class Measurement:
         flops: Floating-point operations of one call, if any.
         run: Id of the comparison; measurements of the same run are compared round by round.
         agreed: Whether the result was compared with those of the other alternatives of its run, and agreed.
+        threads: The number that threads were set to; None if they were not.
     """
 
     seconds: tuple[float, ...]
     flops: float | None = None
     run: str = ""
     agreed: bool = False
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         if not self.seconds or not all(math.isfinite(value) and value > 0 for value in self.seconds):
@@ -101,7 +103,7 @@ class Measurement:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-serializable data: the statistics and the rounds."""
-        context = {"flops": self.flops, "run": self.run, "agreed": self.agreed}
+        context = {"flops": self.flops, "run": self.run, "agreed": self.agreed, "threads": self.threads}
         return {"kind": "measurement", **self._statistics(), "seconds": list(self.seconds), **context}
 
     def _statistics(self) -> dict[str, Any]:
@@ -114,7 +116,7 @@ class Measurement:
         Raises:
             MeasureError: The data are invalid, or median, range or interval are not those of the rounds.
         """
-        keys = {"kind", "median", "iqr", "interval", "rounds", "seconds", "flops", "run", "agreed"}
+        keys = {"kind", "median", "iqr", "interval", "rounds", "seconds", "flops", "run", "agreed", "threads"}
         data = check_keys(data, keys, where)
         seconds = data["seconds"]
         if data["kind"] != "measurement" or not isinstance(seconds, list) or not 0 < len(seconds) <= MAX_ROUNDS:
@@ -126,6 +128,7 @@ class Measurement:
             None if data["flops"] is None else check_positive(data["flops"], f"{where}, flops"),
             data["run"],
             data["agreed"] is True,
+            None if data["threads"] is None else int(check_positive(data["threads"], f"{where}, threads")),
         )
         for name, value in measurement._statistics().items():
             if not _is_close(data[name], value):

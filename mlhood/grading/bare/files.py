@@ -89,6 +89,7 @@ def files_of(libraries: Libraries, *launchers: str) -> BareFiles:
         "packages": sorted(path.name.partition(".")[0] for path in entries if path.suffix != ".dist-info"),
         "site": str(SITE),
         "products": libraries.products,
+        "processes": libraries.processes,
     }
     return BareFiles(setup, entries, _tree(libraries, launchers))
 

@@ -3,8 +3,9 @@
     python -S -P -m mlhood.grading.bare.kernel SETUP CONNECTION_FILE
 
 `SETUP` is JSON: `packages`, the top-level names that exist beside the standard library and `mlhood`, `site`, the folder
-that they are in, and `products`, whether NumPy has its matrix products. In a sandbox nothing else is on the disk (see
-`files`); elsewhere the finder alone keeps it away, which suffices for students who try their own notebooks.
+that they are in, `products`, whether NumPy has its matrix products, and `processes`, whether it may start others. In a
+sandbox nothing else is on the disk (see `files`); elsewhere the finder alone keeps it away, which suffices for students
+who try their own notebooks.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ class Libraries:
         modules: Modules of `mlhood`, with those that they import at their top.
         without: Dotted names of modules, functions, methods or constants of `mlhood` that are left out of these.
         products: Whether NumPy has its matrix products.
+        processes: Whether it may start other processes, so that its CPU time is not known outside.
         files: Names of files that the notebook writes; copies of at most 1 MiB exist there, too.
     """
 
@@ -28,6 +29,7 @@ class Libraries:
     modules: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     products: bool = True
+    processes: bool = False
     files: tuple[str, ...] = ()
 
 

@@ -36,10 +36,11 @@ def filled_rows(table: Table, hint: str) -> Rows:
 
 
 def check_comparisons(table: Table, hint: str) -> None:
-    """Check that every row is filled by its own comparison of all columns.
+    """Check that every row is filled by its own comparison of all columns, on one thread.
 
     Raises:
-        CheckFailed: A cell is empty, not measured together with its row, measured in too few rounds, or made up.
+        CheckFailed: A cell is empty, not measured together with its row, measured in too few rounds or on other
+            threads, or made up.
     """
     rows = filled_rows(table, hint)
     runs = [cells[0].run for cells in rows.values()]
@@ -53,6 +54,9 @@ def check_comparisons(table: Table, hint: str) -> None:
     )
     for row, cells in rows.items():
         check_one_comparison(cells, row, hint)
+        threads = cells[0].threads or 1  # without a number, they may have been set before
+        what, hint = "the comparison was not made on one core", "compare(..., threads=1)"
+        expect.true(threads == 1, what, expected="1 thread", got=threads, given=row, hint=hint)
 
 
 def check_one_comparison(cells: Sequence[Measurement], given: str, hint: str) -> None:

@@ -152,7 +152,7 @@ class Kernel:
 
     def _bare_pid(self) -> int | None:
         """Return the process that a bare kernel is; None if it may start others, and for another kernel."""
-        return None if self._libraries is None else self.pid
+        return None if self._libraries is None or self._libraries.processes else self.pid
 
     def fetch(self, path: Path) -> None:
         """Make a file of the notebook available at its path in this process."""

@@ -69,27 +69,24 @@ def _program_run(text: str, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
 def stage_costs(
     graphs: dict[str, Graph],
     digits: tuple[np.ndarray, np.ndarray],
-    images: np.ndarray,
     line: int = 1,
     activations: str = "the arena",
 ) -> dict[str, Any]:
-    """Return what each stage of LeNet costs, and what it computes.
+    """Return what each stage of LeNet costs.
 
     Args:
         graphs: From `image` to `logits`, by name.
         digits: Test images, float32 [N, 1, 32, 32], and their labels, int64 [N].
-        images: Other images, float32 [M, 1, 32, 32].
         line: See `image_bytes`.
         activations: Likewise.
 
     Returns:
         By name: `bytes` for one image (`image_bytes`), and the least and the most `digits` that are read right, since
-        rounding decides between nearly equal logits. Under "logits", those of the images by the first graph, [M, 10].
+        rounding decides between nearly equal logits.
     """
     from mlhood.compiler.backends.interpreter import run
 
-    first = next(iter(graphs.values()))
-    costs: dict[str, Any] = {"logits": run(first, image=images)["logits"]}
+    costs = {}
     for name, graph in graphs.items():
         logits = run(graph, image=digits[0])["logits"]
         second, largest = np.sort(logits, axis=1)[:, -2:].T

@@ -78,7 +78,7 @@ class Sandbox:
     @property
     def bare_pid(self) -> int | None:
         """The process that a bare kernel is; None for another, and where nothing keeps it from starting others."""
-        if not self.bare or not self._descriptors or not seccomp.program():
+        if not self.bare or self.bare.setup["processes"] or not self._descriptors or not seccomp.program():
             return None
         information = Path(f"/proc/self/fdinfo/{self._descriptors[2]}").read_text(encoding="ascii")
         return int(information.partition("\nPid:")[2].split()[0])  # pidfd_open(2)

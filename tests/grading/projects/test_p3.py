@@ -286,6 +286,7 @@ def test_cells_that_no_comparison_filled_are_reported(seconds, changes, reason, 
     ("seconds", "changes", "check", "reason"),
     [
         ({"no-BLAS": SLOW, "BLAS": FAST}, {"BLAS": {"agreed": False}}, "blas_is_faster_and_agrees", "never compared"),
+        ({"no-BLAS": SLOW, "BLAS": FAST}, {"no_BLAS": {"threads": 2}}, "rows_are_comparisons", "not made on one core"),
         ({"no-BLAS": SLOW, "BLAS": FAST}, {"BLAS": {"flops": 1e8}}, "operations_are_told", "100,000,000"),
         ({"no-BLAS": SLOW, "BLAS": FAST}, {"no_BLAS": {"flops": None}}, "operations_are_told", "none"),
     ],

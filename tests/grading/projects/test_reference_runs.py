@@ -46,10 +46,9 @@ def test_memory_is_constants_and_arena_for_one_image(graph):
     assert image_bytes(graph, activations="all buffers") == 5 * 4 + 3 * 10 * 4
 
 
-def test_stages_are_counted_and_run(graph):
+def test_the_digits_of_stages_are_counted(graph):
     images = np.eye(10, dtype=np.float32)
-    costs = stage_costs({"one": graph}, (images, np.array([0, 1, 2, 3, 4, 9, 9, 9, 9, 9])), images[:3])
+    costs = stage_costs({"one": graph}, (images, np.array([0, 1, 2, 3, 4, 9, 9, 9, 9, 9])))
     assert costs["one"]["digits"] == (6, 6)
-    ties = stage_costs({"one": graph}, (0 * images, np.arange(10)), images[:3])
+    ties = stage_costs({"one": graph}, (0 * images, np.arange(10)))
     assert ties["one"]["digits"] == (0, 10)
-    assert np.array_equal(costs["logits"], run(graph, image=images[:3])["logits"])

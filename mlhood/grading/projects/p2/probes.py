@@ -18,7 +18,6 @@ from mlhood.compiler.lir.text import to_text
 from mlhood.compiler.lir.verify import verify
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.errors import CompilerError
-from mlhood.grading.checks.probes import Kept
 from mlhood.grading.rpc.guard import CHANGED, RuleBroken
 
 
@@ -193,13 +192,3 @@ def allocated(
     answer = function(lifetimes, alignment, **(extra or {}))
     _require_unchanged(function, lifetimes == before)
     return answer
-
-
-def logits_of(side: Callable, kept: Kept, starts: Sequence[int], count: int) -> np.ndarray:
-    """Run one column of the table on some of the images that were kept, so many at once from each of these positions.
-
-    Returns:
-        float32 [len(starts), count, 10].
-    """
-    (images,) = kept.arrays
-    return np.stack([np.asarray(side(images[start : start + count])) for start in starts])

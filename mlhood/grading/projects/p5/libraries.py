@@ -31,5 +31,6 @@ JAX = Libraries(
         *(f"{CLUSTER}.parallel.{name}" for name in ("SPECS", "by_jit", "by_shard_map", "shard_inputs", "shard_batch")),
         f"{CLUSTER}.parallel.predicted_bytes",
     ),
+    processes=True,  # those of a cluster
 )
 PLANS = Libraries(packages=("jax",), modules=(f"{CLUSTER}.plans",))  # with it comes what would solve parts of P5.10
