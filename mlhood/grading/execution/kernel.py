@@ -133,11 +133,11 @@ class Kernel:
             self._discard([*channel.file_names("request", number), *channel.file_names("reply", number)])
 
     def cpu_seconds(self) -> float | None:
-        """Return the CPU time of a bare kernel so far, of all its threads; None for another kernel or system.
+        """Return the CPU time of the kernel so far, of all its threads; None where work of it may be hidden.
 
-        A bare kernel is one process: in a sandbox it can start no other.
+        That is, on systems other than Linux, and where a kernel that is not trusted can start other processes.
         """
-        pid = self._bare_pid() if sys.platform == "linux" else None
+        pid = self._only_process() if sys.platform == "linux" else None
         return None if pid is None else time.clock_gettime(~pid << 3 | CPU_CLOCK)
 
     def keep_history(self) -> None:
@@ -150,9 +150,9 @@ class Kernel:
 
     # -- overridden by kernels that are isolated from this process
 
-    def _bare_pid(self) -> int | None:
-        """Return the process that a bare kernel is; None if it may start others, and for another kernel."""
-        return None if self._libraries is None or self._libraries.processes else self.pid
+    def _only_process(self) -> int | None:
+        """Return the process that does all work of the notebook, or None; here the notebook is trusted."""
+        return self.pid
 
     def fetch(self, path: Path) -> None:
         """Make a file of the notebook available at its path in this process."""

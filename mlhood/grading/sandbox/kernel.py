@@ -159,8 +159,8 @@ class SandboxedKernel(Kernel):
         except NotRegularFile as error:
             raise InvalidFile(str(error)) from None
 
-    def _bare_pid(self) -> int | None:
-        return self.sandbox.bare_pid
+    def _only_process(self) -> int | None:
+        return self.sandbox.only_process
 
     def _upload(self) -> None:
         try:

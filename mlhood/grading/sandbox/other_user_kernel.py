@@ -113,7 +113,7 @@ class OtherUserKernel(Kernel):
         except OSError as error:
             raise InvalidFile(f"cannot be read ({error.strerror})") from None
 
-    def _bare_pid(self) -> None:
+    def _only_process(self) -> None:
         """Return None: nothing keeps the kernel from starting other processes."""
 
     def _upload(self) -> None:

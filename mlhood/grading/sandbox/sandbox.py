@@ -76,8 +76,8 @@ class Sandbox:
         return None if self._process is None else self._process.pid
 
     @property
-    def bare_pid(self) -> int | None:
-        """The process that a bare kernel is; None for another, and where nothing keeps it from starting others."""
+    def only_process(self) -> int | None:
+        """The process of a bare kernel; None for another kernel, and where nothing keeps it from starting others."""
         if not self.bare or self.bare.setup["processes"] or not self._descriptors or not seccomp.program():
             return None
         information = Path(f"/proc/self/fdinfo/{self._descriptors[2]}").read_text(encoding="ascii")

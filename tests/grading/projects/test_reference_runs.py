@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlhood.compiler.backends.interpreter import run
 from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.lir.lowering import lower
 from mlhood.compiler.lir.text import to_text
