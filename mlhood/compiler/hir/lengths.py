@@ -163,18 +163,29 @@ def product(shape: Iterable[Dim]) -> Dim:
 
 def quotient(shape: Sequence[Dim], divisor: Sequence[Dim]) -> Dim | None:
     """Return the number of elements of a shape divided by that of another; None if it is not integral or unknown."""
-    terms = _terms(product(divisor))
-    if len(terms) != 1:
-        return 1 if terms and product(shape) == product(divisor) else None
-    ((names, number),) = terms.items()
-    result: dict[tuple[str, ...], int] = {}
-    for factors, coefficient in _terms(product(shape)).items():
+    whole = product(divisor)
+    terms = _terms(whole)
+    if not terms:
+        return None
+    names, number = _leading(terms)
+    left, result = product(shape), 0
+    for _ in range(_MAX_TERMS):  # long division of polynomials
+        if left == 0:
+            return result
+        factors, coefficient = _leading(_terms(left))
         rest = Counter(factors)
         rest.subtract(names)
         if coefficient % number or min(rest.values(), default=0) < 0:
-            return None
-        result[tuple(sorted(rest.elements()))] = coefficient // number
-    return _sum(result)
+            break
+        part = _product(tuple(sorted(rest.elements())), coefficient // number)
+        left, result = subtract_dims(left, product((part, whole))), add_dims(result, part)
+    return None
+
+
+def _leading(terms: Terms) -> tuple[tuple[str, ...], int]:
+    """Return the product of the most factors, the last of these in alphabetical order, with its coefficient."""
+    factors = max(terms, key=lambda factors: (len(factors), factors))
+    return factors, terms[factors]
 
 
 def _terms(length: Dim) -> Terms:

@@ -61,6 +61,9 @@ class Reshape(Movement):
         """Take the shape as a constant, or as computed from the input's; a named axis is copied, or left open."""
         x = source.input(0)
         wanted = source.dims(1) if source.opset >= 5 else source.attribute("shape", ())
+        if -1 in wanted and is_dynamic(wanted) and 0 not in wanted:
+            rest = quotient(x.type.shape, [size for size in wanted if size != -1])
+            wanted = tuple(rest if size == -1 and isinstance(rest, int) else size for size in wanted)
         copied = [i < x.type.rank and size == x.type.shape[i] for i, size in enumerate(wanted)]
         axes = zip(wanted, copied, strict=True)
         allow_zero = bool(source.attribute("allowzero", 0)) and 0 in wanted
