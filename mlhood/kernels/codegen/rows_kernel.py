@@ -28,8 +28,20 @@ _PARALLEL = 4
 Combine = Callable[[FunctionBuilder, Any, Any], Any]
 
 
-def _add(code: FunctionBuilder, a: Any, b: Any) -> Any:
+def add(code: FunctionBuilder, a: Any, b: Any) -> Any:
+    """Return a + b."""
     return code.builder.fadd(a, b)
+
+
+def across_lanes(code: FunctionBuilder, combine: Combine, vector: Any) -> Any:
+    """Return the reduction of a vector's elements, in all lanes."""
+    lanes = vector.type.count
+    distance = lanes // 2
+    while distance:
+        partner = code.shuffle(vector, vector, [lane ^ distance for lane in range(lanes)])
+        vector = combine(code, vector, partner)
+        distance //= 2
+    return vector
 
 
 def _multiply(code: FunctionBuilder, a: Any, b: Any) -> Any:
@@ -37,7 +49,7 @@ def _multiply(code: FunctionBuilder, a: Any, b: Any) -> Any:
 
 
 # how two values are combined, and the value that changes nothing
-_SUM: tuple[Combine, float] = _add, 0.0
+_SUM: tuple[Combine, float] = add, 0.0
 _PRODUCT: tuple[Combine, float] = _multiply, 1.0
 _MAXIMUM: tuple[Combine, float] = vector_math.maximum, -math.inf
 _MINIMUM: tuple[Combine, float] = vector_math.minimum, math.inf
@@ -103,15 +115,7 @@ class _Rows:
         while len(partial) > 1:
             half = len(partial) // 2
             partial = [combine(self.code, a, b) for a, b in zip(partial[:half], partial[half:], strict=True)]
-        return self._across_lanes(combine, partial[0])
-
-    def _across_lanes(self, combine: Combine, vector: Any) -> Any:
-        distance = self.lanes // 2
-        while distance:
-            partner = self.code.shuffle(vector, vector, [lane ^ distance for lane in range(self.lanes)])
-            vector = combine(self.code, vector, partner)
-            distance //= 2
-        return vector
+        return across_lanes(self.code, combine, partial[0])
 
     def load(self, row: Pointer, i: Int, count: Int | None) -> Any:
         """Load a vector of a row; lanes beyond the row are zero."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mlhood.compiler.backends.cpu.chains import expand_attention, expand_normalizations, expand_powers, fuse_chains
+from mlhood.compiler.backends.cpu.attention import lower_attention
+from mlhood.compiler.backends.cpu.chains import expand_normalizations, expand_powers, fuse_chains
 from mlhood.compiler.backends.cpu.epilogues import fuse_epilogues, split_activations
 from mlhood.compiler.backends.cpu.layouts import block_activations
 from mlhood.compiler.hir.graph import Graph
@@ -19,13 +20,13 @@ def lower_for_cpu(graph: Graph, target: Target | None = None) -> Graph:
         graph: A verified graph; not modified.
         target: The processor; the host by default.
     """
-    graph = graph.copy()
+    graph, lanes = graph.copy(), (target or host()).lanes
     split_activations(graph, OPERATIONS)
-    expand_attention(graph)
+    lower_attention(graph, lanes)
     expand_normalizations(graph)
     expand_powers(graph)
     fuse_chains(graph, OPERATIONS, most_inputs=1)
     fuse_epilogues(graph, OPERATIONS)
-    graph = block_activations(graph, (target or host()).lanes)
+    graph = block_activations(graph, lanes)
     fuse_chains(graph, OPERATIONS)
     return graph

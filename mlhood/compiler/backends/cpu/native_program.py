@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from mlhood.errors import CompilerError
 from mlhood.kernels.native import KernelSequence, NativeCall
 from mlhood.kernels.parallel import data_address
 
+_UNUSED = 3  # references to an array: by the program, by a local name, and by the call that counts them
 MAX_BYTES = 2**32  # of the arena, and of a temporary array of an operator that the interpreter computes
 
 
@@ -89,6 +91,7 @@ class NativeProgram:
         self.inputs = [(weight.name, weight.type.dtype, shape(weight)) for weight, _ in self._inputs]
         self.threads_wanted = machine.threads  # by who runs it; a small program has fewer
         self._result_types = {weight: (shape(weight), weight.type.dtype) for weight, _ in self._outputs}
+        self._results: dict[Weight, np.ndarray] = {}  # of the last run
         self.segments = tuple(self._merge_steps())
 
     def _select(self) -> Iterator[NativeStep]:
@@ -185,7 +188,10 @@ class NativeProgram:
         return self._nonfinite[0] != 0
 
     def bind(self, inputs: Mapping[str, np.ndarray]) -> dict[Weight, np.ndarray]:
-        """Allocate the outputs, and write the addresses of inputs and outputs; return their arrays."""
+        """Return arrays for inputs and outputs, whose addresses are written into the argument blocks.
+
+        An output of the last run that nobody holds any more is used again.
+        """
         arrays, words = {}, self.sequence.words
         self._nonfinite[0] = 0
         for weight, places in self._inputs:
@@ -194,7 +200,11 @@ class NativeProgram:
             for place in places:
                 words[place] = address
         for weight, places in self._outputs:
-            arrays[weight] = array = np.empty(*self._result_types[weight])
+            array = self._results.get(weight)
+            if array is None or sys.getrefcount(array) > _UNUSED:
+                # memory that is not new: the system would fill new pages with zeros first
+                self._results[weight] = array = np.empty(*self._result_types[weight])
+            arrays[weight] = array
             address = data_address(array)
             for place in places:
                 words[place] = address

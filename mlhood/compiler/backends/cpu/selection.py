@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mlhood.compiler.backends.cpu.attention import mask_differs
 from mlhood.compiler.backends.cpu.epilogues import epilogue_of
 from mlhood.compiler.backends.cpu.integer_selection import select_integers
 from mlhood.compiler.backends.cpu.lowering import OPERATIONS
@@ -16,6 +17,7 @@ from mlhood.compiler.backends.cpu.weights import identity
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.lir.instructions import Buffer, Compute, Instruction
 from mlhood.compiler.operators.activation import is_step, steps_of
+from mlhood.compiler.operators.attention import Attention
 from mlhood.compiler.operators.blocked import (
     BlockedAveragePool,
     BlockedConv,
@@ -31,7 +33,7 @@ from mlhood.compiler.operators.pooling import GlobalAveragePool, Pool
 from mlhood.compiler.operators.reduction import REDUCTIONS, Reduction
 from mlhood.errors import KernelError
 from mlhood.files.mapped import release_pages
-from mlhood.kernels import direct, direct_variants, elementwise, layout, product, rows, windows, winograd
+from mlhood.kernels import attention, direct, direct_variants, elementwise, layout, product, rows, windows, winograd
 from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.geometry import Geometry, Layout
@@ -242,6 +244,25 @@ def _product(sizes: Sizes, a: Buffer, b: Buffer, transposed: bool, instruction: 
     return Selection((packing, multiplying), {"a": a, "source": b, "c": instruction.results[0]})
 
 
+def _attention(operator: Attention, instruction: Compute, machine: Machine) -> Selection | None:
+    q, k, v, *masks = instruction.reads
+    *heads, queries, depth = shape(q)
+    keys, width = shape(v)[-2:]
+    operands, strides = {"q": q, "k": k, "v": v, "out": instruction.results[0]}, None
+    for mask in masks:
+        differs = mask_differs(shape(mask), shape(q), keys)
+        if differs is None:
+            return None
+        by_head, by_query = differs
+        strides = (by_head * (queries if by_query else 1) * keys, by_query * keys)
+        operands["mask"] = mask
+    if not shape(q)[:-2] == shape(k)[:-2] == shape(v)[:-2]:
+        return None
+    sizes = attention.Sizes(math.prod(heads), queries, keys, depth, width)
+    call = attention.attend(sizes, operator.scale, mask=strides, causal=operator.causal, target=machine.target)
+    return Selection((call,), operands)
+
+
 def _gemm(operator: Gemm, instruction: Compute, machine: Machine) -> Selection | None:
     a, b = instruction.reads[:2]
     if len(instruction.reads) > 2 or operator.alpha != 1 or operator.transpose_a:
@@ -354,5 +375,6 @@ RULES: dict[type, Rule] = {
     ToPlain: _to_plain,
     FullyConnected: _dense,
     MatMul: _matmul,
+    Attention: _attention,
     Gemm: _gemm,
 }

@@ -1,4 +1,4 @@
-"""Attention on the CPU: expanded into what has kernels, and right beside ONNX Runtime."""
+"""Attention on the CPU: of few queries one kernel, otherwise expanded into what has kernels; beside ONNX Runtime."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,12 @@ from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
 from mlhood.compiler.backends.targets import prepare
 from mlhood.compiler.hir import Graph, TensorType, verify
 from mlhood.compiler.onnx.exporter import to_onnx
+from mlhood.compiler.operators.arithmetic import Add, Mul
 from mlhood.compiler.operators.attention import Attention
+from mlhood.compiler.operators.matrix import MatMul
 from mlhood.compiler.operators.movement import Transpose
+from mlhood.compiler.operators.normalization import Softmax
+from mlhood.compiler.operators.shape import Reshape
 from tests.compiler.passes.building import kinds
 
 INF = np.inf
@@ -22,10 +26,10 @@ MASKS = {
 }
 
 
-def attention(operator, mask=None, *, is_input=False, batch="n", queries=QUERIES):
+def attention(operator, mask=None, *, is_input=False, batch="n", queries=QUERIES, depth=DEPTH, width=5):
     """Return a graph of one Attention of two heads, and inputs for it."""
     graph, draw = Graph("attention"), np.random.default_rng(0)
-    shapes = {"q": (batch, 2, queries, DEPTH), "k": (batch, 2, KEYS, DEPTH), "v": (batch, 2, KEYS, 5)}
+    shapes = {"q": (batch, 2, queries, depth), "k": (batch, 2, KEYS, depth), "v": (batch, 2, KEYS, width)}
     inputs = {
         name: draw.standard_normal((3, 2, QUERIES if name == "q" else KEYS, s[-1]), np.float32)
         for name, s in shapes.items()
@@ -95,3 +99,58 @@ def test_half_precision_stays():
     values = [graph.placeholder(name, TensorType("float16", (2, 3, 4))) for name in "qkv"]
     graph.output(graph.add(Attention(0.5), *values).outputs[0])
     assert kinds(lower_for_cpu(graph)) == ["Attention"]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("is_input", [False, True])
+@pytest.mark.parametrize("mask", MASKS)
+def test_attention_of_few_queries_has_a_kernel(mask, is_input, causal):
+    graph, inputs = attention(Attention(0.3, causal), MASKS[mask], is_input=is_input, depth=32, width=64)
+    lowered = check(graph, inputs)
+    assert kinds(lowered) == ["Attention"]
+    assert prepare(lowered, "cpu").kernels(inputs)["attention"][0] == "attention"
+
+
+def decoder_step(scale, *, mask=None, queries=1, past="past", reshaped=True):
+    """Return what torch exports for a step with a cache of keys, and inputs for it."""
+    graph, draw = Graph("decoder"), np.random.default_rng(0)
+    shapes = {"q": (1, 2, queries, 32), "k": (1, 2, past, 32), "v": (1, 2, past, 32)}
+    q, k, v = (graph.placeholder(name, TensorType("float32", shape)) for name, shape in shapes.items())
+    inputs = {name: draw.standard_normal((1, 2, queries if name == "q" else 21, 32), np.float32) for name in "qkv"}
+
+    def add(operator, *values):
+        return graph.add(operator, *values).outputs[0]
+
+    factor = graph.constant("factor", np.array(scale, np.float32))
+    if reshaped:
+        moved = add(Transpose((0, 2, 1)), add(Reshape((2, -1, 32)), k))
+        moved = add(Reshape((1, 2, 32, -1)), moved)
+    else:
+        moved = add(Transpose((0, 1, 3, 2)), k)
+    scores = add(MatMul(), add(Mul(), q, factor), add(Mul(), factor, moved))
+    if mask is not None:
+        scores = add(Add(), graph.constant("mask", mask.astype(np.float32)), scores)
+    graph.output(add(MatMul(), add(Softmax((-1,)), scores), v), "y")
+    return graph, inputs
+
+
+@pytest.mark.parametrize("reshaped", [False, True])
+@pytest.mark.parametrize("mask", [None, np.zeros((1, 21)), np.where(np.arange(21) % 3, 0.5, -INF)], ids=str)
+def test_a_step_of_a_decoder_is_attention(mask, reshaped):
+    past = "past" if mask is None else 21
+    graph, inputs = decoder_step(0.4, mask=mask, past=past, reshaped=reshaped)
+    lowered = check(graph, inputs)
+    (node,) = lowered.topological()
+    assert node.operator.name == "Attention"
+    assert node.operator.scale == pytest.approx(0.16)
+
+
+@pytest.mark.parametrize(
+    "options", [{"queries": 9}, {"mask": np.full((1, 21), -INF), "past": 21}], ids=["many queries", "a hidden query"]
+)
+def test_other_products_stay(options):
+    graph, inputs = decoder_step(0.4, **options)
+    lowered = lower_for_cpu(graph)
+    assert kinds(lowered).count("MatMul") == 2
+    expected, actual = onnxruntime_run(graph, inputs), prepare(lowered, "cpu").run(inputs)["y"]
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)

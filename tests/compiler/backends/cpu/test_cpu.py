@@ -302,3 +302,21 @@ def test_constants_that_are_views_are_read_element_by_element(new_model):
     outputs = compile(model, target="cpu").run(x=x)
     np.testing.assert_array_equal(outputs["y"], 2 * matrix.T)
     np.testing.assert_array_equal(outputs["ones"], x)
+
+
+def test_a_result_is_overwritten_only_if_nobody_holds_it(lenet):
+    runner, draws = Cpu(compile(lenet, stop_after="optimized")), [images((2, 1, 32, 32), seed) for seed in range(3)]
+
+    def run(seed):
+        return runner.run({"image": draws[seed]})["logits"]
+
+    expected = [run(seed).copy() for seed in range(3)]
+    held = run(0)
+    view = held[1:, ::2]
+    del held
+    other = run(1)
+    assert np.array_equal(view, expected[0][1:, ::2])
+    assert np.array_equal(run(2), expected[2])
+    assert np.array_equal(other, expected[1])
+    address = run(0).ctypes.data
+    assert run(1).ctypes.data == address
