@@ -5,8 +5,8 @@ The numbers in a table are the student's word, so its claims are measured again 
 1. The clock is read in this process, before and after the whole round trip of a message. Patched timers in the
    student's process have no effect, and work that is lazy or done by another thread is included: the clock stops when
    the results have arrived. It is the CPU time of the student's process, where that can start no other (a bare kernel)
-   or is trusted (see `Transport.cpu_seconds`): other programs do not add to it, nor does waiting. Elsewhere it is a clock
-   on the wall.
+   or is trusted (see `Transport.cpu_seconds`): other programs do not add to it, nor does waiting. Elsewhere it is the
+   time on the wall.
 2. Both sides are treated alike. A message makes several calls of one side, as many for the slower as for the faster,
    and so many that those of the faster side take much longer than the round trip, of which nothing is subtracted: what
    the student's process says of it is a claim. A round has one message of each side, in random order. Two identical
