@@ -23,10 +23,6 @@ ATTACKS = {
         "class Equal:\n    def __eq__(self, other): return True\n    def __ne__(self, other): return False\n"
         "    __hash__ = None\n    def __array__(self, *a, **k): return np.zeros(0)\ndef double(x): return Equal()"
     ),
-    "a number equal to everything": (
-        "class Equal(int):\n    def __eq__(self, other): return True\n    __hash__ = None\n"
-        "def double(x): return Equal(0)"
-    ),
     "an array equal to everything": (
         "class Equal(np.ndarray):\n    def __eq__(self, other): return True\n"
         "    def __array_ufunc__(self, *a, **k): return True\n"
@@ -49,10 +45,6 @@ ATTACKS = {
         f"{WRONG}np.testing.assert_allclose = np.testing.assert_array_equal = lambda *a, **k: None\n"
         "np.allclose = np.array_equal = lambda *a, **k: True"
     ),
-    "patched pandas and torch": (
-        f"{WRONG}import pandas.testing as p\np.assert_frame_equal = p.assert_series_equal = lambda *a, **k: None\n"
-        "import sys, types\nsys.modules['torch.testing'] = types.SimpleNamespace(assert_close=lambda *a, **k: None)"
-    ),
     "patched timers": f"{WRONG}import time\ntime.perf_counter = time.monotonic = time.time = lambda: 0.0",
     "patched codec": (
         f"{WRONG}import json, mlhood.grading.rpc.codec as c\nold = c.encode\n"
@@ -66,7 +58,6 @@ ATTACKS = {
         f"{WRONG}shell = get_ipython()\nshell.run_cell = shell.run_cell_async = lambda *a, **k: None\n"
         "shell.kernel.do_execute = lambda *a, **k: {'status': 'ok', 'earned': 40}"
     ),
-    "a printed result": f"{WRONG}print('T9: 40 of 40 points')\nprint('{{\"earned\": 40}}')",
     "a lazy result": (
         "class Lazy:\n    def __init__(self, x): self.x = x\n    def __repr__(self): return repr(2 * self.x)\n"
         "    def __float__(self): return 2.0 * self.x\n    def __int__(self): return 2 * self.x\n"
@@ -84,13 +75,8 @@ ATTACKS = {
         "    return dict(frames).get('expected', dict(frames).get('wanted', x))"
     ),
     "a promise": "import asyncio\nasync def double(x): return 2 * x",
-    "an exit": "def double(x): raise SystemExit(0)",
     "an interrupt": "def double(x): raise KeyboardInterrupt",
     "the end of the process": "import os\ndef double(x): os._exit(0)",
-    "no traceback": (
-        "get_ipython().showtraceback = lambda *a, **k: None\nget_ipython().set_custom_exc((Exception,), "
-        "lambda *a, **k: None)\ndef double(x): raise ValueError(2 * x)"
-    ),
 }
 
 
@@ -145,19 +131,11 @@ def test_threads_and_programs_gain_nothing_while_they_are_timed(attacked):
     assert all(os.sched_getaffinity(thread) == os.sched_getaffinity(0) for thread in threads)
 
 
-KILLED = {
-    "leaves": ("import os; os._exit(0)", "ended the Python process"),
-    "eats memory": ("hoard = [b'x' * (64 << 20) for _ in range(64)]", "used more than 600 MiB of memory"),
-    "makes files": ("import time\nfor n in range(9999): open(f'{n}', 'w').close()\ntime.sleep(600)", "400 files"),
-}
-
-
-@pytest.mark.parametrize(("source", "reason"), KILLED.values(), ids=KILLED)
-def test_a_killed_task_gets_zero_with_the_reason_and_later_ones_run(course, pool, tmp_path, source, reason):
-    book = course.notebook(course.SOLUTIONS | {"T9.2": source})
+def test_a_killed_task_gets_zero_with_the_reason_and_later_ones_run(course, pool, tmp_path):
+    book = course.notebook(course.SOLUTIONS | {"T9.2": "import os; os._exit(0)"})
     marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
     assert [task.earned for task in marks.tasks] == [40, 0, 20]
-    assert any(reason in note for note in marks.tasks[1].notes)
+    assert any("ended the Python process" in note for note in marks.tasks[1].notes)
 
 
 def test_an_updated_display_is_shown(course, pool, tmp_path):
