@@ -8,7 +8,6 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 from PIL import Image
 
-from mlhood import graph_drawing
 from mlhood.errors import DrawingError, OutputError
 from mlhood.graph_drawing import (
     Box,
@@ -24,7 +23,6 @@ from mlhood.graph_drawing import (
     draw_side_by_side,
     fit_text,
 )
-from mlhood.graph_drawing.text_metrics import escape_xml
 from tests.graph_drawing.geometry import check, check_words
 
 RED, BLUE, UNUSED = (
@@ -114,12 +112,3 @@ def test_a_notebook_shows_the_png_at_its_size():
 )
 def test_text_is_made_to_fit(text, fitted):
     assert fit_text(text) == fitted
-
-
-def test_xml_is_valid_for_any_name():
-    assert escape_xml("a\x00\u202eü") == "a\\x00\\u202eü"
-
-
-def test_the_public_interface_is_documented():
-    assert sorted(graph_drawing.__all__) == graph_drawing.__all__
-    assert all(getattr(graph_drawing, name).__doc__ for name in graph_drawing.__all__)

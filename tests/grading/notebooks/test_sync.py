@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import shutil
 import subprocess
@@ -17,9 +16,7 @@ from typer.testing import CliRunner
 from mlhood.cli import app
 from mlhood.errors import NotebookError
 from mlhood.grading.notebooks.notebook import notebook_text, read, write
-from mlhood.grading.notebooks.restore import restore
 from mlhood.grading.notebooks.sync import cell_files, outdated_files, sync_notebook
-from tests.grading import given_course
 from tests.grading.given_course import by_id
 from tests.grading.synthetic_course import SOLUTIONS, SYNTHETIC
 
@@ -92,18 +89,6 @@ def test_a_synced_notebook_does_not_change(book):
 def test_a_label_is_kept_and_a_changed_role_renames_the_cell(book):
     by_id(synced(book), "T9-1-result-1").metadata["mlhood"]["role"] = "given"
     assert by_id(synced(book), "T9-1-given-2").metadata.nbgrader.locked
-
-
-def test_a_copy_is_labelled_by_its_place(book):
-    synced(book)
-    for name, index in (("T9-3-given-1", len(book.cells)), ("T9-1-check", 8), ("T9-1-solution", 4)):
-        duplicate = copy.deepcopy(by_id(book, name))
-        duplicate.id = "copy"  # as nbformat does
-        book.cells.insert(index, duplicate)
-    names = [cell.id for cell in synced(book).cells]
-    assert names[4:6] == ["T9-1-solution", "T9-1-solution-2"]
-    assert names[9] == "T9-1-check-2"
-    assert book.cells[-1].metadata == {}
 
 
 @pytest.mark.parametrize("missing", [SOLUTIONS["T9.3"], 'mlhood.check("T9.2")'])
@@ -194,8 +179,3 @@ def test_a_new_task_is_its_cells_one_check_module_and_this_command(tmp_path):
     assert by_id(book, "P1-13-check").metadata.nbgrader.points == 7
     used = python(USE)
     assert used.returncode == 0, used.stderr
-
-
-def test_the_synthetic_notebook_restores_to_itself_after_a_sync(book, tmp_path, monkeypatch):
-    given_course.sync(tmp_path / "synced", monkeypatch, synced(book))
-    assert restore(book, SYNTHETIC).changes == ()
