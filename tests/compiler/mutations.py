@@ -91,12 +91,6 @@ def splice(draw: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
 
 ByteMutation = Callable[[random.Random, bytes, Sequence[bytes]], bytes]
 BYTE_MUTATIONS: tuple[ByteMutation, ...] = (flip, flip, truncate, insert, duplicate, splice)
-    flip,
-    truncate,
-    insert,
-    duplicate,
-    splice,
-)
 
 
 # -- messages
