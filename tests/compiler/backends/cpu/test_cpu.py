@@ -74,6 +74,7 @@ def test_every_shape_gets_a_plan_and_results_stay_valid(lenet):
     results = [runner.run({"image": images((batch, 1, 32, 32), batch)})["logits"] for batch in (1, 3, 1, 0)]
     assert [result.shape for result in results] == [(1, 10), (3, 10), (1, 10), (0, 10)]
     again = runner.run({"image": images((1, 1, 32, 32), 9)})["logits"]
+    assert runner.activation_bytes == runner.plan(((1, 1, 32, 32),)).plan.bytes
     assert (results[0] == results[2]).all()
     assert (again != results[0]).any()
 
