@@ -97,6 +97,11 @@ def test_a_part_runs_its_own_steps_only(tmp_path, part, commands):
     assert (code, calls) == (0, commands), said
 
 
+def test_an_unknown_part_is_refused(tmp_path):
+    code, _, calls = run_ci(tmp_path, part="everything")
+    assert (code, calls) == (2, [])
+
+
 @pytest.mark.parametrize("fails", ["pip", "python", "pytest", "ruff", "pyright"])
 def test_a_failing_step_fails_the_whole_and_stops_no_other(tmp_path, fails):
     code, said, calls = run_ci(tmp_path, fails)
@@ -120,6 +125,20 @@ def test_an_administrator_gets_what_the_system_lacks(tmp_path):
     assert code == 0, said
     assert calls[0] == "apt-get update -qq"
     assert calls[1].startswith("apt-get install -y -qq --no-install-recommends chromium bubblewrap")
+
+
+def test_anyone_else_is_told_and_goes_on(tmp_path):
+    code, said, calls = run_ci(tmp_path, **{"apt-get": STAND_IN, "id": "#!/usr/bin/env bash\necho 1000\n"})
+    assert code == 0, said
+    assert "not installed, as this user may not: chromium bubblewrap" in said
+    assert not any(call.startswith("apt-get") for call in calls)
+
+
+def test_a_user_with_sudo_installs_through_it(tmp_path):
+    stand_ins = {"id": "#!/usr/bin/env bash\necho 1000\n", "sudo": '#!/usr/bin/env bash\nshift\n"$@"\n'}
+    code, said, calls = run_ci(tmp_path, **{"apt-get": STAND_IN, "true": STAND_IN, **stand_ins})
+    assert code == 0, said
+    assert any(call.startswith("apt-get install") for call in calls)
 
 
 def test_packages_that_cannot_be_had_stop_nothing(tmp_path):

@@ -63,6 +63,14 @@ def test_a_missing_library_is_named():
     assert environment.unmet([Requirement("netron>=9")], version) == ["not installed: netron"]
 
 
+def test_requirements_of_the_tests_are_separate():
+    always = {requirement.name for requirement in environment.requirements()}
+    extra = {requirement.name for requirement in environment.requirements("test")}
+    assert "torch" in always
+    assert "hypothesis" in extra
+    assert not always & extra
+
+
 def test_a_module_that_raises_is_reported_with_its_last_line(tmp_path, monkeypatch):
     (tmp_path / "broken_module.py").write_text("raise ImportError('no libmissing.so')", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -109,6 +117,13 @@ def test_a_browser_that_does_not_start_is_not_taken_for_one(tmp_path):
     assert "does not start" in finding.message
 
 
+def test_a_wrong_choice_of_browser_is_named(monkeypatch):
+    monkeypatch.setenv("MLHOOD_BROWSER", "no-program-has-this-name")
+    finding = mlhood.doctor.examination._browser()
+    assert not finding.works
+    assert "MLHOOD_BROWSER does not name an executable" in finding.message
+
+
 @pytest.mark.browser
 def test_the_browser_of_this_machine_starts():
     from mlhood.exchange import find_browser
@@ -149,6 +164,26 @@ def test_a_full_disk_is_reported(tmp_path):
     assert finding.required
     assert "free" in finding.message
     assert environment.disk(tmp_path, needed=1).works
+
+
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path, monkeypatch):
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(environment.tempfile, "TemporaryFile", refuse)
+    finding = environment.disk(tmp_path, needed=1)
+    assert not finding.works
+    assert "not writable" in finding.message
+
+
+def test_a_closed_port_is_reported(monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(environment.socket, "create_server", refuse)
+    finding = environment.local_port()
+    assert not finding.works
+    assert "127.0.0.1" in finding.message
 
 
 # -- what follows
@@ -198,6 +233,15 @@ def test_the_report_fits_80_columns_and_needs_no_colour(broken, monkeypatch):
     assert "✓ works" in text
     assert ("✗ does not" in text) == bool(broken)
     assert not broken or f"repair the {broken}" in " ".join(text.split())
+
+
+def test_a_terminal_without_the_marks_gets_ascii():
+    page = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    print_report(examination("browser"), page)
+    page.flush()
+    text = page.buffer.getvalue().decode("cp1252")
+    assert "+ works" in text
+    assert "- does not" in text
 
 
 @pytest.mark.parametrize(("broken", "code"), [("", 0), ("browser", 0), ("libraries", 1)])

@@ -126,6 +126,13 @@ def test_modes_are_restored(tmp_path):
     assert set(operators(path)) == {"Gemm"}  # no dropout: exported in evaluation mode
 
 
+def test_a_fixed_batch(lenet, tmp_path):
+    path = export(lenet, torch.zeros(3, 1, 32, 32), tmp_path / "x.onnx", dynamic_batch=False)
+    assert run(path, np.zeros((3, 1, 32, 32), np.float32))["logits"].shape == (3, 10)
+    with pytest.raises(ExchangeError, match="wrong shape"):
+        run(path, np.zeros((4, 1, 32, 32), np.float32))
+
+
 def test_several_inputs_and_outputs(tmp_path):
     class Two(torch.nn.Module):
         def forward(self, a, b):

@@ -23,6 +23,7 @@ from mlhood.graph_drawing import (
     draw_side_by_side,
     fit_text,
 )
+from mlhood.graph_drawing.text_metrics import escape_xml
 from tests.graph_drawing.geometry import check, check_words
 
 RED, BLUE, UNUSED = (
@@ -112,3 +113,7 @@ def test_a_notebook_shows_the_png_at_its_size():
 )
 def test_text_is_made_to_fit(text, fitted):
     assert fit_text(text) == fitted
+
+
+def test_xml_is_valid_for_any_name():
+    assert escape_xml("a\x00\u202eü") == "a\\x00\\u202eü"

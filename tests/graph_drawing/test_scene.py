@@ -43,6 +43,15 @@ def test_values_with_several_users_are_counted():
     assert describe_scene(scene) == "Graph of 1 node from in to out: Conv; 1 value with several users."
 
 
+def test_a_graph_without_nodes_has_none():
+    assert describe_scene(chain()) == "Graph of 0 nodes from in to out: none."
+    assert describe_scene(Scene("empty", [], [], STYLES)) == "Graph of 0 nodes: none."
+
+
+def test_commas_separate_nodes_only():
+    assert describe_scene(chain("fusion, one loop", "dot")) == "Graph of 2 nodes from in to out: fusion one loop, dot."
+
+
 def test_the_nodes_of_a_large_graph_are_counted():
     expected = "Graph of 81 nodes from in to out: 40 Conv, 40 Relu, 1 Gemm."
     assert describe_scene(chain(*["Conv", "Relu"] * 40, "Gemm")) == expected
@@ -67,6 +76,11 @@ def test_a_comparison_lists_the_differences():
     assert describe_comparison((before, after), ("before: 2", "after: 2")) == (
         "Two graphs side by side, before: 2; after: 2. Removed: Relu Relu1. Added: Gemm Gemm1. Changed: Conv Conv0."
     )
+
+
+def test_equal_graphs_have_no_differences():
+    text = describe_comparison((chain("Conv"), chain("Conv")), ("a", "b"))
+    assert text == "Two graphs side by side, a; b. No differences."
 
 
 def test_a_mirrored_graph_names_each_kind_of_node_of_its_second_half_once():

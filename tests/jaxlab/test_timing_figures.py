@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab import timing_figures
 from mlhood.jaxlab.operators.cases import ROWS
 from mlhood.jaxlab.tables import operators_table
@@ -50,6 +51,12 @@ def test_ratios_are_shown_only_for_filled_rows():
     assert "max pool" not in texts
 
 
+def test_bars_end_at_the_ratio():
+    figure = timing_figures.ratios(filled({"conv": 2.0, "add": 0.25}))
+    ends = [sorted((bar.get_x(), bar.get_x() + bar.get_width())) for bar in figure.axes[0].patches]
+    assert ends == [pytest.approx([1, 2.04]), pytest.approx([0.255, 1])]
+
+
 def test_the_stages_fill_the_bar_and_their_times_are_shown():
     figure = timing_figures.stages({"conv": CONV, "ResNet-18": NETWORK})
     bars = figure.axes[0].patches
@@ -76,3 +83,19 @@ def test_the_break_even_point_is_labelled_and_marked(times, verdict):
     crossing = break_even(*times)
     assert len(marks) == math.isfinite(crossing)
     assert all(mark[0] == crossing for mark in marks)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: timing_figures.ratios(operators_table()),
+        lambda: timing_figures.stages({}),
+        lambda: timing_figures.stages({"nothing": Stages(*[0.0] * 7)}),
+        lambda: timing_figures.break_even(math.inf, 1, 1),
+        lambda: timing_figures.break_even(1, -1, 1),
+        lambda: timing_figures.break_even(1, 1, math.nan),
+    ],
+)
+def test_invalid_times_and_empty_tables_are_rejected(draw):
+    with pytest.raises(XlaError):
+        draw()

@@ -12,7 +12,7 @@ from mlhood.errors import KernelError
 from mlhood.kernels import CONV2D, RELU
 from mlhood.kernels.codegen.target import available
 from mlhood.kernels.conv import im2col
-from mlhood.kernels.direct import Direct
+from mlhood.kernels.direct import Direct, prepare
 from mlhood.kernels.geometry import geometry
 
 PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 3))
@@ -176,6 +176,19 @@ def test_a_prepared_convolution_refuses_other_inputs():
         prepared(np.zeros((1, 3, 8, 8), np.float32), out=np.zeros((1, 4, 5, 6), np.float32))
 
 
+def test_preparing_refuses_mismatched_weights():
+    g = geometry((1, 3, 8, 8), (4, 3, 3, 3))
+    for invalid in (
+        np.zeros((4, 3, 3, 2), np.float32),
+        np.zeros((4, 3, 3, 3)),
+        np.zeros((4, 3, 3, 6), np.float32)[..., ::2],
+    ):
+        with pytest.raises(KernelError, match="w does not fit"):
+            Direct(g, invalid)
+    with pytest.raises(KernelError, match="bias does not fit"):
+        Direct(g, np.zeros((4, 3, 3, 3), np.float32), np.zeros(3, np.float32))
+
+
 def test_the_result_is_written_to_out():
     x, w = tensors((1, 3, 8, 8), (4, 3, 3, 3))
     out = np.full((1, 4, 6, 6), 7, np.float32)
@@ -188,3 +201,17 @@ def test_a_column_of_im2col_is_a_window():
     columns = im2col(geometry((1, 2, 4, 5), (1, 2, 3, 3)), x)
     assert columns.shape == (1, 18, 6)
     assert (columns[0, :, 4] == x[:, 1:4, 1:4].ravel()).all()
+
+
+def test_a_prepared_convolution_is_reusable():
+    rng = np.random.default_rng(5)
+    w, bias = rng.standard_normal((5, 3, 3, 3), np.float32), rng.standard_normal(5, np.float32)
+    prepared = prepare((2, 3, 8, 6), w, bias, stride=2, padding=(1, 0), clip=RELU)
+    for x in rng.standard_normal((3, 2, 3, 8, 6), np.float32):
+        expected = CONV2D["naive"](x, w, bias, 2, (1, 0), clip=RELU)
+        np.testing.assert_allclose(prepared(x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_mismatched_channels_cannot_be_prepared():
+    with pytest.raises(KernelError, match="channels"):
+        prepare((1, 4, 8, 8), np.zeros((5, 3, 3, 3), np.float32))

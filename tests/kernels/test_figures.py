@@ -139,11 +139,22 @@ def test_baselines_are_labelled_with_rates_and_shares():
     assert {"235  (90%)", "208  (80%)", "peak: 260 GFLOP/s", "im2col + BLAS"} <= set(shown)
 
 
+def test_im2col_memory_is_labelled_with_the_growth():
+    shown = " ".join(strings(benchmark_figures.im2col_memory(MEMORY)))
+    assert "6.89 MiB,  9.00x the input" in shown
+    assert "12.2x the input" in shown
+
+
 def test_models_are_labelled_with_predicted_and_measured_speedups():
     shown = strings(benchmark_figures.amdahl(MODELS))
     assert "46.0 ms, 52.3x\nmeasured 50.0 ms, 50.0x" in shown
     assert "25.0 ms, 96.3x" in shown
     assert sum("cut" in text for text in shown) == 1
+
+
+def test_bars_of_similar_length_are_not_broken():
+    shown = strings(benchmark_figures.amdahl({"a": (0.02, 0.01, 0.03), "b": (0.01, 0.01, 0.02)}))
+    assert not any("cut" in text for text in shown)
 
 
 def test_selected_layers_are_numbered_in_network_order():

@@ -74,6 +74,13 @@ def test_agreement_comes_from_the_same_comparison(cell, state):
     assert judge(agree("fast", "slow"), cells(C1_fast=cell)).state == state
 
 
+def test_claims_compare_any_cells():
+    across = Claim("C2 takes longer", ("C2", "*"), ">", ("C1", "*"))
+    assert judge(across, cells()).state == "holds"
+    single = Claim("C1 slow is less than C2 fast", ("C1", "slow"), "<", ("C2", "slow"), 0.5)
+    assert judge(single, cells()).state == "holds"
+
+
 def test_counts_are_exact():
     counts = {("C1", "slow"): Count(10), ("C1", "fast"): Count(5), ("C2", "slow"): Count(4), ("C2", "fast"): Count(4)}
     assert judge(faster("fast", "slow"), counts).state == "fails"
@@ -95,6 +102,11 @@ def test_counts_are_exact():
 def test_invalid_claims_are_refused(arguments):
     with pytest.raises(MeasureError):
         Claim(*arguments)
+
+
+def test_a_claim_about_an_unknown_column_is_refused():
+    with pytest.raises(MeasureError, match="unknown row or column"):
+        judge(faster("fastest", "slow"), cells())
 
 
 def test_claims_survive_a_round_trip():

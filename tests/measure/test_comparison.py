@@ -64,6 +64,16 @@ def test_each_round_calls_all_in_a_new_order(sim):
     assert len(set(rounds)) == 6
 
 
+def test_the_seed_determines_the_orders(sim):
+    def calls(seed):
+        sim.calls.clear()
+        sim.compare({name: sim.alternative(name, 1.0) for name in "abc"}, seed=seed)
+        return list(sim.calls)
+
+    assert calls(1) == calls(1)
+    assert calls(1) != calls(2)
+
+
 def test_a_machine_that_slows_down_does_not_move_the_ratio(sim):
     speed = {"now": 1.0}
 
@@ -127,6 +137,20 @@ def test_hot_means_called_immediately_before(sim):
     assert cold == [2.0, 1.0]
 
 
+def test_an_interrupted_round_is_repeated(sim):
+    count = iter(range(1000))
+
+    def sometimes():
+        if next(count) % 3 == 0:
+            sim.preemptions += 1
+            return 0.011
+        return 0.001
+
+    result = sim.compare({"a": sim.alternative("a", sometimes), "b": sim.alternative("b", 0.001)})
+    assert result["a"].seconds == pytest.approx([0.001] * 21)
+    assert result.interrupted == 0
+
+
 def test_attempts_are_limited_and_the_least_interrupted_counts(sim):
     timed = []
 
@@ -143,10 +167,26 @@ def test_attempts_are_limited_and_the_least_interrupted_counts(sim):
     assert result["a"].seconds == pytest.approx([0.001] * 21)
 
 
+def test_long_rounds_are_measured_once(sim):
+    def always():
+        sim.preemptions += 1
+        return 1.0
+
+    sim.compare({"a": sim.alternative("a", always)})
+    assert len(sim.calls) == 21 + 1 + 2 + 1
+
+
 def test_an_alternative_that_disagrees_is_named(sim):
     with pytest.raises(MeasureError, match="disagree") as caught:
         sim.compare({"a": sim.alternative("a", 1.0, np.zeros(3)), "b": sim.alternative("b", 1.0, np.ones(3))})
     assert "'b' against 'a'" in str(caught.value)
+
+
+def test_the_baseline_is_the_reference_at_any_position(sim):
+    alternatives = {"a": sim.alternative("a", 1.0, 1), "b": sim.alternative("b", 1.0, 2)}
+    with pytest.raises(MeasureError, match="disagree") as caught:
+        sim.compare(alternatives, baseline="b")
+    assert "'a' against 'b'" in str(caught.value)
 
 
 def test_alternatives_may_share_an_output_buffer(sim):
@@ -162,6 +202,11 @@ def test_alternatives_may_share_an_output_buffer(sim):
 
     with pytest.raises(MeasureError, match="disagree"):
         sim.compare({"a": fill(1), "b": fill(2)})
+
+
+def test_without_check_nothing_is_marked_as_agreed(sim):
+    result = sim.compare({"a": sim.alternative("a", 1.0, 1), "b": sim.alternative("b", 1.0, 2)}, check=False)
+    assert not result["a"].agreed
 
 
 def test_an_alternative_that_raises_is_named():

@@ -1,10 +1,12 @@
 """Ceilings: the arithmetic on a simulated clock, the loops by what they compute; no test depends on speed."""
 
+import ctypes
 import threading
 
 import numpy as np
 import pytest
 
+from mlhood.errors import MeasureError
 from mlhood.measure import limits, microbenchmarks
 from mlhood.measure.limits import Bandwidth, Ceiling, Ceilings, bandwidth, describe, level, measure_rate, peak, sizes
 from mlhood.measure.machine import machine
@@ -37,6 +39,11 @@ def test_every_accumulator_has_its_own_instruction():
     source = microbenchmarks.multiply_add_source(8, 12)
     assert source.count("call <8 x float> @llvm.fmuladd.v8f32") == 12
     assert source.count("phi <8 x float>") == 12
+
+
+def test_invalid_ir_is_reported():
+    with pytest.raises(MeasureError, match="LLVM cannot compile"):
+        microbenchmarks.Native("invalid", "f", ctypes.c_int64)
 
 
 class ThreadClocks:
@@ -72,6 +79,12 @@ def test_an_error_in_a_thread_is_raised_and_stops_the_others():
         measure_rate(lambda: work, 1.0, 3, 100)
 
 
+@pytest.mark.parametrize(("threads", "rounds"), [(0, 1), (1, 0)])
+def test_no_threads_and_no_rounds_are_refused(threads, rounds):
+    with pytest.raises(MeasureError, match="invalid number of threads or rounds"):
+        measure_rate(lambda: lambda units: None, 1.0, threads, rounds)
+
+
 def test_a_ceiling_is_the_best_round():
     ceiling = Ceiling((1.0, 3.0, 2.0), 1)
     assert (ceiling.value, ceiling.median) == (3.0, 2.0)
@@ -93,6 +106,12 @@ def test_a_ceiling_is_the_best_round():
 )
 def test_a_level_holds_a_size(size, threads, expected):
     assert level(size, Caches(l1d=32 * 1024, l2=2**18, l3=2**23), threads) == expected
+
+
+def test_unknown_caches_are_ignored():
+    assert level(2**20, Caches(), 1) is None
+    assert level(2**20, SMALL, 1) == "memory"
+    assert level(2**17, Caches(l1d=2**15), 1) == "memory"
 
 
 def test_sizes_exceed_the_last_cache_and_respect_the_limit():

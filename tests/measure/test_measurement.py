@@ -64,6 +64,14 @@ def test_invalid_measurements_are_refused(change):
         Measurement.from_dict({**Measurement((1.0, 2.0, 3.0)).to_dict(), **change})
 
 
+@pytest.mark.parametrize("data", [None, [], "x", {}, {"kind": "measurement"}])
+def test_other_data_are_refused(data):
+    with pytest.raises(MeasureError):
+        Measurement.from_dict(data)
+    with pytest.raises(MeasureError):
+        Count.from_dict(data)
+
+
 def test_rounds_are_paired_only_within_a_run():
     drift = [1.0 + 0.1 * i for i in range(21)]
     a, b = (Measurement(tuple(f * x for x in drift), run="r") for f in (3.0, 1.0))

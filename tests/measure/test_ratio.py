@@ -50,6 +50,14 @@ def test_a_disturbance_of_both_sides_of_a_round_cancels(both, slowed):
     assert (other.value, other.low, other.high) == pytest.approx((plain.value, plain.low, plain.high), rel=1e-9)
 
 
+def test_a_few_outliers_do_not_move_the_ratio_much():
+    quiet = [1.0 + i * 1e-3 for i in range(21)]
+    noisy = [*quiet[:-5], *[1000.0] * 5]
+    ratio = median_ratio(noisy, [1.0] * 21, paired=True)
+    assert ratio.value == pytest.approx(1.01)
+    assert ratio.high == pytest.approx(1.015)
+
+
 @pytest.mark.parametrize(("n", "low", "high"), [(1, 1, 1), (5, 1, 5), (21, 6, 16), (41, 14, 28), (100, 39, 62)])
 def test_the_ends_are_these_order_statistics(n, low, high):
     assert interval(range(1, n + 1)) == (low, high)
@@ -72,6 +80,15 @@ def test_the_interval_has_its_nominal_coverage(n):
     intervals = [interval(draw.tolist()) for draw in draws]
     covered = np.mean([low <= np.log(2) <= high for low, high in intervals])
     assert 0.94 <= covered <= 0.99
+
+
+def test_unpaired_intervals_are_wider():
+    drift = [1.0 + 0.1 * i for i in range(21)]
+    paired = median_ratio([2 * x for x in drift], drift, paired=True)
+    unpaired = median_ratio([2 * x for x in drift], drift, paired=False)
+    assert (paired.low, paired.high) == (2.0, 2.0)
+    assert unpaired.value == pytest.approx(2.0)
+    assert unpaired.low < 2.0 < unpaired.high
 
 
 def test_a_ratio_is_formatted():

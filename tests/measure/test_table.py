@@ -158,6 +158,12 @@ def test_stored_verdicts_are_not_trusted():
     assert [verdict.state for verdict in declared().read(data).verdicts()] == ["fails", "holds"]
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "NaN", '{"format": NaN}', "[" * 100_000, b"\xff", "null"])
+def test_invalid_json_is_refused(text):
+    with pytest.raises(MeasureError):
+        declared().read(text)
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),

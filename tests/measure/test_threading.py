@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_info
 
 from mlhood import kernels
 from mlhood.errors import MeasureError
-from mlhood.measure import environment, session_options, threads
+from mlhood.measure import compare, environment, session_options, threads
 
 JAX_THREADS = """
 import os, sys
@@ -70,6 +70,13 @@ def test_our_kernels_are_set():
         assert kernels.threads() == 5
 
 
+def test_a_comparison_sets_our_kernels():
+    counts = []
+    with kernels.use_threads(5):
+        compare({"kernel": lambda: counts.append(kernels.threads())}, threads=2, check=False, shortest=0)
+    assert set(counts) == {2}
+
+
 @pytest.mark.parametrize("count", [0, -1, 1.0, True, "2"])
 def test_invalid_numbers_of_threads_are_refused(count):
     with pytest.raises(MeasureError, match="number of threads"), threads(count):
@@ -95,6 +102,11 @@ def test_libraries_that_choose_their_threads_are_noted(monkeypatch):
         assert ["ONNX Runtime" in fixed.notes()[0], "JAX" in fixed.notes()[1]] == [True, True]
         monkeypatch.setenv("PJRT_NPROC", "1")
         assert not any("JAX" in note for note in fixed.notes())
+
+
+def test_the_environment_extends_the_base():
+    variables = environment(3, {"PATH": "x", "OMP_NUM_THREADS": "8"})
+    assert (variables["PATH"], variables["OMP_NUM_THREADS"], variables["NUMBA_NUM_THREADS"]) == ("x", "3", "3")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads under /proc")

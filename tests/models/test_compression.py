@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mlhood.errors import ModelError
-from mlhood.models import LeNet, LeNetBN, accuracy, digits, distillation, narrow, sparse, train
+from mlhood.models import MLP, LeNet, LeNetBN, accuracy, digits, distillation, narrow, sparse, train
 from mlhood.models.compression import scaled
 
 WEIGHTS = ("conv1", "conv2", "fc1", "fc2", "fc3")
@@ -105,6 +105,12 @@ def test_removing_dead_units_changes_nothing(network, data):
     assert not smaller.training
 
 
+def test_all_outputs_may_be_kept(teacher, data):
+    same = narrow(teacher, 1)
+    assert all(torch.equal(value, teacher.state_dict()[name]) for name, value in same.state_dict().items())
+    assert same is not teacher
+
+
 def test_at_least_one_unit_of_each_layer_stays(data):
     model = narrow(LeNet(), 0.01)
     assert model.widths == (1, 1, 1, 1)
@@ -116,6 +122,11 @@ def test_at_least_one_unit_of_each_layer_stays(data):
 def test_an_invalid_share_is_refused(keep):
     with pytest.raises(ModelError, match="invalid share"):
         narrow(LeNet(), keep)
+
+
+def test_only_lenet_is_made_narrower():
+    with pytest.raises(ModelError, match="LeNet or LeNetBN"):
+        narrow(MLP(), 0.5)
 
 
 @pytest.mark.parametrize(("temperature", "weight"), [(1, 1), (4, 0.7), (2, 0)])

@@ -31,6 +31,12 @@ def test_styles_and_handlers_of_outputs_are_removed():
     assert cell.attrs == {}
 
 
+def test_cells_are_found_by_their_ids():
+    cells = [new_markdown_cell("# Title"), new_code_cell("x = 1")]
+    page = page_of(*cells)
+    assert all(page.find(id=f"cell-id={cell.id}") for cell in cells)
+
+
 def test_code_is_highlighted_and_not_a_formula():
     page = page_of(new_code_cell("price = '$5 and $6'"))
     assert "price = '$5 and $6'" in page.get_text()
@@ -44,6 +50,11 @@ def test_formulas_are_drawn_with_the_text_around_them():
     assert len(page.select(".formula svg")) == 2
     assert page.p is not None
     assert page.p.get_text() == "Let  and k be"
+
+
+def test_a_formula_that_cannot_be_drawn_keeps_its_tex():
+    (box,) = page_of(new_markdown_cell(r"$\qwertz$")).select(".formula")
+    assert box.get_text() == r"\qwertz"
 
 
 def test_links_within_the_page_lead_somewhere():

@@ -68,6 +68,12 @@ def test_the_sidebar_leads_to_projects_how_tos_package_and_the_instructors_page(
 
 
 @pytest.mark.slow
+def test_the_home_page_has_the_syllabus_and_leads_to_the_glossary(site):
+    assert page_of(site, "index").find(id="syllabus") is not None
+    assert page_of(site, "GLOSSARY").find(id="glossary") is not None
+
+
+@pytest.mark.slow
 @every_notebook
 def test_a_project_has_all_cells_and_pictures_of_its_notebook(path, site):
     page, notebook = page_of(site, path.stem), read(path)
@@ -78,6 +84,15 @@ def test_a_project_has_all_cells_and_pictures_of_its_notebook(path, site):
     shown = [str(image["alt"]) for image in page.select(".cell_output img") if (site / str(image["src"])).is_file()]
     assert [" ".join(alt.split()) for alt in shown] == [" ".join(alt.split()) for alt in expected]
     assert all(expected)
+
+
+@pytest.mark.slow
+@every_notebook
+def test_a_solution_is_folded(path, site):
+    solutions = [cell for cell in read(path).cells if cell.metadata.get("mlhood", {}).get("role") == "solution"]
+    folded = page_of(site, path.stem).select("details.hide")
+    assert len(folded) == len([cell for cell in solutions if cell.cell_type == "code"])
+    assert not any(details.has_attr("open") for details in folded)
 
 
 @pytest.mark.slow

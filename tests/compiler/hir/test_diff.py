@@ -51,6 +51,13 @@ def test_a_fusion_in_words():
     )
 
 
+def test_the_other_way_round_and_by_kind():
+    back = diff(parse(AFTER), parse(BEFORE))
+    assert [*back.added], [*back.removed] == (["relu"], ["a b"])
+    assert back.changed["fc"].details[0] == "activation: Relu -> none"
+    assert bool(back)
+
+
 def test_a_graph_does_not_differ_from_its_copy():
     graph = parse(AFTER)
     same = diff(graph, graph.copy())
@@ -60,6 +67,14 @@ def test_a_graph_does_not_differ_from_its_copy():
 
 def test_a_constant_of_another_name_with_the_same_numbers_is_no_change():
     assert not diff(parse(BEFORE), parse(BEFORE.replace("%w", "%weights")))
+
+
+def test_not_a_number_equals_itself():
+    graph = Graph()
+    graph.output(graph.constant("k", np.array([np.nan, 1.0])))
+    other = Graph()
+    other.output(other.constant("k", np.array([np.nan, 1.0])))
+    assert not diff(graph, other)
 
 
 def test_types_and_parameters():
@@ -107,6 +122,41 @@ def test_a_constant_in_the_place_of_a_node_and_an_input_left_out():
     assert diff(after, before).changed["fc"].details == ("bias: constant [0.5, 1] -> none",)
 
 
+def test_nodes_in_another_order():
+    text = """\
+graph "g"
+  placeholder %x : float32[2]
+  %a : float32[2] = Relu(%x)
+  %b : float32[2] = Neg(%a)
+  output %b
+"""
+    swapped = """\
+graph "g"
+  placeholder %x : float32[2]
+  %b2 : float32[2] = Neg "b" (%x)
+  %a2 : float32[2] = Relu "a" (%b2)
+  output %a2
+"""
+    before, after = parse(text), parse(swapped)
+    assert [*diff(before, after).changed] == ["b", "a"]
+    drawing = draw_diff(before, after)  # no heights hold both, so each is drawn by itself
+    check(drawing.placement)
+
+
+def test_long_graphs_differ_in_linear_time():
+    def chain(length: int, skipped: int) -> Graph:
+        graph = Graph()
+        value = graph.placeholder("x", TensorType("float32", (2,)))
+        for i in range(length):
+            if i % 10 != skipped:
+                value = graph.add(OPERATORS["Relu"](), value, name=f"n{i}").outputs[0]
+        graph.output(value)
+        return graph
+
+    found = diff(chain(10_000, 3), chain(10_000, 7))
+    assert len(found.added) == len(found.removed) == 1_000
+
+
 def test_side_by_side():
     drawing = draw_diff(parse(BEFORE), parse(AFTER))
     check(drawing.placement)
@@ -129,6 +179,12 @@ def test_side_by_side():
     assert {"~ activation: none → Relu", "~ weight: other numbers"} <= {*words}
 
 
+def test_removed_added_and_changed_are_told_apart_without_colour():
+    svg = draw_diff(parse(BEFORE), parse(AFTER)).svg
+    assert "stroke-dasharray" in svg
+    assert {"−", "+", "~"} <= {line.strip() for line in svg.replace("<", "\n<").replace(">", ">\n").splitlines()}
+
+
 def test_lenet_before_and_after_a_fusion(lenet_onnx, tmp_path):
     before = import_model(lenet_onnx)
     after = before.copy()
@@ -142,6 +198,13 @@ def test_lenet_before_and_after_a_fusion(lenet_onnx, tmp_path):
     check_words(drawing)
     assert (tmp_path / "diff.svg").stat().st_size < 200_000
     assert [*diff(before, after).removed] == ["relu"]
+
+
+def test_empty_graphs_and_too_large_ones():
+    check(draw_diff(Graph("a"), Graph("b")).placement)
+    check(draw_diff(Graph("nothing"), parse(BEFORE)).placement)
+    with pytest.raises(CompilerError, match="too large"):
+        draw_diff(parse(BEFORE), parse(AFTER), limit=2)
 
 
 def test_a_part_of_a_difference():

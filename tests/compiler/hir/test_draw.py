@@ -16,8 +16,8 @@ from mlhood.compiler.hir.draw import draw
 from mlhood.compiler.hir.drawing.describe import FAMILIES, FLOAT, INTEGER, QUANTIZED
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators import OPERATORS
-from mlhood.errors import CompilerError, DrawingError
-from mlhood.graph_drawing import fit_text
+from mlhood.errors import CompilerError, DrawingError, OutputError
+from mlhood.graph_drawing import Box, fit_text
 from mlhood.graph_drawing.layout import MAX_WIDTH
 from mlhood.graph_drawing.shapes import INSETS
 from tests.graph_drawing.geometry import check, check_words
@@ -137,6 +137,18 @@ def test_quantised_values_are_told_apart_in_words_and_lines():
     check_words(drawing)
 
 
+def test_a_value_read_twice_by_one_node_arrives_twice():
+    drawing = draw(quantized_graph())
+    arrivals = [
+        route.points[-1] for route in drawing.placement.routes if route.target and _named(route.target, "twice")
+    ]
+    assert len(set(arrivals)) == 2
+
+
+def _named(box: Box, name: str) -> bool:
+    return box.key == ("node", name)
+
+
 def test_every_family_has_a_form_or_a_colour_of_its_own():
     looks = {(family.shape, family.color) for family in FAMILIES.values()}
     assert len(looks) == len(FAMILIES)
@@ -161,6 +173,20 @@ def test_resnet_is_cut_into_columns_that_a_page_can_show(resnet):
     assert len(drawing.png) < 600_000
 
 
+def test_the_trunk_of_resnet_is_straight(resnet):
+    drawing = draw(resnet, columns=1)
+    check(drawing.placement)
+    adds = [placed for placed in drawing.placement.boxes if placed.box.lines[0].text in ("Add", "MaxPool", "Gemm")]
+    assert len({round(placed.left + placed.width / 2) for placed in adds}) == 1
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5])
+def test_columns_can_be_chosen(columns):
+    placement = draw(chain(30), columns=columns).placement
+    check(placement, downwards=False)
+    assert len({round(placed.left + placed.width / 2) for placed in placement.boxes}) == columns
+
+
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_odd_names_are_printed_as_they_are_or_escaped(name):
     graph = Graph(name)
@@ -171,6 +197,14 @@ def test_odd_names_are_printed_as_they_are_or_escaped(name):
     check(drawing.placement)
     check_words(drawing)
     assert Image.open(io.BytesIO(drawing.png)).size[0] > 100
+
+
+def test_names_that_are_cut_show_in_full_under_the_mouse():
+    graph = Graph()
+    name = "layer." * 20 + "<end>"
+    graph.output(graph.add(OPERATORS["Relu"](), graph.placeholder("x", FLOATS), name=name).outputs[0])
+    root = ElementTree.fromstring(draw(graph).svg)
+    assert name in {one.text for one in root.iter("{http://www.w3.org/2000/svg}title")}
 
 
 def test_graphs_with_next_to_nothing():
@@ -218,6 +252,29 @@ def test_a_part_ends_where_others_begin():
         draw(graph, part=["nonsense"])
 
 
+def test_no_column_at_all_is_refused():
+    with pytest.raises(CompilerError, match="at least one column"):
+        draw(chain(1), columns=0)
+
+
+def test_no_family_loses_its_colour_in_a_png(tmp_path):
+    path = draw(quantized_graph(), tmp_path / "graph.png").save(tmp_path / "again.PNG")
+    picture = Image.open(path).convert("RGB")
+    drawing = draw(quantized_graph())
+    assert picture.size == pytest.approx([2 * length for length in drawing.size], abs=2)
+    colors = {color for _, color in picture.getcolors(100_000)}
+    used = {placed.box.style.color for placed in drawing.placement.boxes}
+    assert {tuple(int(color[i : i + 2], 16) for i in (1, 3, 5)) for color in used} <= colors
+
+
+def test_another_ending_is_refused(tmp_path):
+    with pytest.raises(DrawingError, match="SVG or PNG") as caught:
+        draw(chain(1), tmp_path / "graph.pdf")
+    assert ".svg" in str(caught.value)
+    with pytest.raises(OutputError):
+        draw(chain(1), tmp_path / "nowhere" / "graph.svg")
+
+
 # -- formats
 
 
@@ -238,3 +295,15 @@ def test_two_processes_draw_the_same():
     command = [sys.executable, "-c", PROGRAM]
     there = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
     assert there == here
+
+
+def test_the_settings_of_matplotlib_are_left_alone():
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+
+    before, figures = dict(mpl.rcParams), plt.get_fignums()
+    drawing = draw(chain(2))
+    assert drawing.svg
+    assert drawing.png
+    assert dict(mpl.rcParams) == before
+    assert plt.get_fignums() == figures

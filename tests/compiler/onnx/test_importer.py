@@ -57,6 +57,23 @@ def test_an_input_that_decides_a_shape_is_asked_for(new_model):
     assert list(graph.placeholders) == ["x"]
 
 
+def test_the_flatten_that_older_torch_writes(new_model):
+    """Shape -> Gather -> Unsqueeze -> Concat -> Reshape, with a dynamic batch."""
+    nodes = [
+        node("Shape", ["x"], ["shape"]),
+        node("Gather", ["shape", "zero"], ["batch"]),
+        node("Unsqueeze", ["batch", "axes"], ["first"]),
+        node("Concat", ["first", "rest"], ["target"], axis=0),
+        node("Reshape", ["x", "target"], ["y"]),
+    ]
+    weights = {"zero": np.array(0), "axes": np.array([0]), "rest": np.array([-1])}
+    graph = import_model(new_model(nodes, {"x": (FLOAT, ["n", 2, 3])}, weights, rank=2))
+    verify(graph)
+    assert graph.value("y").type.shape == ("n", 6)
+    x = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
+    np.testing.assert_array_equal(run(graph, x=x)["y"], x.reshape(4, 6))
+
+
 @pytest.mark.parametrize(
     ("shape", "target", "wanted"),
     [
@@ -89,6 +106,11 @@ def test_constants_that_became_attributes_are_gone(new_model):
     verify(graph)
     assert list(graph.constants) == ["s2"]
     assert graph.nodes["c"].operator == Clip(0.0, 6.0)
+
+
+def test_a_constant_can_be_an_output(new_model):
+    graph = import_model(new_model([node("Constant", [], ["y"], value_ints=[1, 2])], {}))
+    np.testing.assert_array_equal(run(graph)["y"], [1, 2])
 
 
 @pytest.mark.parametrize("axis", [None, -1, -2, "?", "-1", "12"])

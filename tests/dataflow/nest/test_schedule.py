@@ -65,10 +65,21 @@ def test_a_split_that_divides_needs_no_guard():
     assert "min" not in str(split)
 
 
+def test_a_guard_cuts_off_the_last_tile():
+    assert "for i_i in range(min(16, 60 - 16*i_o)):" in str(gemm(60, 8, 8).split("i", 16, "guard"))
+    interchanged = gemm(60, 8, 8).split("i", 16, "guard").reorder("i_i", "i_o")
+    assert "for i_o in range(min(4, (75 - i_i) // 16)):" in str(interchanged)
+
+
 def test_tile_is_split_and_reorder():
     by_hand = GEMM.split("i", 4).split("k", 3).reorder("i_o", "j", "k_o", "i_i", "k_i")
     assert GEMM.tile(k=3, i=4) == by_hand
     assert GEMM.tile(i=4, j=4).names == ("i_o", "j_o", "i_i", "j_i", "k")
+
+
+def test_reorder_moves_only_the_listed_loops():
+    assert GEMM.reorder("k", "i").names == ("k", "j", "i")
+    assert GEMM.reorder() == GEMM
 
 
 def test_unrolled_code_has_no_loop():
@@ -192,3 +203,9 @@ def test_a_shape_may_be_larger_but_not_smaller():
             nest("C[i] += A[2*i]", shapes, i=4)
     with pytest.raises(NestError, match="shape of an unknown array"):
         nest("C[i] += A[2*i]", {"B": (8,)}, i=4)
+
+
+def test_an_index_is_normalised():
+    access = nest("C[i] += A[2*(3 - i) + k*2 - -1]", i=4, k=2).inputs[0]
+    assert str(access) == "A[2*k + 7 - 2*i]"
+    assert access.shape == (10,)

@@ -5,6 +5,7 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
 from mlhood.dataflow.slicing import tile_figures, traffic_figures
@@ -12,9 +13,10 @@ from mlhood.dataflow.slicing.caches import declared
 from mlhood.dataflow.slicing.fit import needs
 from mlhood.dataflow.slicing.problem import ORDERS, Problem, Slicing
 from mlhood.dataflow.slicing.traffic import Traffic, lines_into, predict
-from mlhood.errors import SlicingError
+from mlhood.errors import MeasureError, SlicingError
 from mlhood.measure.measurement import Count, Measurement
 from mlhood.measure.table import Table
+from mlhood.plotting.diagram import LIGHT_YELLOW
 from tests.plotting.texts import check_texts, strings, texts_of
 
 LARGE = Problem(64, 64, (3, 3), (56, 56), 6, 16)
@@ -110,6 +112,15 @@ def test_numbers_are_the_visits_of_the_nest(inputs, weights, k2, k3):
         np.testing.assert_array_equal(drawn, expected.reshape(weights, inputs))
 
 
+def test_groups_have_boundaries_and_the_first_streamed_group_is_marked():
+    axes = tile_figures.orders(8, 6, 3, 4).axes[0]
+    lines = [line for line in axes.lines if line.get_linewidth() > 1.5]
+    heavy, dashed = ([line for line in lines if (line.get_linestyle() == "-") is solid] for solid in (True, False))
+    assert (len(heavy), len(dashed)) == (1 + 1, 1 + 2)
+    marked = [patch for patch in axes.patches if patch.get_facecolor() == to_rgba(LIGHT_YELLOW)]
+    assert len(marked) == 3 + 3
+
+
 def test_a_path_goes_through_all_pairs():
     axes = tile_figures.orders(24, 10, 4, 7).axes[0]
     solid = [line for line in axes.lines if line.get_linewidth() == 1.1]
@@ -128,6 +139,14 @@ def test_needs_above_the_capacity_are_marked():
     assert text_of(figure).count("too large") == sum(too_large)
     assert "L1: the line is its capacity, 28.8 KiB" in text_of(figure)
     assert [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_linewidth() > 2] == list(CACHES.rooms)
+
+
+def test_a_level_without_a_limit_has_no_line():
+    figure = traffic_figures.levels({"a": (800, 900, 1000)}, (math.inf, 900, math.inf))
+    assert len(figure.axes[0].lines) == 1
+    shown = "\n".join(strings(figure))
+    assert shown.count("no limit") == 2
+    assert "too large" not in shown
 
 
 def test_traffic_shows_the_lines_loaded_into_each_level():
@@ -185,4 +204,10 @@ def count_table():
 def test_invalid_data_is_rejected(draw, message):
     with pytest.raises(SlicingError, match=message):
         draw()
+    assert plt.get_fignums() == []
+
+
+def test_an_empty_cell_is_named():
+    with pytest.raises(MeasureError, match="empty"):
+        traffic_figures.times(Table("P4.slicing", ("a",), ("WS", "IS")))
     assert plt.get_fignums() == []

@@ -6,6 +6,7 @@ import pytest
 from mlhood.dataflow.systolic import Array, count, resnet_layers, simulate
 from mlhood.dataflow.systolic.array import DATAFLOWS
 from mlhood.dataflow.systolic.systolic_figures import busy, compare, filling, sides
+from mlhood.errors import DataflowError
 
 
 def run(dataflow, rows=3, columns=4):
@@ -32,6 +33,21 @@ def test_elements_are_labelled_with_their_operands(dataflow):
     resident = [f"k{row}" for row in simulated.resident[cycle].ravel() if row >= 0]
     indices = [text for text in drawn if len(text) == 2 and text[0] in "mnk"]
     assert sorted(indices) == sorted(steps + resident)
+
+
+def test_six_cycles_of_the_first_fold_are_drawn_by_default():
+    simulated = run("ws", 2, 9)
+    titles = [text for text in texts(filling(simulated)) if text.startswith("cycle")]
+    assert len(titles) == 6
+    assert titles[0].startswith("cycle 0:")
+    assert titles[-1].startswith(f"cycle {(simulated.fold == 0).sum() - 1}:")
+
+
+def test_large_arrays_and_unknown_cycles_are_rejected():
+    with pytest.raises(DataflowError, match="too large"):
+        filling(run("ws", 17, 2))
+    with pytest.raises(DataflowError, match="out of range"):
+        filling(run("ws"), [10_000])
 
 
 def test_busy_shows_folds_and_utilisation():

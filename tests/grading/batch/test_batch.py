@@ -110,6 +110,15 @@ def test_a_submission_that_is_refused_now_keeps_its_earlier_marks(fake_class, tm
         assert all(line.endswith("another version of the course") for line in kept)
 
 
+def test_unknown_times_are_said_where_something_is_due(fake_class, tmp_path):
+    fake_class.submit(ada="P1", bob="P1", eve="P2")
+    (tmp_path / "late.toml").write_text("penalty_per_day = 10\n[P1]\ndue = 2026-10-12T23:59:00\n")
+    lines = fake_class.grade(late_file=tmp_path / "late.toml").text().splitlines()
+    unknown = "P1: 2 submissions: the time of submission is unknown, so it counts as in time"
+    (line,) = (line for line in lines if "time of submission" in line)
+    assert line == f"{unknown}; enter times in [P1.submitted] of the late policy"
+
+
 def test_what_canvas_marks_as_late_is_late(tmp_path, fake_class):
     (tmp_path / "late.toml").write_text("penalty_per_day = 10\n[P1]\ndue = 2026-10-12T23:59:00\n")
     for name in ("loveada_11_501_P1.ipynb", "rossbob_LATE_12_502_P1.ipynb"):
@@ -119,6 +128,13 @@ def test_what_canvas_marks_as_late_is_late(tmp_path, fake_class):
         "11": (0, 30),
         "12": (1, 27),
     }
+
+
+def test_the_seed_of_a_gradebook_stays_its_own(fake_class):
+    fake_class.submit(ada="P1")
+    fake_class.grade()
+    fake_class.grade()
+    assert fake_class.observer.begun == [(0, 1)]
 
 
 def test_the_same_file_of_two_students_is_graded_for_each(fake_class):
@@ -181,6 +197,13 @@ def test_a_notebook_of_another_project_is_refused(fake_class):
     graded = fake_class.grade()
     assert by_student(graded)["ada"].reason == "it was submitted for P2, but its cells are those of P1"
     assert by_student(graded)["bob"].earned == 30
+
+
+def test_timed_tasks_run_one_at_a_time(fake_class):
+    fake_class.submit(**dict.fromkeys("abcdef", "P1 timed"))
+    fake_class.grade(jobs=3)
+    order = [event["event"] for event in fake_class.events("timed-begin", "timed-end")]
+    assert order == ["timed-begin", "timed-end"] * 6
 
 
 def test_timed_tasks_of_two_calls_exclude_each_other(fake_class):
@@ -281,6 +304,30 @@ def test_nothing_is_lost_or_duplicated_when_it_is_killed_repeatedly(fake_class):
     assert len(fake_class.events("begin")) == begun + len(names) - len(finished)
     assert {record.student: record.earned for record in graded.records} == dict.fromkeys(names, 24)
     assert result_rows(fake_class) == [(len(names) * 3, len(names) * 6)]
+
+
+@pytest.mark.exhaustive
+@POSIX
+def test_a_class_of_200_with_a_kill_and_a_hostile_student_has_exact_marks(fake_class):
+    names = [f"s{n:03}" for n in range(198)]
+    for n, name in enumerate(names):
+        fake_class.submit(**{name: "P1 paced lose-P1.2" if n % 3 else "P1 paced"})
+    fake_class.submit(killer="P1 orphan", slow="P1 open-P1.1 open-P1.2 open-P1.3")
+    fake_class.pace(300)
+    process = start(fake_class)
+    while process.poll() is None and len(fake_class.events("task")) < 150:
+        time.sleep(0.01)
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+    wait_for_workers_to_end(fake_class)
+    finished = len(finished_keys(fake_class))
+    assert 0 < finished < 200
+    fake_class.pace(2000)
+    earned = {student: record.earned for student, record in by_student(fake_class.grade(jobs=2)).items()}
+    assert fake_class.observer.begun == [(200 - finished, finished)]
+    assert (earned.pop("killer"), earned.pop("slow")) == (0, 12)
+    assert earned == {name: 24 if n % 3 else 30 for n, name in enumerate(names)}
 
 
 def finished_keys(fake_class) -> set[str]:

@@ -162,6 +162,13 @@ def test_workers_without_the_resource_are_reported(fake_class, start):
     assert "no worker has the resource" in str(caught.value)
 
 
+def test_a_course_that_does_not_load_there_is_reported(fake_class, start):
+    fake_class.submit(ada="P1")
+    with pytest.raises(GradingError, match="no worker") as caught:
+        fake_class.grade(scheduler=start(n_workers=1), grader="tests.grading.batch.fake_grader:broken")
+    assert "the course cannot be loaded" in str(caught.value)
+
+
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x"])
 def test_an_unreachable_scheduler_is_reported(fake_class, address, monkeypatch):
     monkeypatch.setattr("mlhood.grading.batch.cluster_executor.CONNECT_SECONDS", 1)
@@ -194,6 +201,16 @@ def test_the_commands_of_the_instructors_page_exist():
     assert worker[-2:] == ["--resources", f"{cluster_executor.TIMED}=1"]
     options = {name for param in dask_worker.main.params for name in param.opts}
     assert {word for word in worker if word.startswith("--")} <= options
+
+
+def test_the_cluster_of_the_instructors_page_for_slurm_declares_timed(tmp_path):
+    jobqueue = pytest.importorskip("dask_jobqueue")
+    (call,) = [node for node in ast.walk(ast.parse(snippets("python")[0])) if is_call_of(node, "SLURMCluster")]
+    options = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+    with jobqueue.SLURMCluster(**options, log_directory=tmp_path, scheduler_options={"dashboard": False}) as slurm:
+        script = slurm.job_script()
+    assert "--resources timed=1" in script
+    assert "#SBATCH --exclusive" in script
 
 
 def test_the_cluster_of_the_instructors_page_for_kubernetes_declares_timed():

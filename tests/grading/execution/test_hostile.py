@@ -8,12 +8,14 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell
 
+from mlhood.grading.checks.expect import format_value
 from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.notebooks.notebook import read, write_text
 from mlhood.grading.notebooks.restore import grading_points, restore
+from mlhood.grading.reports import marks_text
 from mlhood.grading.rpc.file_channel import write_fresh
 from tests.waiting import PATIENCE
 
@@ -100,6 +102,15 @@ def test_lone_surrogates_are_written_and_read(tmp_path):
     text = nbformat.writes(nbformat.from_dict({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     (tmp_path / "P1.ipynb").write_text(text.replace("'Q'", r"'\ud800'"))
     assert read(tmp_path / "P1.ipynb").cells[0].source == "x='?'"
+
+
+def test_a_message_of_a_student_does_not_control_the_terminal(kernel):
+    run(kernel, "def f(): raise ValueError('\\x1b[2J\\ud800\\nP1 100 of 100')")
+    text = marks_text.task_text(grade_task(TASK, Session(kernel, kernel.folder, kernel.scratch), 0))
+    assert "\x1b" not in text
+    assert text.encode()
+    assert not any(line.startswith("P1 100") for line in text.splitlines())
+    assert format_value("\x1b") == "\N{REPLACEMENT CHARACTER}"
 
 
 def test_a_copy_of_a_cell_does_not_delay_grading(course):

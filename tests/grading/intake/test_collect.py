@@ -4,7 +4,7 @@ import os
 import struct
 import sys
 import zipfile
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -185,6 +185,13 @@ def test_a_student_without_a_notebook_has_a_result(tmp_path):
     assert problems == {"Ada Love": f"there is no notebook among {names[0]}", "Bob Ross": ""}
 
 
+def test_other_files_beside_notebooks_belong_to_no_student(tmp_path):
+    source = build(tmp_path / "class", ["ada_P1.ipynb", "README.md", "P1/bob.ipynb"])
+    collection = collect(source, tmp_path / "store", "flat")
+    assert [file.student for file in collection.submissions] == ["ada"]
+    assert [(file.source, file.problem) for file in collection.extras] == [("P1/bob.ipynb", collecting.MISPLACED)]
+
+
 @POSIX
 def test_links_and_pipes_are_not_followed(tmp_path):
     (tmp_path / "secret.ipynb").write_text("the seed")
@@ -245,6 +252,15 @@ def test_a_bomb_is_read_no_further_than_the_limit(tmp_path, monkeypatch):
     assert problems["ada"].startswith("it is larger than 3 MiB")
     assert problems["bob"] == ""
     assert [path.read_text() for path in (tmp_path / "store").iterdir()] == ["P1"]
+
+
+def test_a_large_notebook_is_refused_and_a_smaller_one_is_not(tmp_path):
+    source = build(tmp_path / "class", ["ada_P1.ipynb", "bob_P1.ipynb"])
+    with (source / "ada_P1.ipynb").open("wb") as file:
+        file.truncate(50 << 20)
+    problems = {file.student: file.problem for file in collect(source, tmp_path / "store").submissions}
+    assert problems.pop("ada").startswith("it is larger than 32 MiB; clear its outputs")
+    assert problems == {"bob": ""}
 
 
 def test_all_bombs_of_a_student_together_have_a_limit(tmp_path, monkeypatch):
@@ -324,6 +340,15 @@ def test_the_files_of_one_student_cost_no_other_a_notebook(layout, student, pack
     assert "ada" in collection.extras[0].source
 
 
+def test_an_archive_of_more_than_65535_files_is_read(tmp_path):
+    names = [f"p1-ada/{n}" for n in range(66_000)] + ["p1-ada/P1.ipynb", "p1-bob/P1.ipynb"]
+    source = pack(tmp_path / "p1-submissions.zip", dict.fromkeys(names, "P1"))
+    submissions = collect(source, tmp_path / "store").submissions
+    problems = {file.student: file.problem for file in submissions}
+    assert problems["bob"] == ""
+    assert set(problems) == {"ada", "bob"}
+
+
 def test_a_central_directory_that_is_too_large_is_not_read(tmp_path):
     source = pack(tmp_path / "class.zip", {"ada_P1.ipynb": "P1"})
     content = bytearray(source.read_bytes())
@@ -358,6 +383,15 @@ def test_a_store_that_cannot_be_written_is_an_error(tmp_path):
         collect(source, tmp_path / "store")
 
 
+@pytest.mark.parametrize("name", ["P1²³.ipynb", "=cmd|calc_P1.ipynb", "<b>_P1.ipynb", "a\nb_P1.ipynb", "P1 (1).ipynb"])
+def test_unusual_names_are_accepted(name, tmp_path):
+    if sys.platform == "win32":
+        pytest.skip("Windows has no such names")
+    source = build(tmp_path / "class", [name, "P1-9.ipynb"])
+    assert collect(source, tmp_path / "store").submissions[0].problem == ""
+    assert all(len(path.stem) == 64 for path in (tmp_path / "store").iterdir())
+
+
 @pytest.mark.parametrize("place", ["submitted/ada/P1/sub", "submitted/ada/P1/P1", "submitted/ada/ada/P1"])
 def test_a_time_stamp_that_is_not_where_nbgrader_writes_it_is_ignored(place, tmp_path):
     source = build(tmp_path / "class", ["submitted/ada/P1/P1.ipynb", f"{place}/P1.ipynb"])
@@ -365,3 +399,10 @@ def test_a_time_stamp_that_is_not_where_nbgrader_writes_it_is_ignored(place, tmp
     (source / place / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
     times = {file.submitted for file in collect(source, tmp_path / "store").submissions if file.assignment == "P1"}
     assert times == {datetime(2026, 2, 2, 15, 58, 23, tzinfo=UTC)}
+
+
+def test_the_time_of_a_file_is_not_the_time_of_submission(tmp_path):
+    source = build(tmp_path / "class", ["ada_P1.ipynb"])
+    old = (datetime.now(UTC) - timedelta(days=9)).timestamp()
+    os.utime(source / "ada_P1.ipynb", (old, old))
+    assert collect(source, tmp_path / "store").submissions[0].submitted is None

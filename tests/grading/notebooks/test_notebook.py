@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from mlhood.errors import NotebookError
+from mlhood.errors import NotebookError, OutputError
 from mlhood.grading.execution.grade_notebook import grade_file
 from mlhood.grading.notebooks import notebook as module
 from mlhood.grading.notebooks.notebook import (
@@ -76,6 +76,12 @@ def test_a_file_that_is_not_a_notebook_is_refused(text, what, tmp_path):
     assert "what to do" in str(caught.value)
 
 
+def test_truncated(solved, tmp_path):
+    text = solved.read_text()
+    with pytest.raises(NotebookError, match="not JSON"):
+        read(written(text[: len(text) // 2], tmp_path))
+
+
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
@@ -92,6 +98,14 @@ def test_not_text(content, kind, tmp_path):
     with pytest.raises(NotebookError, match="not text") as caught:
         read(path)
     assert kind in str(caught.value)
+
+
+def test_missing_or_folder(tmp_path):
+    with pytest.raises(NotebookError, match="no notebook"):
+        read(tmp_path / "P1.ipynb")
+    with pytest.raises(NotebookError) as caught:
+        read(tmp_path)
+    assert caught.value.parts["got"] == "a folder"
 
 
 def test_a_mistyped_name_tells_the_nearest(tmp_path):
@@ -156,6 +170,12 @@ def test_old_format_is_read(tmp_path):
     worksheets = [{"metadata": {}, "cells": [cell]}]
     old = {"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": worksheets}
     assert read(written(json.dumps(old), tmp_path)).cells[0].source == "x = 1"
+
+
+def test_write_into_a_file(tmp_path, course):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot be written"):
+        write(course.notebook(), tmp_path / "file" / "P1.ipynb")
 
 
 def test_a_label_is_in_the_metadata_and_in_the_name(course):

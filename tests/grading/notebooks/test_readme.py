@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from nbformat.v4 import new_output
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from mlhood.errors import GradingError
 from mlhood.grading.notebooks.notebook import read, write
@@ -15,6 +15,7 @@ from mlhood.grading.notebooks.readme import (
     EXCERPTS,
     IMAGES,
     SYLLABUS,
+    badge,
     badges,
     markdown_table,
     output,
@@ -92,6 +93,20 @@ def test_a_small_difference_of_pixels_does_not_replace_the_overview(repository):
     assert readme_files(repository, PROJECTS.values())[f"{IMAGES}/overview.png"] == drawn
 
 
+def test_the_first_output_of_a_type_counts():
+    shown = [new_output("display_data", {"text/plain": "x"}), new_output("display_data", {"text/html": "<b>y</b>"})]
+    notebook = new_notebook(cells=[new_code_cell("y", id="a", outputs=shown)])
+    assert output(notebook, "a", "text/html") == "<b>y</b>"
+    assert output(notebook, "a", "image/png") == output(notebook, "b", "text/html") == ""
+
+
+def test_a_table_in_markdown():
+    expected = "| layer | ms |\n|---|---|\n| C1 \\| C2 | 1.5 |\n| C3 | 2 |\n\n<sub>best of, 9</sub>\n"
+    assert markdown_table(TABLE) == expected
+    assert "C3" not in markdown_table(TABLE, rows=("C1 | C2",))
+    assert markdown_table(TABLE, ("ms",)) == "| ms |\n|---|\n| 1.5 |\n| 2 |\n\n<sub>best of, 9</sub>\n"
+
+
 def test_the_syllabus_has_every_project_with_its_hours():
     assert set(SYLLABUS) == set(PROJECTS)
     table = syllabus_table(PROJECTS.values())
@@ -106,3 +121,9 @@ def test_badges_say_what_the_repository_declares():
     name, version = values["license"][1].split("-")
     assert re.search(rf"{name} License\s+Version {version}", (ROOT / "LICENSE").read_text(encoding="utf-8"))
     assert re.fullmatch(r"5 projects, \d+ tasks, 500 points", values["course"][1])
+
+
+def test_a_badge_escapes_its_text_and_names_itself():
+    svg = badge("a<b", "1 & 2")
+    assert 'aria-label="a&lt;b: 1 &amp; 2"' in svg
+    assert "<title>a&lt;b: 1 &amp; 2</title>" in svg

@@ -113,6 +113,18 @@ def test_a_copy_has_no_effect(name, position):
 
 
 @pytest.mark.parametrize("name", LOCKED.values(), ids=LOCKED)
+def test_an_edited_copy_is_a_cell_of_the_students(name):
+    book = given_course.notebook()
+    copied = copy.deepcopy(by_id(book, name))
+    copied.id, copied.source = "copy", "mine = 1"
+    add(book, "T9-3-solution", copied)
+    cell = restored_of(book, copied)
+    assert (cell.intact, cell.role, cell.delays_grading) == (False, "", False)
+    assert running(book) == as_given()
+    assert changes(book) == [(name, "duplicated")]
+
+
+@pytest.mark.parametrize("name", LOCKED.values(), ids=LOCKED)
 @pytest.mark.parametrize("position", [0, 3, -1])
 def test_a_moved_cell_runs_in_its_original_place(name, position):
     book = given_course.notebook()
@@ -154,6 +166,15 @@ def test_cells_of_the_student_stay_beside_their_neighbours():
     assert restored.changes == ()
 
 
+def test_an_inserted_cell_runs_after_a_solution_in_an_added_cell():
+    book = given_course.notebook()
+    by_id(book, "T9-2-solution").source = ""
+    add(book, "T9-2-solution", new_code_cell("def text(number): return str(number)"))
+    book.cells.remove(by_id(book, "T9-2-given"))
+    sources = [cell.node.source for cell in restore(book, SYNTHETIC).cells]
+    assert sources.index("def text(number): return str(number)") < sources.index(GIVEN)
+
+
 # -- labels
 
 
@@ -167,6 +188,14 @@ def test_a_label_does_not_make_a_cell_locked(role):
     assert not restored_of(book, cell).intact
     assert running(book)[:1] == ['mlhood.check("T9.1")']
     assert ("T9-1-solution", "missing") in changes(book)
+
+
+def test_contradictory_labels_do_not_matter():
+    book = given_course.notebook()
+    cell = by_id(book, "T9-1-solution")
+    cell.metadata["mlhood"] = {"task": "T9.2", "role": "given"}
+    restored = restored_of(book, cell)
+    assert (restored.intact, restored.task, restored.role) == (False, "T9.1", "solution")
 
 
 def bare_ids(book):
@@ -285,6 +314,15 @@ def test_marks_are_those_of_the_solutions(spoil, solved, local_kernel, tmp_path)
     marks = grade(book, SYNTHETIC, tmp_path, RunSettings(3))
     assert [task.earned for task in marks.tasks] == ([40, 20, 20] if solved else [0, 0, 0])
     assert not (tmp_path / "looked").exists()
+
+
+def test_a_weakened_given_cell_does_not_help(tmp_path):
+    book = given_course.notebook(given_course.SOLUTIONS | {"T9.2": "def text(number):\n    return 'wrong'"})
+    by_id(book, LOCKED["given"]).source = "open('answer.txt', 'w').write('42')"
+    marks = grade(book, SYNTHETIC, tmp_path, RunSettings(0))
+    assert [task.earned for task in marks.tasks] == [40, 0, 20]
+    note = "the given cell of T9.2 was changed: your version runs first, then the cell as it was given"
+    assert note in marks.tasks[1].notes
 
 
 def test_for_its_author_a_notebook_runs_as_submitted(local_kernel, tmp_path):

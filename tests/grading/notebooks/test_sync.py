@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from typer.testing import CliRunner
 from mlhood.cli import app
 from mlhood.errors import NotebookError
 from mlhood.grading.notebooks.notebook import notebook_text, write
+from mlhood.grading.notebooks.restore import restore
 from mlhood.grading.notebooks.sync import cell_files, outdated_files, sync_notebook
+from tests.grading import given_course
 from tests.grading.given_course import by_id
 from tests.grading.synthetic_course import SOLUTIONS, SYNTHETIC
 
@@ -87,6 +90,18 @@ def test_a_label_is_kept_and_a_changed_role_renames_the_cell(book):
     assert by_id(synced(book), "T9-1-given-2").metadata.nbgrader.locked
 
 
+def test_a_copy_is_labelled_by_its_place(book):
+    synced(book)
+    for name, index in (("T9-3-given-1", len(book.cells)), ("T9-1-check", 8), ("T9-1-solution", 4)):
+        duplicate = copy.deepcopy(by_id(book, name))
+        duplicate.id = "copy"  # as nbformat does
+        book.cells.insert(index, duplicate)
+    names = [cell.id for cell in synced(book).cells]
+    assert names[4:6] == ["T9-1-solution", "T9-1-solution-2"]
+    assert names[9] == "T9-1-check-2"
+    assert book.cells[-1].metadata == {}
+
+
 @pytest.mark.parametrize("missing", [SOLUTIONS["T9.3"], 'mlhood.check("T9.2")'])
 def test_a_task_without_one_of_its_cells_is_an_error(book, missing):
     book.cells = [cell for cell in book.cells if cell.source != missing]
@@ -124,26 +139,6 @@ def test_solutions_are_copied_without_their_markers(book, tmp_path):
     assert '"T9.1": "def double(x):\\n    return 2 * x"' in files[SOLUTIONS_FILE]
 
 
-MODULE = '''"""Checks of P1.13: counting."""
-
-from mlhood.grading.checks import expect
-from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, points
-
-
-@points(7)
-def layers_are_counted(submission: Submission) -> None:
-    """`count_layers` counts."""
-    expect.equal(submission.call("count_layers", [1, 2]), 2, "`count_layers` is wrong")
-
-
-TASKS = (Task("P1.13", "Count the layers", checks=(layers_are_counted,), solution_is_fallback=True),)
-'''
-SOLUTION = "def count_layers(layers):\n    ### BEGIN SOLUTION\n    return len(layers)\n    ### END SOLUTION"
-USE = """
-import mlhood
-from mlhood.grading.projects import PROJECTS
-
-assert PROJECTS["P1"].task("P1.13").fallback == "def count_layers(layers):\\n    return len(layers)"
-assert mlhood.check("P1.13", {"count_layers": len}) == 7
-"""
+def test_the_synthetic_notebook_restores_to_itself_after_a_sync(book, tmp_path, monkeypatch):
+    given_course.sync(tmp_path / "synced", monkeypatch, synced(book))
+    assert restore(book, SYNTHETIC).changes == ()

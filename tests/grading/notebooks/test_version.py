@@ -51,6 +51,18 @@ def test_it_is_refused_before_anything_runs(use, tmp_path, monkeypatch):
         use(tmp_path / "T9.ipynb")
 
 
+def test_deleted_cells_are_not_another_version():
+    book = given_course.notebook()
+    book.cells = [cell for cell in book.cells if cell["id"] != GIVEN]
+    require_current_version(book, SYNTHETIC, "T9.ipynb")
+
+
+def test_a_cell_pasted_from_another_version_is_the_students():
+    book = given_course.notebook()
+    book.cells.append(by_id(renamed("T9-2-given-7"), "T9-2-given-7"))
+    require_current_version(book, SYNTHETIC, "T9.ipynb")
+
+
 @pytest.mark.parametrize("name", ["P1-2-given-7", "T9-2-solution-7", "my-cell", "T9-x-given"])
 def test_other_names_are_the_students(name):
     require_current_version(renamed(name), SYNTHETIC, "T9.ipynb")

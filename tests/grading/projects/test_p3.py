@@ -218,6 +218,12 @@ def test_swapped_columns_fail(tmp_path):
     assert "BLAS is not faster" in lost["blas_is_faster_and_agrees"]
 
 
+def test_swapped_functions_fail(tmp_path):
+    names = with_table({"no-BLAS": SLOW, "BLAS": FAST})
+    names["conv_direct"], names["conv_blas"] = names["conv_blas"], names["conv_direct"]
+    assert set(losses(names, tmp_path)) == CLAIMED
+
+
 def test_a_single_forged_row_is_found_if_there_is_time_for_all(tmp_path):
     names = with_table({"no-BLAS": SLOW, "BLAS": FAST})
     forged = Measurement(tuple(multiplied(SLOW)), 231_211_008.0, "C3", True)
@@ -236,6 +242,18 @@ def test_a_convolution_that_is_not_a_function_fails(value, tmp_path):
     names = with_table({"no-BLAS": SLOW, "BLAS": FAST})
     names["conv_blas"] = value
     assert "is not a function" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
+
+
+def test_functions_deleted_before_they_are_timed_fail(tmp_path):
+    names = with_table({"no-BLAS": SLOW, "BLAS": FAST})
+    del names["conv_blas"]
+    assert "defines no `conv_blas`" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
+
+
+def test_an_empty_table_gets_no_points(tmp_path):
+    lost = losses(with_table({}), tmp_path)
+    assert set(lost) == {"rows_are_comparisons", "operations_are_told", "blas_is_faster_and_agrees"}
+    assert "C1/no-BLAS" in lost["rows_are_comparisons"]
 
 
 def test_a_table_with_a_missing_row_earns_nothing(tmp_path):

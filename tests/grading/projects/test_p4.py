@@ -191,6 +191,13 @@ def test_renaming_changes_no_computation(layer):
     assert sorted(SOLUTION("fused", other).values()) == sorted(SOLUTION("fused", program).values())
 
 
+def test_a_wrong_steps_costs_only_its_own_points(tmp_path):
+    names = names_in(p4_snippets.stepping(slices="for c in range(1)"), p4_snippets.multiplying())
+    messages = graded(names, tmp_path, "P4.2")
+    assert messages["every_step_is_there_once"]
+    assert messages["product_is_right"] == messages["slices_add_up"] == ""
+
+
 # -- one mistake costs points only once
 
 
@@ -205,6 +212,18 @@ def test_a_wrong_needs_costs_only_its_own_points(tmp_path):
 def test_a_product_that_does_not_use_steps_fails(tmp_path):
     whole = "def sliced_product(columns, weights, *sizes):\n    return np.einsum('fct,ctp->fp', weights, columns)\n"
     messages = graded(names_in(p4_snippets.stepping(), {"product": whole}), tmp_path, "P4.2")
+    assert [name for name, message in messages.items() if message] == ["product_is_right"]
+    assert "computes from the steps" in messages["product_is_right"]
+
+
+def test_steps_that_are_called_and_thrown_away_are_not_used(tmp_path):
+    thrown_away = """
+def sliced_product(columns, weights, order, k1, k2, k3, window, filters):
+    for _ in steps(order, -(-columns.shape[2] // window), -(-len(weights) // filters), -(-len(columns) // k1), k2, k3):
+        pass
+    return np.einsum("fct,ctp->fp", weights, columns)
+"""
+    messages = graded(names_in(p4_snippets.stepping(), {"product": thrown_away}), tmp_path, "P4.2")
     assert [name for name, message in messages.items() if message] == ["product_is_right"]
     assert "computes from the steps" in messages["product_is_right"]
 

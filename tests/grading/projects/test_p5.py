@@ -251,6 +251,35 @@ def square_root(a):
 """
 
 
+def run_repaired(kernel: Kernel, *instead: dict[str, str]) -> None:
+    """Run right solutions of P5.4's four programs, and then others that replace some of them."""
+    for cells in (programs.summing(), programs.rooting(), programs.remembering(), programs.dropping(), *instead):
+        run(kernel, *cells.values())
+
+
+def test_endless_loops_are_reported_without_waiting(kernel, tmp_path):
+    run_repaired(kernel, {"root": ENDLESS_ROOT})
+    messages = graded(kernel, tmp_path, "P5.4")
+    assert failed(messages) == ["roots_are_found", "the_root_of_zero_stops"]
+    assert "does not stop" in messages["roots_are_found"]
+    run(kernel, "import jax.lax as lax")
+    submission = Submission(Session(kernel, kernel.folder, kernel.scratch))
+    assert submission.value("while_loop").text.startswith("<function while_loop")
+
+
+def test_the_library_root_is_not_an_iteration(kernel, tmp_path):
+    run_repaired(kernel, {"root": "def square_root(a):\n    return jnp.sqrt(a)"})
+    messages = graded(kernel, tmp_path, "P5.4")
+    assert failed(messages) == ["roots_are_found", "the_root_of_zero_stops"]
+    assert "not Newton's" in messages["roots_are_found"]
+
+
+def test_a_state_may_be_one_array_and_a_mask_may_not_cover_whole_rows(kernel, tmp_path):
+    state = programs.remembering("new = jnp.stack([state[0] + 1, state[1] + x])\nreturn new[1] / new[0], new")
+    run_repaired(kernel, state, programs.dropping("jax.random.bernoulli(key, 1 - rate, (len(x), 1))"))
+    assert failed(graded(kernel, tmp_path, "P5.4")) == ["as_many_as_asked_are_dropped"]
+
+
 def test_endless_loops_are_reported_without_waiting_and_a_state_may_be_one_array(kernel, tmp_path):
     state = programs.remembering("new = jnp.stack([state[0] + 1, state[1] + x])\nreturn new[1] / new[0], new")
     run(kernel, *(programs.summing() | state | programs.dropping()).values(), ENDLESS_ROOT)
@@ -269,6 +298,13 @@ def test_means_of_summed_gradients_get_a_hint_of_their_own(kernel, tmp_path):
     messages = graded(kernel, tmp_path, "P5.10", "gradients_are_of_the_whole_batch", "devices_add_up_their_gradients")
     assert "summed over the devices already" in messages["gradients_are_of_the_whole_batch"]
     assert not messages["devices_add_up_their_gradients"]
+
+
+def test_a_missing_rule_does_not_pass_for_an_empty_cell(kernel, tmp_path):
+    run(kernel, *learning.quantizing(lowering="").values())
+    messages = graded(kernel, tmp_path, "P5.9")
+    assert failed(messages) == ["it_is_compiled"]
+    assert "not written yet" not in messages["it_is_compiled"]
 
 
 NETWORK = ["to_tree", "block", "resnet"]

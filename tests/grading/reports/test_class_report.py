@@ -4,14 +4,16 @@ import re
 from dataclasses import replace
 
 import pytest
+from nbformat.v4 import new_code_cell
 
 from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.gradebook.records import Record
 from mlhood.grading.notebooks.notebook import read, write
+from mlhood.grading.notebooks.source_notebook import SourceCell
 from mlhood.grading.reports.class_report import class_report
 from mlhood.grading.reports.page_progress import ignore
-from mlhood.grading.similarity.class_similarity import Similarity, compare_class
+from mlhood.grading.similarity.class_similarity import Similarity, compare_class, document_of, package_functions
 from mlhood.grading.similarity.compare import Passage, SimilarGroup, SimilarPair, reduced
 from tests.grading.exporters.test_formats import BOMB, record, task
 from tests.grading.test_class_commands import call
@@ -41,6 +43,16 @@ def double(image):
                 view = image[q, r::b, s::d]
                 out.append(view[: b // 5, : d // 7].ravel())
     return np.stack(out) if out else np.zeros((5, 9))
+"""
+
+
+OTHER = """
+def double(x):
+    view = np.lib.stride_tricks.sliding_window_view(x, (2, 2), axis=(1, 2))[:, ::2, ::2]
+    c, oh, ow, kh, kw = view.shape
+    while False:
+        raise ValueError("never")
+    return view.transpose(0, 3, 4, 1, 2).reshape(c * kh * kw, oh * ow).astype(np.float32, copy=False)
 """
 PAIR = SimilarPair(
     ("ada", "bob"),
@@ -151,6 +163,13 @@ def test_the_page_says_what_it_leaves_out():
     assert page.count('<div class="pair">') == 15
 
 
+def test_there_is_a_page_if_nothing_was_found():
+    page = class_report([replace(record(), tasks=(task(1), task(2), task(3)), late=Lateness())], {})
+    assert "No check has failed" in page
+    assert "No two submissions" in page
+    assert "<h3>Late</h3>" not in page
+
+
 # -- from notebooks
 
 
@@ -162,6 +181,16 @@ def stored(store, course, texts: dict[str, str]):
     return [record(student, submission=replace(submission, student=student, sha256=student)) for student in texts]
 
 
+@pytest.mark.parametrize("with_given", [False, True])
+def test_a_disguised_copy_is_found(course, tmp_path, with_given):
+    results = stored(tmp_path, course, {"ada": ORIGINAL, "bob": DISGUISED, "eve": OTHER})
+    write(course.notebook(course.EMPTY), tmp_path / "given.ipynb")
+    similarity = compare_class(results, tmp_path, [tmp_path / "given.ipynb"] if with_given else [], ignore)["P1"]
+    assert [(pair.names, pair.share) for pair in similarity.pairs] == [(("ada", "bob"), 1.0)]
+    assert similarity.pairs[0].passages[0].places == ("T9.1", "T9.1")
+    assert (similarity.copies, similarity.unparsable) == ([], [])
+
+
 def test_a_copy_under_a_forged_label_is_found(course, tmp_path):
     results = stored(tmp_path, course, {"ada": ORIGINAL, "bob": DISGUISED})
     book = read(tmp_path / "bob.ipynb")
@@ -169,6 +198,43 @@ def test_a_copy_under_a_forged_label_is_found(course, tmp_path):
     cell.metadata["mlhood"]["role"] = "given"
     write(book, tmp_path / "bob.ipynb")
     assert len(compare_class(results, tmp_path, [], ignore)["P1"].pairs) == 1
+
+
+@pytest.mark.parametrize("where", ["in the package", "in a notebook", "nowhere"])
+def test_base_code_is_no_copy(course, tmp_path, monkeypatch, where):
+    results = stored(tmp_path, course, {"ada": OTHER, "eve": "def double(x):\n    return x + x"})
+    for student in ("ada", "eve"):
+        book = read(tmp_path / f"{student}.ipynb")
+        book.cells.append(course.labelled(new_code_cell(ORIGINAL), "T9.2", "given"))
+        write(book, tmp_path / f"{student}.ipynb")
+    given = course.notebook(course.EMPTY)
+    if where == "in a notebook":
+        given.cells.append(new_code_cell(ORIGINAL))
+    if where == "in the package":
+        carried = (SourceCell("T9-2-given", "T9.2", "given", ORIGINAL),)
+        monkeypatch.setattr("mlhood.grading.similarity.class_similarity.synced_cells", {"P1": carried}.__getitem__)
+    write(given, tmp_path / "given.ipynb")
+    pairs = compare_class(results, tmp_path, [tmp_path / "given.ipynb"], ignore)["P1"].pairs
+    assert len(pairs) == (1 if where == "nowhere" else 0)  # then a student has written it, under a forged label
+
+
+def test_a_copy_of_the_package_is_found(course, tmp_path):
+    original = next(document for document in package_functions() if document.name.endswith("loops.py: gemm_blocked"))
+    results = stored(tmp_path, course, {"ada": original.sources[original.name].replace("block", "step")})
+    copies = compare_class(results, tmp_path, [], ignore)["P1"].copies
+    assert [pair.names for pair in copies] == [("ada", "mlhood/kernels/loops.py: gemm_blocked")]
+
+
+def test_code_is_grouped_by_task_or_cell(course):
+    document = document_of(course.notebook(), "ada")
+    assert {"T9.1", "T9.2", "T9.3", "cell 2", "cell 3"} <= set(document.sources)
+
+
+def test_a_notebook_that_cannot_be_read_is_similar_to_none(course, tmp_path):
+    results = stored(tmp_path, course, {"ada": ORIGINAL, "bob": DISGUISED})
+    assert compare_class(results, tmp_path, [], ignore)["P1"].pairs
+    (tmp_path / "bob.ipynb").write_text("{")
+    assert compare_class(results, tmp_path, [], ignore)["P1"].pairs == []
 
 
 def test_the_command_writes_the_page(fake_class, course, tmp_path):

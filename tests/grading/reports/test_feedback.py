@@ -5,6 +5,7 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
+from markupsafe import Markup
 from nbformat.v4 import new_code_cell, new_output
 
 from mlhood.errors import GradingError
@@ -14,7 +15,7 @@ from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.reports import feedback as feedback_module
 from mlhood.grading.reports.feedback import Answer, Feedback, feedback_of, feedback_page, write_feedback
-from mlhood.grading.reports.sanitize import highlight_python
+from mlhood.grading.reports.sanitize import MAX_CODE, highlight_python, plain
 from tests.grading.exporters.test_formats import record, task
 from tests.grading.test_class_commands import call
 
@@ -92,10 +93,38 @@ def test_the_secret_seed_is_not_shown(page):
     assert str(SEED) not in page
 
 
+def test_it_is_one_file(page):
+    assert not re.search(r"(?:src|href)=[\"'](?!#|data:)", page)
+    assert "<script" not in page
+    assert "url(" not in page
+
+
 def test_there_is_a_page_without_a_notebook():
     text = text_of(feedback_page(Feedback(MARKS, remarks=("The notebook could not be read.",))))
     assert "3 of 8 points" in text
     assert "The notebook could not be read." in text
+
+
+def test_a_huge_notebook_makes_a_small_page(course):
+    notebook = course.notebook()
+    cell = next(cell for cell in notebook.cells if cell.id == "T9-1-solution")
+    cell.source = "x = 1\n" * 100_000
+    cell.outputs = [new_output("stream", name="stdout", text="<&>" * 400_000)] * 50
+    notebook.cells += [cell] * 300
+    page = feedback_page(Feedback(MARKS, "Ada", notebook))
+    assert len(page) < 8_000_000
+    assert "more cells are not shown" in page
+    assert "more outputs are not shown" in page
+
+
+@pytest.mark.parametrize(
+    "source", ["f'{" * 5_000, "(" * 20_000, "'" * 20_000, "\\" * 20_000, "0_" * 10_000, None, ["a"]]
+)
+def test_code_that_is_not_python_is_shown(source):
+    html = highlight_python(source)
+    assert isinstance(html, Markup)
+    shown = unescape(re.sub(r"<[^>]+>", "", html))
+    assert shown.rstrip("\n") == plain(source, MAX_CODE)
 
 
 def test_code_keeps_its_lines_and_emphasises_some():
@@ -152,6 +181,15 @@ def test_the_page_shows_the_notebook_of_the_store(course, tmp_path):
     assert "def double ( x ): return 'mine'" in unescape(text_of(feedback_page(feedback_of(result, tmp_path))))
     (tmp_path / "abc.ipynb").write_text("{")
     assert feedback_of(result, tmp_path).notebook is None
+
+
+def test_the_score_is_that_of_the_gradebook(tmp_path):
+    feedback = feedback_of(record(), tmp_path)
+    assert feedback.score == pytest.approx(record().score)
+    text = text_of(feedback_page(feedback))
+    assert "23.4 of 30" in text
+    assert "Submitted on day 1 after the due date: 10% less." in text
+    assert "Ada Love (ada)" in text
 
 
 def test_the_reason_of_a_refused_notebook_does_not_contain_its_path(tmp_path):

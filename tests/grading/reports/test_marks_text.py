@@ -83,6 +83,12 @@ def test_what_could_not_be_asked_is_said_in_words_and_has_no_bar():
     assert "not asked on this machine: T9.2, 2 points: no y" in summary
 
 
+def test_marks_as_plain_data():
+    plain = Marks("T9", "T9", (RESULT,)).as_dict()
+    assert (plain["earned"], plain["points"], plain["tasks"][0]["earned"]) == (6, 8.5, 6)
+    assert plain["tasks"][0]["checks"][1]["parts"]["hint"] == "look at `stride`"
+
+
 def raising(error):
     @points(5)
     def check(submission):
@@ -165,6 +171,12 @@ def test_a_check_says_what_is_wrong_and_at_the_second_failure_how_to_go_on(noteb
     assert 'mlhood.hint("T9.1")' in first
     assert f"hint: {HINT}" in second
     assert "mlhood.hint" not in second
+
+
+def test_what_was_right_before_fails_without_a_hint_at_first(notebook_of_student, capsys):
+    assert HINT not in printed_check(capsys, lambda x: 2 * x)
+    assert HINT not in printed_check(capsys, lambda x: 3 * x)
+    assert HINT in printed_check(capsys, lambda x: 3 * x)
 
 
 def test_a_hint_is_given_on_request(notebook_of_student, capsys):

@@ -11,7 +11,7 @@ from PIL import Image
 
 from mlhood.grading.reports import pictures
 from mlhood.grading.reports.outputs import MAX_OUTPUTS, PageBudget
-from mlhood.grading.reports.pictures import MAX_PIXELS, data_uri, prepare
+from mlhood.grading.reports.pictures import MAX_PIXELS, MAX_WIDTH, data_uri, prepare
 from mlhood.grading.reports.render import render
 from mlhood.grading.rpc.limited import IsolatedCallError
 from mlhood.measure.measurement import Count
@@ -56,11 +56,21 @@ def test_a_picture_without_alternative_text_says_where_it_is_from(metadata):
     assert 'alt="a picture from your notebook"' in shown(output)
 
 
+def test_a_large_picture_is_scaled_down():
+    assert decoded(data_uri(("image/png", attacks.png(3000, 1000)))).size == (MAX_WIDTH, 400)
+
+
 def test_a_transparent_picture_has_a_white_background():
     packed = io.BytesIO()
     Image.new("RGBA", (2, 2), (0, 0, 0, 0)).save(packed, "PNG")
     uri = data_uri(("image/png", base64.b64encode(packed.getvalue()).decode()))
     assert decoded(uri).convert("RGB").getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_a_jpeg_is_shown():
+    packed = io.BytesIO()
+    Image.new("RGB", (5, 7)).save(packed, "JPEG")
+    assert decoded(data_uri(("image/jpeg", base64.b64encode(packed.getvalue()).decode()))).size == (5, 7)
 
 
 def bomb() -> str:
@@ -164,6 +174,11 @@ def test_html_is_reduced_to_tables():
     assert "script" not in html
 
 
+def test_too_large_html_falls_back_to_text():
+    html = shown(attacks.display({"text/html": "<p>" * 30_000, "text/plain": "so many"}))
+    assert html == '<div class="output"><pre>so many</pre></div>'
+
+
 def test_the_number_of_outputs_and_the_size_of_a_page_are_limited():
     stream = new_output("stream", name="stdout", text="line")
     assert f"{3} more outputs are not shown" in shown(*[stream] * (MAX_OUTPUTS + 3))
@@ -171,3 +186,7 @@ def test_the_number_of_outputs_and_the_size_of_a_page_are_limited():
     assert "line" in html
     assert "x" * 99 not in html
     assert "largest size" in html
+
+
+def test_an_empty_output_is_not_shown():
+    assert shown(new_output("stream", name="stdout", text="\n")) == ""

@@ -6,6 +6,7 @@ import ast
 import builtins
 import importlib
 import random
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,15 @@ from mlhood.grading.similarity import compare
 from mlhood.grading.similarity.class_similarity import (
     MAX_CHARACTERS,
     MAX_PLACE_CHARACTERS,
+    closest_copies,
     document_of,
     package_functions,
     source_documents,
 )
 from mlhood.grading.similarity.compare import (
+    MIN_SHARE,
     Document,
+    Passage,
     SimilarPair,
     package_copies,
     similar_groups,
@@ -173,6 +177,11 @@ def test_thousands_of_tiny_cells_are_compared_in_linear_time(monkeypatch):
     assert len(built) == compare.MAX_PASSAGES
 
 
+def test_short_and_broken_code_is_similar_to_none():
+    short, broken = {"t": "x = 1"}, {"t": "def f(:"}
+    assert similar_pairs([Document("a", short), Document("b", short), Document("c", broken), Document("d", {})]) == []
+
+
 def test_what_cannot_be_compared_is_reported():
     deep = "x = " + "+".join("1" for _ in range(20_000))
     documents = [Document("a", {"t": deep, "u": "def f(:"}), Document("b", {"t": "x = f(y)\n" * 100})]
@@ -222,6 +231,15 @@ def test_independent_solutions_are_not_copies_of_the_package(project, package):
     assert package_copies(examples(project)[1:], package) == []
 
 
+def test_the_source_is_complete_and_excludes_the_harness():
+    places = [source.name for source in package_functions()]
+    assert any(place.endswith("kernels/loops.py: gemm_naive") for place in places)
+    assert not any("/grading/" in place and "/grading/projects/" not in place for place in places)
+    assert any("/grading/projects/" in place for place in places)
+    source = next(source for source in package_functions() if source.name.endswith("loops.py: gemm_naive"))
+    assert ast.parse(source.sources[source.name]).body[0].name == "gemm_naive"
+
+
 @pytest.mark.parametrize("project", PROJECTS)
 def test_the_public_sources_solutions_are_found_and_other_right_ones_are_not(project):
     base, originals = [cell.source for cell in synced_cells(project)], list(source_documents(project))
@@ -231,3 +249,26 @@ def test_the_public_sources_solutions_are_found_and_other_right_ones_are_not(pro
     found = {pair.names[1] for pair in package_copies([document_of(notebook, "eve")], originals, base)}
     assert {original.name for original in originals} - found <= {f"the public solution of {task}" for task in SHORT}
     assert package_copies(examples(project)[1:], originals, base) == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("project", PROJECTS)
+def test_independent_solutions_are_far_from_the_limit(project):
+    for pair in combinations(examples(project), 2):
+        assert all(similar.share < MIN_SHARE / 2 for similar in similar_pairs(list(pair)))
+
+
+def test_of_the_solutions_of_several_variants_the_closest_is_named():
+    def copied(student, original, task, share):
+        passage = Passage((task, task), ("", ""), (frozenset(), frozenset()), 9)
+        return SimilarPair((student, original), 9, share, (passage,))
+
+    public, variant = "the public solution of P1.6", "the solution of P1.6 in the variant w"
+    copies = [
+        copied("eve", public, "P1.6", 1.0),
+        copied("ada", variant, "P1.6", 1.0),
+        copied("eve", "x.py: f", "x.py: f", 0.9),
+        copied("eve", variant, "P1.6", 0.8),
+        copied("ada", public, "P1.6", 0.8),
+    ]
+    assert closest_copies(copies) == copies[:3]

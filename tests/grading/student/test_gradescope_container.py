@@ -8,6 +8,7 @@ What setup.sh would install from the network is there already; the rest runs as 
 from __future__ import annotations
 
 import compileall
+import importlib.metadata
 import json
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from packaging.requirements import Requirement
 
 from mlhood.grading import gradescope
 from mlhood.grading.notebooks.notebook import write
@@ -176,3 +178,21 @@ def test_a_submission_is_graded_in_gradescopes_paths(image, course):
     assert (results["score"], results["stdout_visibility"]) == (60, "hidden")
     assert "in line 2 of the solution cell of T9.3" in results["tests"][-1]["output"]
     jsonschema.validate(gradescope.failure("the reason") | {"extra_data": {"isolation": ""}}, RESULTS)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="bash scripts for Ubuntu")
+def test_the_scripts_are_valid_and_setup_installs_what_the_package_declares(image):
+    source = image / "autograder" / "source"
+    for script in ("setup.sh", "run_autograder"):
+        assert (source / script).stat().st_mode & 0o111 == 0o111
+        checked = subprocess.run(["bash", "-n", source / script], capture_output=True, text=True)
+        assert (checked.returncode, checked.stderr) == (0, "")
+    requirements = [Requirement(line) for line in (source / "requirements.txt").read_text().splitlines()]
+    declared = map(Requirement, importlib.metadata.requires("mlhood") or [])
+    assert {str(requirement) for requirement in requirements} == {
+        str(requirement) for requirement in declared if "extra" not in str(requirement.marker)
+    }
+    # so what is run here is what would be installed there
+    for requirement in requirements:
+        if requirement.marker is None or requirement.marker.evaluate():
+            assert requirement.specifier.contains(importlib.metadata.version(requirement.name), prereleases=True)

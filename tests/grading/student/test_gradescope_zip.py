@@ -73,6 +73,32 @@ def test_scripts_are_at_the_top_and_executable(packed):
     assert not [name for name in modes if name.endswith(".ipynb") or name.startswith("tests")]
 
 
+@POSIX
+def test_a_submission_is_graded_with_the_files_of_the_zip(container, course):
+    solutions = course.SOLUTIONS | {"T9.3": "def quadruple(x):\n    return 5"}
+    write(course.notebook(solutions), container / "submission" / "my work.ipynb")
+    (container / "submission" / "numpy.py").write_text("raise SystemExit('taken over')")
+    metadata = {
+        "created_at": "2026-07-01T14:22:32.365935-07:00",
+        "assignment": {"title": "Homework 9: T9", "total_points": "80.0"},
+        "users": [{"email": "ada@example.org", "id": 1, "name": "Ada"}],
+    }
+    (container / "submission_metadata.json").write_text(json.dumps(metadata))
+    results = run_autograder(container)
+    assert results["score"] == 60
+    assert {test["number"]: (test["score"], test["max_score"], test.get("status")) for test in results["tests"]} == {
+        "9.1.1": (20, 20, "passed"),
+        "9.1.2": (20, 20, "passed"),
+        "9.2.1": (20, 20, "passed"),
+        "9.2.2": (0, 0, None),
+        "9.3.1": (0, 20, "failed"),
+    }
+    assert isinstance(results["execution_time"], int)
+    assert {test["visibility"] for test in results["tests"]} == {"visible"}
+    assert results["stdout_visibility"] == "hidden"
+    assert results["extra_data"]["isolation"].startswith(gradescope.NOT_ISOLATED if problem() else gradescope.SANDBOX)
+
+
 # attacks of a notebook; its solution is right only if one of them succeeds
 HOSTILE = """
 import os, subprocess, sys

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -136,6 +138,16 @@ def test_released_notebook_gets_no_points_but_reasons(root, tmp_path):
     assert reasons[0] == "`double` is not written yet"
 
 
+@pytest.mark.exhaustive
+def test_released_notebook_runs_in_jupyter(root, tmp_path):
+    release(root, tmp_path / "student")
+    options = ["--to", "notebook", "--execute", "--allow-errors", "P1.ipynb", "--output", "run.ipynb"]
+    command = [sys.executable, "-m", "nbconvert", *options]
+    subprocess.run(command, cwd=tmp_path / "student", check=True, capture_output=True)
+    cells = {cell.id: cell for cell in read(tmp_path / "student" / "run.ipynb").cells}
+    assert cells["T9-2-solution"].outputs[-1].ename == "NotImplementedError"
+
+
 def test_the_autograder_is_written_beside_the_student_version(root, tmp_path):
     done = release(root, tmp_path / "new" / "student", gradescope=True)
     assert done.autograder == tmp_path / "new" / "student-gradescope.zip"
@@ -151,6 +163,13 @@ def test_students_do_not_get_the_solutions(root, tmp_path):
     assert not [*(tmp_path / "student").rglob("solutions.json")]
     with zipfile.ZipFile(tmp_path / "student-gradescope.zip") as autograder:
         assert "mlhood/grading/projects/t9/solutions.json" in autograder.namelist()
+
+
+def test_another_autograder_stops_the_release_before_it_begins(root, tmp_path):
+    (tmp_path / "student-gradescope.zip").write_bytes(b"mine")
+    with pytest.raises(OutputError, match="another autograder"):
+        release(root, tmp_path / "student", gradescope=True)
+    assert not (tmp_path / "student").exists()
 
 
 def test_cells_that_are_not_synced_are_refused(root, tmp_path, course):
@@ -190,6 +209,11 @@ def test_course_is_never_overwritten(root, where):
         release(root, root / where, force=True)
 
 
+def test_without_notebooks_there_is_nothing_to_release(tmp_path):
+    with pytest.raises(NotebookError, match="no notebook of the course"):
+        release(tmp_path, tmp_path / "student")
+
+
 def test_notebooks_alone_are_no_course(course, tmp_path):
     write(course.notebook(), tmp_path / "P1.ipynb")
     with pytest.raises(OutputError, match="only be made from"):
@@ -218,6 +242,10 @@ def test_result_cells_keep_their_outputs_until_the_first_solution_of_their_task(
         book.cells.insert(position, cell)
     student_version(book, Path("P1.ipynb"))
     assert [len(cell.outputs) for cell in book.cells if cell.get("source") == "plot()"] == [1, 0]
+
+
+def test_a_solution_without_markers_is_replaced_completely(course):
+    assert stub_solutions(solution(course, "x = 1"), "here") == "# YOUR CODE HERE\nraise NotImplementedError()"
 
 
 @pytest.mark.parametrize(

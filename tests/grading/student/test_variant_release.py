@@ -111,6 +111,20 @@ def test_sources_of_another_variant_are_refused(varied, tmp_path):
     assert not varied.out.exists()
 
 
+def test_a_project_without_an_executed_source_has_no_outputs_of_cells_that_vary(varied, tmp_path):
+    (tmp_path / "solved" / "P2").mkdir(parents=True)
+    write(varied_course.notebook(), tmp_path / "solved" / "P2" / "P2.ipynb")
+    release(varied, source_notebooks=tmp_path / "solved")
+    outputs = {cell.id: cell.get("outputs") for cell in read(varied.out / "P1.ipynb").cells}
+    assert outputs["T9-1-solution"] == []
+    assert outputs["imports"][0].text == "from imports"
+
+
+def test_a_folder_without_executed_sources_is_refused(varied, tmp_path):
+    with pytest.raises(OutputError, match="no executed notebooks"):
+        release(varied, source_notebooks=tmp_path / "elsewhere")
+
+
 def test_groups_get_versions_of_their_own(varied, tmp_path):
     (tmp_path / "class.csv").write_text("student,name\n" + "".join(f"s{n},Student {n}\n" for n in range(7)))
     done = release(varied, roster=tmp_path / "class.csv", groups=3)
@@ -129,6 +143,12 @@ def test_the_course_itself_is_never_written_into(varied):
     with pytest.raises(OutputError, match="overwrite the course"):
         release_variant(varied.root, varied.root, VariantOptions(WORD), force=True)
     assert not list(varied.folder.glob("*-seed.txt"))
+
+
+def test_what_is_no_word_is_refused_before_anything_is_written(varied):
+    with pytest.raises(GradingError, match="name of a variant"):
+        release_variant(varied.root, varied.out, VariantOptions("not a word"))
+    assert sorted(path.name for path in varied.folder.iterdir()) == ["course"]
 
 
 def test_an_version_makes_no_variants(varied, monkeypatch):

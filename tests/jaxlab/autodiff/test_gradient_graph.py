@@ -105,6 +105,10 @@ def test_gradients_of_a_value_that_is_read_twice_are_added_up(residual):
     assert titles(scenes_of(small()).backward).count("sum") == 2  # x is read twice by one operation
 
 
+def test_operands_are_shown_if_one_is_a_literal():
+    assert {"sub 1 v1", "div v4 4"} <= set(texts(scenes_of(small()).forward))
+
+
 def test_boxes_without_gradient_are_pale_and_dead_operations_are_left_out():
     tape = ad.Tape()
     x, labels = tape.value(np.ones((2, 3))), tape.value(np.array([0, 1]))

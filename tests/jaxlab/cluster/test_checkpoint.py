@@ -73,3 +73,9 @@ def test_a_corrupt_checkpoint_is_rejected(tmp_path):
 def test_numbers_below_one_are_rejected(tmp_path, numbers):
     with pytest.raises(ClusterError, match="no checkpoint"):
         Checkpoints(tmp_path, **numbers)
+
+
+def test_a_folder_that_is_a_file_is_rejected(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ClusterError, match="cannot be opened"):
+        Checkpoints(tmp_path / "file")

@@ -6,6 +6,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
+from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import parallel
 from mlhood.jaxlab.cluster.collectives import Collective
 from mlhood.jaxlab.cluster.sharding_figures import layout, ring
@@ -39,8 +40,30 @@ def test_the_tiles_cover_an_array_exactly_once(mesh_2x4):
     assert len({tuple(corner) for corner in boxes[:, :2].round(6)}) == 8
 
 
+def test_scalars_and_more_dimensions_can_be_drawn(mesh_2x4):
+    shapes = {"n": ((), P()), "w": ((4, 2, 3, 3), P("model"))}
+    figure = layout({name: (shape, NamedSharding(mesh_2x4, spec)) for name, (shape, spec) in shapes.items()})
+    assert len(patches(figure, Rectangle)) == 1 + 4
+
+
 def test_each_group_has_a_ring_and_the_bytes_are_shown():
     figure = ring(Collective("a", "all-reduce", 400, ((0, 1, 2, 3), (4, 5, 6, 7))))
     assert (len(patches(figure, Circle)), len(patches(figure, FancyArrowPatch))) == (8, 8)
     assert "all-reduce of 400 bytes" in texts(figure)
     assert "each sends 600 bytes in 6 steps of 100" in texts(figure)
+
+
+def test_a_permutation_has_an_arrow_for_each_pair():
+    figure = ring(Collective("a", "collective-permute", 400, ((0, 1), (1, 2), (2, 3))))
+    assert (len(patches(figure, Circle)), len(patches(figure, FancyArrowPatch))) == (4, 3)
+    assert "each sends 400 bytes, once" in texts(figure)
+
+
+def test_invalid_arrays_and_groups_are_rejected(mesh_2x4):
+    with pytest.raises(ClusterError, match="no array"):
+        layout({})
+    with pytest.raises(ClusterError, match="equal shards"):
+        layout({"w": ((3,), NamedSharding(mesh_2x4, P("model")))})
+    for groups in ((), ((0,), (1,)), (tuple(range(65)),)):
+        with pytest.raises(ClusterError, match="cannot be drawn"):
+            ring(Collective("a", "all-reduce", 8, groups))

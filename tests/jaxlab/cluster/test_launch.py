@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -60,6 +61,13 @@ def test_every_line_is_prefixed_with_its_rank_and_in_order():
     assert len(lines) == 9
 
 
+def test_invalid_utf8_is_replaced_and_an_endless_line_is_split():
+    lines = run("os.write(1, bytes([255, 10])); os.write(1, b'x' * 200_000)", 1)
+    assert lines[0] == "[0] �"
+    assert sum(len(line) - 4 for line in lines[1:]) == 200_000
+    assert len(lines) > 2
+
+
 def test_the_environment_has_rank_devices_and_threads():
     names = [PROCESS, PROCESSES, COORDINATOR, "JAX_NUM_CPU_DEVICES", "OMP_NUM_THREADS", "PJRT_NPROC"]
     lines = run(f"print(*[os.environ[name] for name in {names!r}])", 2, devices=3, threads=1)
@@ -108,6 +116,12 @@ def test_a_failure_is_reported_with_its_last_lines_and_the_others_are_terminated
     pids = [int(line.split()[1]) for line in lines if line.split()[1].isdigit()]
     assert len(pids) == 3
     assert all(map(is_gone, pids))
+
+
+def test_a_fatal_signal_is_named():
+    with pytest.raises(ClusterError, match="process 0 of 2 failed") as caught:
+        run(f"os.kill(os.getpid(), 9) if rank == 0 else {SLEEP}")
+    assert "signal 9 (SIGKILL)" in str(caught.value)
 
 
 def test_a_process_that_ignores_sigterm_is_killed(tmp_path):
@@ -218,6 +232,14 @@ def test_the_command_prints_the_error_and_exits_with_2(tmp_path):
     assert "[0] ['--steps', '3']" in stdout
     assert "process 0 of 1 failed" in stderr
     assert "[0] no more" in stderr
+
+
+def test_a_cluster_can_be_launched_from_another_thread():
+    lines = []
+    thread = threading.Thread(target=lambda: lines.extend(run("print('here')", 1)))
+    thread.start()
+    thread.join()
+    assert lines == ["[0] here"]
 
 
 def test_options_after_the_program_are_passed_to_it_with_and_without_dashes(tmp_path):

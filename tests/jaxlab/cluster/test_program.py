@@ -1,7 +1,9 @@
 """The program on one process, two and four; interrupted and resumed."""
 
+import re
 import socket
 
+import jax
 import numpy as np
 import pytest
 
@@ -79,3 +81,24 @@ def test_a_resumed_run_ends_bit_for_bit_like_an_uninterrupted_one(interrupted, t
     assert not any("step 2 of 5" in line for line in lines)
     for name, value in two_processes[0].items():
         np.testing.assert_array_equal(weights[name], value)
+
+
+def test_the_loss_decreases():
+    lines = []
+    program.train(mesh(data=1, model=1), 4, 40, report=lines.append)
+    losses = [float(re.search(r"loss ([\d.]+)", line)[1]) for line in lines]
+    assert np.mean(losses[-5:]) < 0.6 * np.mean(losses[:5])
+
+
+def test_data_depend_only_on_the_seed():
+    data, same, other = program.data(1), program.data(1), program.data(2)
+    assert jax.tree.all(jax.tree.map(np.array_equal, data, same))
+    assert not np.array_equal(data.x, other.x)
+    assert (data.x.shape, data.x.dtype, data.y.shape, data.y.dtype) == ((32, 16), np.float32, (32,), np.int32)
+    assert set(data.y) <= set(range(10))
+    assert np.isfinite(program.loss(*data))
+
+
+def test_devices_that_do_not_form_a_mesh_are_rejected():
+    with pytest.raises(ClusterError, match="such a mesh"):
+        program.main(["--model", "3"])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.scaling import (
     LINKS,
+    POWERS,
     HalvingDoubling,
     Hierarchical,
     Link,
@@ -108,6 +109,14 @@ def test_efficiency_decreases_and_overlap_never_hurts(network, compute, size, mo
         assert step.seconds >= max(without.compute, without.communication)
 
 
+def test_weak_scaling_keeps_the_computation_of_a_device_constant():
+    weak, strong = (predict(0.5, 4e7, Ring(LINK), mode=mode) for mode in ("weak", "strong"))
+    assert {step.compute for step in weak.steps} == {0.5}
+    assert [step.compute * step.devices for step in strong.steps] == [0.5] * len(POWERS)
+    assert weak.devices_at(0.5) == 1024
+    assert strong.devices_at(0.5) < 16
+
+
 def test_an_efficiency_of_a_half_is_reached_where_computation_and_communication_take_equal_time():
     """That is where compute / n = 2 (n - 1) (a + B / (n b)): without latency at n = 1 + compute / (2 B / b)."""
     link = Link("no latency", 1e9, 0)
@@ -115,6 +124,13 @@ def test_an_efficiency_of_a_half_is_reached_where_computation_and_communication_
     assert prediction.devices_at(0.5) == 1 + math.floor(1.1 / (2 * 1e8 / 1e9)) == 6
     assert prediction.table().loc[6, "efficiency"] == pytest.approx(1.1 / (1.1 + 1.0))
     assert prediction.devices_at(1) == 1
+
+
+def test_a_prediction_states_all_assumptions():
+    network = Hierarchical(LINKS["NVLink 4"], LINKS["100 GbE"], 8)
+    text = "\n".join(predict(0.5, 46.8e6, network, mode="weak", overlap=0.5).assumptions)
+    for part in ("weak", "500 ms", "46.8 MB", "nodes of 8", "50%", "450 GB/s", "12.5 GB/s", "IEEE 802.3ba", "NCCL"):
+        assert part in text
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,13 @@ def test_any_image_size_and_batch_size():
     assert_close(network.forward(no_jax, params_of(model), x), in_torch(model, x))
 
 
+def test_more_than_ten_blocks_run_in_order():
+    model, x = with_statistics(ResNet(BasicBlock, (1, 1, 12, 1), 3)), np.ones((1, 3, 32, 32), np.float32)
+    params = params_of(model)
+    params["layer3"] = dict(sorted(params["layer3"].items()))  # "10" before "2", as JAX sorts a tree
+    assert_close(network.forward(no_jax, params, x), in_torch(model, x))
+
+
 @pytest.mark.parametrize("kind", [BasicBlock, Bottleneck])
 @pytest.mark.parametrize(("index", "stride"), [(0, 2), (1, 1)], ids=["projection", "identity"])
 def test_a_block_matches_torch(kind, index, stride):
@@ -72,6 +79,11 @@ def test_the_operators_are_those_of_the_namespace():
     ops = SimpleNamespace(**{name: recorded(name) for name in expected})
     network.forward(ops, params_of(resnet34(classes=2).eval()), np.zeros((1, 3, 32, 32), np.float32))
     assert {name: calls.count(name) for name in expected} == expected
+
+
+def test_a_tree_has_no_batch_counters():
+    tree = network.tree({"a.0.weight": 1, "a.0.num_batches_tracked": 2, "b": 3})
+    assert tree == {"a": {"0": {"weight": 1}}, "b": 3}
 
 
 def test_conflicting_names_are_rejected():

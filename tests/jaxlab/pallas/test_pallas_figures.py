@@ -1,7 +1,9 @@
 """The picture of fused attention: its blocks are those that the kernel visits, its factors those of the count."""
 
+import pytest
 from matplotlib.patches import Rectangle
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.pallas.pallas_figures import fused_attention
 from mlhood.jaxlab.pallas.traffic import traffic
 from mlhood.plotting.alt_text import alt_text
@@ -22,3 +24,8 @@ def test_bars_are_the_counted_bytes():
     counted = [traffic(length, length, 64) for length in (256, 1024)]
     assert heights == [each.unfused / 1e6 for each in counted] + [each.fused / 1e6 for each in counted]
     assert f"1024 keys {counted[1].factor:.1f} times" in alt_text(figure).replace(": ", " ")
+
+
+def test_blocks_are_checked():
+    with pytest.raises(XlaError, match="invalid block_k"):
+        fused_attention(block_k=48)

@@ -1,7 +1,9 @@
 """Drawings of traced programs."""
 
+import pytest
+
 from mlhood.jaxlab.tracing import tracer
-from mlhood.jaxlab.tracing.tracer import Equation, Program, fresh
+from mlhood.jaxlab.tracing.tracer import Equation, Program, TraceError, fresh
 from tests.graph_drawing.geometry import check, check_words
 
 
@@ -24,3 +26,13 @@ def test_an_undefined_variable_is_shown_with_its_number():
     undefined = fresh((2,))
     program = Program((), (Equation("neg", (undefined,), fresh((2,))),), (undefined,))
     assert f"?{undefined.number}" in program.draw().svg
+
+
+def test_invalid_and_long_programs_are_rejected():
+    first, second = fresh(()), fresh(())
+    cycle = Equation("neg", (second,), first), Equation("neg", (first,), second)
+    with pytest.raises(TraceError, match="before its definition"):
+        Program((), cycle, (first,)).draw()
+    long = tracer.trace(lambda x: [x := -x for _ in range(151)][-1], ())
+    with pytest.raises(TraceError, match="too long to be drawn"):
+        long.draw()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.training import training_figures
 from mlhood.jaxlab.training.train_loop import History
 from mlhood.measure import Comparison, Measurement
@@ -55,6 +56,14 @@ def test_a_long_curve_is_smoothed():
     np.testing.assert_allclose(mean, np.mean(losses[step - 12 : step + 11]))  # 23 steps centred at `step`
 
 
+def test_bars_are_medians_in_milliseconds():
+    (axes,) = training_figures.step_seconds(comparison()).axes
+    expected = [measurement.median * 1e3 for measurement in comparison().measurements.values()]
+    np.testing.assert_allclose([bar.get_width() for bar in axes.patches], expected)
+    assert "times as fast as eager" in axes.texts[1].get_text()
+    assert "times" not in axes.texts[0].get_text()
+
+
 def test_norms_are_sorted_and_the_clipped_ones_counted():
     (axes,) = training_figures.gradient_norms(NORMS, np.minimum(NORMS, 1), 1.0).axes
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.01, 0.4, 3, 20])
@@ -71,3 +80,12 @@ def test_the_staircase_has_steps_and_two_derivatives():
     assert np.all(slopes_near.lines[1].get_ydata() == 1)
     x, slopes = slopes_far.lines[1].get_data()
     np.testing.assert_array_equal(slopes, (x >= -64) & (x <= 63.5))
+
+
+def test_invalid_data_are_rejected():
+    with pytest.raises(XlaError, match="no runs"):
+        training_figures.learning_curve({})
+    with pytest.raises(XlaError, match="same examples"):
+        training_figures.gradient_norms(NORMS, NORMS[:2], 1.0)
+    with pytest.raises(XlaError, match="invalid scale"):
+        training_figures.staircase(0.0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from mlhood.errors import DrawingError, XlaError
 from mlhood.jaxlab.operators.resnet import from_torch, logits
 from mlhood.jaxlab.xla.drawing import draw, scene_of, steps
 from mlhood.jaxlab.xla.views import view
@@ -71,6 +72,11 @@ def test_chains_are_folded_up_to_products_and_branches():
     assert all(not step.chained for step in steps(module))
 
 
+def test_each_of_several_results_has_a_box():
+    scene = scene_of(view(lambda x: (x + 1, {"a": x * 2}), 1.0).module("stablehlo"))
+    assert titles(scene)[-2:] == ["result 0", "result 1"]
+
+
 @pytest.mark.parametrize("stage", ["stablehlo", "hlo"])
 def test_a_resnet_is_folded_by_default(network, stage):
     drawing = draw(network, stage)
@@ -85,3 +91,17 @@ def test_the_optimised_resnet_is_drawn(network):
     drawing = draw(network)
     check(drawing.placement, downwards=False)
     check_words(drawing)
+
+
+def test_too_many_boxes_and_other_file_formats_are_rejected(plain, tmp_path):
+    with pytest.raises(XlaError, match="too large to be drawn"):
+        draw(plain, "hlo", limit=3)
+    with pytest.raises(DrawingError, match="SVG or PNG"):
+        draw(plain, "hlo", tmp_path / "conv.pdf")
+    draw(plain, "hlo", tmp_path / "conv.svg")
+    assert "convolution" in (tmp_path / "conv.svg").read_text(encoding="utf-8")
+
+
+def test_parameters_without_results_are_rejected(plain):
+    with pytest.raises(XlaError, match="no result depends"):
+        steps(plain.module("hlo"), [7])

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import mlhood.measure
-from mlhood.measure.machine import describe_cores, describe_vector, linux, macos, windows
-from mlhood.measure.machine.facts import Blas, Caches, Cores, Memory, Vector
-from mlhood.measure.machine.software import choose_blas
+from mlhood.measure.machine import binary_size, describe_cores, describe_vector, linux, macos, windows
+from mlhood.measure.machine.facts import Blas, Caches, Cores, Hardware, Memory, Vector
+from mlhood.measure.machine.software import choose_blas, versions
 from mlhood.measure.machine.vector import vector
 
 APPLE = """\
@@ -25,6 +25,18 @@ hw.perflevel0.l2cachesize: 16777216
 hw.cachelinesize: 128
 hw.memsize: 17179869184
 machdep.cpu.brand_string: Apple M2
+"""
+
+
+INTEL_MAC = """\
+hw.ncpu: 12
+hw.physicalcpu: 6
+hw.logicalcpu: 12
+hw.l1dcachesize: 32768
+hw.l2cachesize: 262144
+hw.l3cachesize: 12582912
+hw.memsize: 17179869184
+machdep.cpu.brand_string: Intel(R) Core(TM) i7-8750H CPU @ 2.20GHz
 """
 
 
@@ -61,6 +73,10 @@ def test_one_line_names_the_processor_and_the_caches():
     assert "\n" not in str(machine)
 
 
+def test_a_library_that_is_not_installed_has_no_version():
+    assert versions(["no-library-has-this-name"]) == {"no-library-has-this-name": None}
+
+
 # -- Linux
 
 
@@ -85,6 +101,15 @@ def test_linux_reads_processor_caches_and_memory(tmp_path):
     assert hardware.cores.physical == 2
     assert hardware.memory == Memory(total=16 * 2**20)
     assert hardware.caches == Caches(l1d=48 * 2**10, l2=2**20, l3=32 * 2**20, line=64)
+
+
+def test_linux_without_its_files_leaves_everything_unknown(tmp_path):
+    hardware = linux.read(tmp_path)
+    assert (hardware.cpu, hardware.cores.physical, hardware.caches, hardware.memory) == (None, None, Caches(), Memory())
+
+
+def test_an_arm_kernel_names_no_processor():
+    assert linux.parse_cpuinfo("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n") is None
 
 
 @pytest.mark.parametrize(
@@ -145,6 +170,16 @@ def test_apple_silicon_reports_the_performance_cores_and_no_third_level():
     assert hardware.cores == Cores(8, 8, 8)
     assert hardware.caches == Caches(l1d=131072, l2=16 * 2**20, l3=None, line=128)
     assert hardware.memory.total == 16 * 2**30
+
+
+def test_an_intel_mac_has_three_levels_and_two_threads_per_core():
+    hardware = macos.parse_sysctl(INTEL_MAC)
+    assert hardware.cores == Cores(physical=6, logical=12, usable=12)
+    assert hardware.caches == Caches(l1d=32768, l2=262144, l3=12 * 2**20, line=None)
+
+
+def test_empty_output_of_sysctl_is_unknown():
+    assert macos.parse_sysctl("") == Hardware()
 
 
 # -- Windows
@@ -231,6 +266,14 @@ def test_a_shared_blas_is_recognised_by_its_api():
 def test_accelerate_is_known_from_the_build_only():
     assert choose_blas([], {"name": "accelerate", "version": "unknown"}) == Blas("accelerate", "unknown", None)
     assert choose_blas([], {}) == Blas()
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(None, "unknown"), (0, "0 B"), (512, "512 B"), (49152, "48 KiB"), (3 * 2**19, "1.5 MiB")],
+)
+def test_sizes_as_text(size, text):
+    assert binary_size(size) == text
 
 
 # -- text
