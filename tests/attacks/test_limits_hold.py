@@ -68,11 +68,14 @@ KILLED = {
         "made more than 400 files",
     ),
     "text": ("while True: print('x' * 10000)", "MiB"),
+    "many outputs": ("while True: display('x')", "put out more than 1 MiB"),
     "an output that is changed again and again": (
         "h = display('x', display_id=True)\nwhile True: h.update('x' * 9999)",
         "put out more than 1 MiB",
     ),
     "an exit": ("os._exit(0)", "ended the Python process"),
+    "a signal to itself": ("os.kill(os.getpid(), 9)", "ended the Python process"),
+    "a restart": ("get_ipython().kernel.do_shutdown(True)\nos._exit(0)", "ended the Python process"),
 }
 
 

@@ -43,8 +43,15 @@ SEPARATE = {
         DOUBLE,
     ),
     "most of a megabyte of text": ("print('x' * (800 << 10))", DOUBLE),
+    "a progress bar": ("import sys\nfor n in range(3000): sys.stderr.write(f'\\r{n / 30:3.0f}%|###   |')", DOUBLE),
+    "logs at every level": (
+        "import logging\nlogging.basicConfig(level=1, force=True)\nlogging.getLogger().debug('x')",
+        "import logging\ndef double(x):\n    logging.debug(x)\n    return 2 * x",
+    ),
     "warnings are errors": ("import warnings\nwarnings.filterwarnings('error')", DOUBLE),
     "numpy raises": ("import numpy as np\nnp.seterr(all='raise')\nnp.random.seed(0)", DOUBLE),
+    "numpy prints little": ("import numpy as np\nnp.set_printoptions(precision=1, threshold=1)\n%precision 1", DOUBLE),
+    "a higher recursion limit": ("import sys\nsys.setrecursionlimit(10**6)\nsys.set_int_max_str_digits(0)", DOUBLE),
     "a low recursion limit": ("import sys\nsys.setrecursionlimit(150)", DOUBLE),
     "standard streams replaced": ("import io, sys\nsys.stdout = sys.stderr = io.StringIO()", DOUBLE),
     "standard output closed": ("import sys\nsys.stdout.close()", DOUBLE),
@@ -57,6 +64,10 @@ SEPARATE = {
         "import numpy\nnp = numpy\n" + DOUBLE,
     ),
     "everything deleted": ("x = 1\nimport os\ndel os\n%reset -f", DOUBLE),
+    "extensions and settings": (
+        "%load_ext autoreload\n%autoreload 2\n%config InlineBackend.figure_format = 'retina'\n%xmode Minimal\n%pdb on",
+        DOUBLE,
+    ),
     "a task that never ends": (
         "import asyncio\nwaiting = asyncio.create_task(asyncio.sleep(9999))",
         "import asyncio\nawait asyncio.sleep(0.01)\n" + DOUBLE,
@@ -65,11 +76,32 @@ SEPARATE = {
         "import multiprocessing\nwith multiprocessing.get_context('fork').Pool(2) as pool: pool.map(abs, [1])",
         DOUBLE,
     ),
+    "no rights for others": ("import os\nos.umask(0o077)", DOUBLE),
     "no rights for anybody": ("import os\nos.umask(0o777)", DOUBLE),
     "an alarm": ("import signal\nsignal.signal(signal.SIGALRM, print)\nsignal.setitimer(0, 0.05, 0.05)", DOUBLE),
+    "slow but right": (
+        "import time\ntime.sleep(0.5)",
+        "import time\ndef double(x):\n    time.sleep(0.2)\n    return 2 * x",
+    ),
     "exit() after the work": ("exit()", DOUBLE + "\nexit()"),
+    "sys.exit() after the work": ("import sys", DOUBLE + "\nsys.exit(0)"),
+    "imported from a file of one's own": (
+        f"with open('mine.py', 'w') as f: f.write({DOUBLE!r})",
+        "from mine import double",
+    ),
+    "run from a file": (f"with open('other.py', 'w') as f: f.write({DOUBLE!r})", "%run other.py"),
     "a built-in function replaced for all": ("import builtins\nbuiltins.print = lambda *a, **k: None", DOUBLE),
     "paths and environment emptied": ("import os, sys\nsys.path.clear()\nos.environ.clear()", DOUBLE),
+    "a magic of one's own": (
+        "from IPython.core.magic import register_cell_magic\n@register_cell_magic\ndef twice(line, cell):\n"
+        "    for _ in range(2): get_ipython().run_cell(cell)",
+        "%%twice\n" + DOUBLE,
+    ),
+    "an open debugger": ("import pdb\npdb.set_trace()", DOUBLE),
+    "errors shown in another way": (
+        "get_ipython().set_custom_exc((Exception,), lambda *a, **k: print('oops'))",
+        DOUBLE,
+    ),
     "a thread and a child that never end": (
         "import subprocess, threading, time\nthreading.Thread(target=time.sleep, args=(9999,)).start()\n"
         "subprocess.Popen(['sleep', '9999'])",
@@ -136,13 +168,18 @@ FORMS = {
     ),
     "compiled": "import numba\n@numba.njit\n" + DOUBLE,
     "vectorised": "double = np.vectorize(lambda x: 2 * x)",
+    "Windows line ends and tabs": "def double(x):\r\n\treturn 2 * x\r\n",
+    "timed": "%%time\n" + DOUBLE,
+    "captured": "%%capture\n" + DOUBLE,
     "a list": "def double(x): return (2 * np.asarray(x)).tolist()",
     "a scalar of numpy": "def double(x): return 2 * (np.int64(x) if isinstance(x, int) else x)",
     "an array of no dimensions": "def double(x): return np.array(2 * x)",
     "single precision": "def double(x): return 2 * x if isinstance(x, int) else (2 * x).astype(np.float32)",
     "more than double precision": "def double(x): return 2 * x if isinstance(x, int) else np.longdouble(2) * x",
     "big-endian": "def double(x): return np.asarray(2.0 * x).astype('>f8')",
+    "not contiguous": "def double(x): return 2 * x if isinstance(x, int) else np.repeat(2 * x, 2, axis=0)[::2]",
     "Fortran's order": "def double(x): return 2 * x if isinstance(x, int) else np.asfortranarray(2 * x)",
+    "read-only": "def double(x):\n    y = np.array(2 * x)\n    y.setflags(write=False)\n    return y",
     "a matrix": "def double(x): return 2 * x if isinstance(x, int) else 2 * np.matrix(x)",
     "a masked array that masks nothing": "def double(x): return 2 * x if isinstance(x, int) else 2 * np.ma.array(x)",
 }

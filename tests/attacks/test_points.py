@@ -23,6 +23,10 @@ ATTACKS = {
         "class Equal:\n    def __eq__(self, other): return True\n    def __ne__(self, other): return False\n"
         "    __hash__ = None\n    def __array__(self, *a, **k): return np.zeros(0)\ndef double(x): return Equal()"
     ),
+    "a number equal to everything": (
+        "class Equal(int):\n    def __eq__(self, other): return True\n    __hash__ = None\n"
+        "def double(x): return Equal(0)"
+    ),
     "an array equal to everything": (
         "class Equal(np.ndarray):\n    def __eq__(self, other): return True\n"
         "    def __array_ufunc__(self, *a, **k): return True\n"
@@ -45,6 +49,10 @@ ATTACKS = {
         f"{WRONG}np.testing.assert_allclose = np.testing.assert_array_equal = lambda *a, **k: None\n"
         "np.allclose = np.array_equal = lambda *a, **k: True"
     ),
+    "patched pandas and torch": (
+        f"{WRONG}import pandas.testing as p\np.assert_frame_equal = p.assert_series_equal = lambda *a, **k: None\n"
+        "import sys, types\nsys.modules['torch.testing'] = types.SimpleNamespace(assert_close=lambda *a, **k: None)"
+    ),
     "patched timers": f"{WRONG}import time\ntime.perf_counter = time.monotonic = time.time = lambda: 0.0",
     "patched codec": (
         f"{WRONG}import json, mlhood.grading.rpc.codec as c\nold = c.encode\n"
@@ -58,6 +66,7 @@ ATTACKS = {
         f"{WRONG}shell = get_ipython()\nshell.run_cell = shell.run_cell_async = lambda *a, **k: None\n"
         "shell.kernel.do_execute = lambda *a, **k: {'status': 'ok', 'earned': 40}"
     ),
+    "a printed result": f"{WRONG}print('T9: 40 of 40 points')\nprint('{{\"earned\": 40}}')",
     "a lazy result": (
         "class Lazy:\n    def __init__(self, x): self.x = x\n    def __repr__(self): return repr(2 * self.x)\n"
         "    def __float__(self): return 2.0 * self.x\n    def __int__(self): return 2 * self.x\n"
@@ -75,8 +84,13 @@ ATTACKS = {
         "    return dict(frames).get('expected', dict(frames).get('wanted', x))"
     ),
     "a promise": "import asyncio\nasync def double(x): return 2 * x",
+    "an exit": "def double(x): raise SystemExit(0)",
     "an interrupt": "def double(x): raise KeyboardInterrupt",
     "the end of the process": "import os\ndef double(x): os._exit(0)",
+    "no traceback": (
+        "get_ipython().showtraceback = lambda *a, **k: None\nget_ipython().set_custom_exc((Exception,), "
+        "lambda *a, **k: None)\ndef double(x): raise ValueError(2 * x)"
+    ),
 }
 
 

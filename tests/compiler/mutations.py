@@ -69,6 +69,11 @@ def flip(draw: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
     return data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :] if data else data
 
 
+def overwrite(draw: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
+    at, new = _position(draw, data), draw.choice((b"\0", b"\xff", b"\x7f", b"\x80", b"\xff" * 9 + b"\1"))
+    return data[:at] + new + data[at + len(new) :]
+
+
 def truncate(draw: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
     return data[: _position(draw, data)]
 
@@ -76,6 +81,11 @@ def truncate(draw: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes
 def insert(draw: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
     at = _position(draw, data)
     return data[:at] + draw.randbytes(draw.choice((1, 2, 16))) + data[at:]
+
+
+def remove(draw: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
+    at = _position(draw, data)
+    return data[:at] + data[at + draw.choice((1, 2, 16)) :]
 
 
 def duplicate(draw: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
@@ -89,8 +99,16 @@ def splice(draw: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
     return data[: _position(draw, data)] + other[_position(draw, other) :]
 
 
-ByteMutation = Callable[[random.Random, bytes, Sequence[bytes]], bytes]
-BYTE_MUTATIONS: tuple[ByteMutation, ...] = (flip, flip, truncate, insert, duplicate, splice)
+BYTE_MUTATIONS: tuple[Callable[[random.Random, bytes, Sequence[bytes]], bytes], ...] = (
+    flip,
+    flip,
+    overwrite,
+    truncate,
+    insert,
+    remove,
+    duplicate,
+    splice,
+)
 
 
 # -- messages
