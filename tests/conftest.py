@@ -112,6 +112,12 @@ def pytest_runtest_call():
     seed_torch()
 
 
+def pytest_runtest_teardown():
+    """Close the figures of a test."""
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
+
+
 def pytest_configure():
     """Restore SIGINT for programs that tests start: a shell ignores it for what it runs in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

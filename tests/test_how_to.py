@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / ".github/how-to").glob("*.md"))
-LONG = ("compression", "new-back-end", "new-lir-pass", "new-task")  # they take half a minute, or minutes
+IN_SUITE = "new-pass"  # the others take half a minute, or minutes
 COPIED = (".github", "mlhood", "tests", "pyproject.toml", "README.md", "LICENSE", *(f"P{n}.ipynb" for n in range(1, 6)))
 BLOCK = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -75,7 +75,7 @@ def copy(tmp_path) -> Path:
 @pytest.mark.skipif(os.name == "nt", reason="the pages' commands are for a POSIX shell")
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, id=page.stem, marks=pytest.mark.exhaustive if page.stem in LONG else ()) for page in PAGES],
+    [pytest.param(page, id=page.stem, marks=() if page.stem == IN_SUITE else pytest.mark.exhaustive) for page in PAGES],
 )
 def test_a_how_to_works_as_written(page, copy):
     for language, argument, text in blocks(page):

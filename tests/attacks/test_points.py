@@ -145,19 +145,11 @@ def test_threads_and_programs_gain_nothing_while_they_are_timed(attacked):
     assert all(os.sched_getaffinity(thread) == os.sched_getaffinity(0) for thread in threads)
 
 
-KILLED = {
-    "leaves": ("import os; os._exit(0)", "ended the Python process"),
-    "eats memory": ("hoard = [b'x' * (64 << 20) for _ in range(64)]", "used more than 600 MiB of memory"),
-    "makes files": ("import time\nfor n in range(9999): open(f'{n}', 'w').close()\ntime.sleep(600)", "400 files"),
-}
-
-
-@pytest.mark.parametrize(("source", "reason"), KILLED.values(), ids=KILLED)
-def test_a_killed_task_gets_zero_with_the_reason_and_later_ones_run(course, pool, tmp_path, source, reason):
-    book = course.notebook(course.SOLUTIONS | {"T9.2": source})
+def test_a_killed_task_gets_zero_with_the_reason_and_later_ones_run(course, pool, tmp_path):
+    book = course.notebook(course.SOLUTIONS | {"T9.2": "import os; os._exit(0)"})
     marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
     assert [task.earned for task in marks.tasks] == [40, 0, 20]
-    assert any(reason in note for note in marks.tasks[1].notes)
+    assert any("ended the Python process" in note for note in marks.tasks[1].notes)
 
 
 def test_an_updated_display_is_shown(course, pool, tmp_path):

@@ -279,8 +279,7 @@ def test_the_command_refuses_what_is_not_of_the_inputs(reduce_path, option, valu
     assert message in str(result.exception)
 
 
-NAMES = ["self", "inputs", "rounds", "path", "model", "program", "offsets", "graph", "threads", "x.1", "a/b:0", "[red]"]
-NAMES += ["\u540d\u524d", "x y", "'\"", "a\nb", "class", "../x", "{x}", "<b>&", "\\", "a=b", "\x1b[31m", "-1", " "]
+NAMES = ["self", "inputs", "path", "graph", "a/b:0", "\u540d\u524d", "'\"", "a\nb", "{x}", "<b>&", "\x1b[31m", " "]
 
 
 @pytest.mark.parametrize("name", NAMES)

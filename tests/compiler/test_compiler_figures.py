@@ -1,13 +1,11 @@
 """Figures of P2: they show the given numbers, and their texts do not overlap."""
 
-from itertools import combinations
-
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
 from mlhood.compiler import compiler_figures
+from tests.plotting.texts import check_texts, strings
 
 STEPS = pd.DataFrame({"pass": ["fold_a", "same", "fuse_b"], "nodes before": [69, 40, 40], "nodes after": [40, 40, 24]})
 COUNTS, EDGES = np.histogram(np.linspace(0, 10, 1000), 50)
@@ -26,47 +24,26 @@ FIGURES = {
 }
 
 
-@pytest.fixture
-def visible_texts():
-    def texts(figure):
-        figure.canvas.draw()
-        return [text for text in figure.findobj(plt.Text) if text.get_visible() and text.get_text().strip()]
-
-    yield texts
-    plt.close("all")
-
-
 @pytest.mark.parametrize("name", FIGURES)
-def test_texts_do_not_overlap(name, visible_texts):
-    figure = FIGURES[name]()
-    boxes = [(text.get_text(), text.get_window_extent()) for text in visible_texts(figure)]
-    boxes = [(text, box) for text, box in boxes if box.width and box.height]
-    overlaps = [(a, b) for (a, box), (b, other) in combinations(boxes, 2) if _overlap(box, other) > 4]
-    assert overlaps == []
+def test_texts_can_be_read(name):
+    check_texts(FIGURES[name]())
 
 
-def _overlap(box, other):
-    """Return the area in pixels that two boxes share, less a margin for the padding of letters."""
-    width = min(box.x1, other.x1) - max(box.x0, other.x0) - 1
-    height = min(box.y1, other.y1) - max(box.y0, other.y0) - 3
-    return max(width, 0) * max(height, 0)
-
-
-def test_the_history_omits_passes_that_removed_nothing(visible_texts):
-    texts = [text.get_text() for text in visible_texts(compiler_figures.history(STEPS))]
+def test_the_history_omits_passes_that_removed_nothing():
+    texts = strings(compiler_figures.history(STEPS))
     assert "fold a" in texts
     assert "same" not in texts
     assert " 24  (-16)" in texts
 
 
-def test_grids_show_the_used_share(visible_texts):
-    texts = " ".join(text.get_text() for text in visible_texts(compiler_figures.grids(COUNTS, EDGES, GRIDS, "relu")))
+def test_grids_show_the_used_share():
+    texts = " ".join(strings(compiler_figures.grids(COUNTS, EDGES, GRIDS, "relu")))
     assert "100% used" in texts
     assert "50% used" in texts
 
 
-def test_a_waterfall_shows_losses_and_gains(visible_texts):
-    texts = [text.get_text() for text in visible_texts(FIGURES["waterfall"]())]
+def test_a_waterfall_shows_losses_and_gains():
+    texts = strings(FIGURES["waterfall"]())
     assert {"44.0", "39.5", "-6.0", "+1.5"} <= set(texts)
     assert {"loss", "gain"} <= set(texts)
 

@@ -77,23 +77,3 @@ def test_the_text_of_a_model_round_trips(models, name):
     parsed = parse(text, constants_by_digest(graph))
     verify(parsed)
     assert to_text(parsed) == text
-
-
-def test_the_batch_axis_keeps_its_name(models):
-    for name in NAMES:
-        graph = import_model(models[name])
-        (placeholder,) = graph.placeholders.values()
-        (output,) = graph.outputs.values()
-        assert output.type.shape[0] == placeholder.type.shape[0]
-
-
-def test_a_dynamic_axis_can_be_given_a_size(models):
-    graph = import_model(models["lenet"], dims={"batch": 4})
-    assert graph.value("logits").type.shape == (4, 10)
-
-
-def test_lenet_as_text(models):
-    lines = to_text(import_model(models["lenet"])).splitlines()
-    assert lines[1] == "  placeholder %image : float32[batch, 1, 32, 32]"
-    assert lines[-1] == "  output %logits"
-    assert any(" = Conv(%image, %conv1.weight, %conv1.bias) {strides=[1, 1]" in line for line in lines)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
@@ -154,8 +153,3 @@ def notebook(solutions: dict[str, str] = SOLUTIONS, answer: str = "Because.") ->
     question = labelled(new_markdown_cell(answer), "T9.4", "question", grade=True, solution=True, points=0)
     book.cells.append(question)
     return book
-
-
-def random_array(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
-    """Random numbers to send."""
-    return np.random.default_rng(seed).normal(size=shape)

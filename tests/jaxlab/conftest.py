@@ -1,13 +1,11 @@
-"""Shared by the tests of jaxlab: JAX on the CPU, views of one convolution, and the visible texts of a figure."""
+"""Shared by the tests of jaxlab: JAX on the CPU, and views of one convolution."""
 
 import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # read when JAX is first used
 
 import jax
-import matplotlib.pyplot as plt
 import pytest
-from matplotlib.text import Text
 
 from mlhood.jaxlab.operators.resnet import conv2d
 from mlhood.jaxlab.xla.views import OWN_CONVOLUTION, UNFUSED, view
@@ -37,26 +35,3 @@ def unfused():
 @pytest.fixture(scope="session")
 def own_convolution():
     return view_of_block(OWN_CONVOLUTION)
-
-
-@pytest.fixture
-def visible_texts():
-    """Return a function that returns the texts of a figure that are drawn."""
-
-    def of(figure):
-        figure.draw_without_rendering()
-        hidden = {id(label) for axes in figure.axes for label in _labels_outside(axes)}
-        texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
-        return [text for text in texts if id(text) not in hidden]
-
-    yield of
-    plt.close("all")
-
-
-def _labels_outside(axes):
-    """Yield the labels of ticks outside of the axis limits, which are not drawn."""
-    for axis in (axes.xaxis, axes.yaxis):
-        low, high = sorted(axis.get_view_interval())
-        for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
-            if not low <= tick.get_loc() <= high:
-                yield from (tick.label1, tick.label2)

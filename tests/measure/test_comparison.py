@@ -11,7 +11,7 @@ import pytest
 
 from mlhood.errors import MeasureError
 from mlhood.measure import compare
-from mlhood.measure.comparison import MAX_ATTEMPTS, preemptions
+from mlhood.measure.comparison import MAX_ATTEMPTS
 from mlhood.measure.measurement import Comparison
 
 
@@ -278,7 +278,3 @@ def test_invalid_comparisons_are_refused(sim, change):
     data = sim.compare({"a": sim.alternative("a", 1.0)}).to_dict()
     with pytest.raises(MeasureError):
         Comparison.from_dict({**data, **change})
-
-
-def test_the_system_counts_preemptions():
-    assert preemptions() >= 0

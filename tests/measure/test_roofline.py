@@ -65,7 +65,6 @@ def test_labels_of_ten_points_do_not_overlap(seed):
     axes = figure.axes[0]
     window = axes.get_window_extent()
     markers = [axes.transData.transform((point.intensity, point.rate / 1e9)) for point in kernels]
-    plt.close(figure)
     assert len(boxes) == 11
     assert not [1 for a, b in itertools.combinations(boxes, 2) if Bbox.intersection(a, b) is not None]
     assert not [1 for box in boxes for marker in markers if box.contains(*marker)]
@@ -79,7 +78,6 @@ def test_the_figure_is_readable_without_colour():
     roofs = [line for line in axes.lines if "B/s" in str(line.get_label())]
     series = [line for line in axes.lines if line.get_label() in ("no-BLAS", "im2col + BLAS")]
     names = {text.get_text() for text in figure.legends[0].get_texts()}
-    plt.close(figure)
     assert len({str(line.get_linestyle()) + str(line._dash_pattern) for line in roofs}) == 4
     assert len({line.get_marker() for line in series}) == 2
     assert {"memory: 53.8 GB/s", "no-BLAS"} <= names
@@ -91,4 +89,3 @@ def test_no_points_and_coinciding_points_are_drawn():
     crowd = [Point(f"layer {i}", 10.0, 1e11) for i in range(12)]
     figure = ROOF.plot(*crowd)
     assert len(label_boxes(figure)) == 13
-    plt.close(figure)

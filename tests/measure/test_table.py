@@ -58,13 +58,6 @@ def test_a_notebook_gets_text_html_and_data():
     assert json.loads(json.dumps(bundle[MIME], allow_nan=False)) == bundle[MIME]
 
 
-def test_ipython_shows_all_three():
-    from IPython.core.formatters import DisplayFormatter
-
-    data, _ = DisplayFormatter().format(filled())
-    assert {"text/plain", "text/html", MIME} <= set(data)
-
-
 def test_names_are_escaped():
     table = Table("<script>", ("<b>",), ("<i>",), claims=(faster("<i>", "<i>", "<u>"),))
     assert not any(tag in table._repr_html_() for tag in ("<script>", "<i>", "<u>"))

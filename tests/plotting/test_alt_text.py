@@ -26,15 +26,6 @@ def test_sentences_are_joined_and_line_breaks_become_spaces():
     assert alt_text(figure) == "A line from 1 to 2."
 
 
-def test_the_last_text_of_a_figure_counts():
-    figure = set_alt_text(Figure(), "first")
-    assert alt_text(set_alt_text(figure, "second")) == "second"
-
-
-def test_a_figure_has_no_alternative_text_at_first():
-    assert alt_text(Figure()) == ""
-
-
 def test_names_and_values_are_listed():
     assert listing({"naive": 0.9, "blocked": 12}) == "naive 0.9, blocked 12"
     assert listing([(1, "1x"), (1, "2x")]) == "1 1x, 1 2x"

@@ -187,10 +187,6 @@ def test_columns_can_be_chosen(columns):
     assert len({round(placed.left + placed.width / 2) for placed in placement.boxes}) == columns
 
 
-def test_more_columns_than_layers():
-    check(draw(chain(2), columns=9).placement, downwards=False)
-
-
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_odd_names_are_printed_as_they_are_or_escaped(name):
     graph = Graph(name)
@@ -261,9 +257,6 @@ def test_no_column_at_all_is_refused():
         draw(chain(1), columns=0)
 
 
-# -- formats
-
-
 def test_no_family_loses_its_colour_in_a_png(tmp_path):
     path = draw(quantized_graph(), tmp_path / "graph.png").save(tmp_path / "again.PNG")
     picture = Image.open(path).convert("RGB")
@@ -280,6 +273,9 @@ def test_another_ending_is_refused(tmp_path):
     assert ".svg" in str(caught.value)
     with pytest.raises(OutputError):
         draw(chain(1), tmp_path / "nowhere" / "graph.svg")
+
+
+# -- formats
 
 
 PROGRAM = """

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import matplotlib.pyplot as plt
 import pytest
 
 from mlhood.compiler.lir.program import Lifetime
@@ -20,14 +19,12 @@ def test_a_chart_has_a_rectangle_for_each_buffer_and_its_numbers_as_text(count):
     assert len(boxes.get_paths()) == count
     assert f"{count} buffers" in alt_text(figure)
     assert f"an arena of {made.bytes:,} bytes" in alt_text(figure)
-    plt.close(figure)
 
 
 def test_names_are_written_only_where_they_fit():
     wide, narrow = Lifetime("wide", 1 << 20, 0, 90), Lifetime("a name that is too long for it", 64, 91, 92)
     figure = strip_chart(plan([wide, narrow]))
     assert [text.get_text() for text in figure.axes[0].texts] == ["wide"]
-    plt.close(figure)
 
 
 def test_plans_side_by_side_share_the_axis_of_addresses_and_tell_both_arenas():
@@ -41,4 +38,3 @@ def test_plans_side_by_side_share_the_axis_of_addresses_and_tell_both_arenas():
     assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
     assert figure.axes[0].get_ylim()[1] >= bump.bytes / 1024
     assert all(f"{each.bytes:,} bytes" in alt_text(figure) for each in (tight, bump))
-    plt.close(figure)

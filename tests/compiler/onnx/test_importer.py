@@ -47,11 +47,6 @@ def test_an_error_names_the_node(new_model):
     assert "node 'drop1' (Dropout)" in str(caught.value)
 
 
-def test_an_invalid_model_is_refused():
-    with pytest.raises(ExchangeError):
-        import_model(b"\x08\x08nonsense")
-
-
 def test_an_input_that_decides_a_shape_is_asked_for(new_model):
     model = new_model([node("Reshape", ["x", "s"], ["y"])], {"x": (FLOAT, [6]), "s": (INT64, [2])}, rank=2)
     with pytest.raises(ConstantNeeded) as caught:

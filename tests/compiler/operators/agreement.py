@@ -105,6 +105,16 @@ def single(op_type, inputs, n_outputs=1, *, opset=20, constants=(), domain="", *
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
+def node_of(op_type, inputs, attributes, opset, outputs=1):
+    """Return a model of one node and its inputs by name, of which those in a last list are constants, None left out."""
+    arrays = [*inputs[:-1], *inputs[-1]] if isinstance(inputs[-1], list) else inputs
+    named = {f"x{i}": array for i, array in enumerate(arrays)}
+    constants = [f"x{i}" for i in range(len(inputs) - 1, len(arrays))] if isinstance(inputs[-1], list) else []
+    constants = [name for name in constants if named[name] is not None]
+    model = single(op_type, named, outputs, opset=opset, constants=constants, **attributes)
+    return model, {name: x for name, x in named.items() if x is not None and name not in constants}
+
+
 def agree_single(op_type, inputs, n_outputs=1, *, opset=20, constants=(), attributes=None, **options):
     """Compare one node; see `single` and `agree`."""
     model = single(op_type, inputs, n_outputs, opset=opset, constants=constants, **(attributes or {}))

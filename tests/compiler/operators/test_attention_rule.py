@@ -7,15 +7,6 @@ import pytest
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.errors import CompilerError
 from tests.compiler.operators.agreement_of_targets import assert_agreement
-from tests.tools.compiler.conformance import cases
-
-NODE_TESTS = ("test_attention_4d", "test_attention_4d_gqa_causal", "test_attention_3d_with_past_and_present")
-
-
-@pytest.mark.parametrize("name", NODE_TESTS)
-def test_node_tests(name):
-    (case,) = (case for case in cases() if case.name == name)
-    case.run(backend="cpu")
 
 
 @pytest.mark.parametrize("causal", [0, 1])

@@ -64,6 +64,3 @@ def test_a_causal_convolution_that_is_invalid_is_refused(x, w, activation, reaso
     model.graph.node[0].CopyFrom(node)
     with pytest.raises(CompilerError, match=reason):
         import_model(model)
-
-
-STEPS = {"q": (2, 3, 16), "k": (2, 3, 8), "v": (2, 3, 6), "past": (2, 2, 4, 3), "decay": (2, 3, 2), "beta": (2, 3, 2)}

@@ -10,8 +10,6 @@ from mlhood import compile as compile_model
 from mlhood.compiler.onnx.exporter import to_onnx
 from mlhood.errors import CompilerError
 
-ONE = numpy_helper.from_array(np.array([1], np.int64), "one")
-
 
 def model_of(nodes, inputs, constants, rank):
     """Return a model whose output is y, with x's shape in "shape" and the length of its axis 0 in "n"."""

@@ -13,7 +13,7 @@ from mlhood.compiler.onnx.exporter import to_onnx
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.onnx_operator import OnnxOperator
 from mlhood.errors import CompilerError
-from tests.compiler.operators.agreement import agree, check_outputs, session_of, single
+from tests.compiler.operators.agreement import agree, check_outputs, node_of, session_of
 
 RNG = np.random.default_rng(0)
 
@@ -96,19 +96,9 @@ CASES = [
 ]
 
 
-def model_of(op_type, inputs, attributes, opset, outputs=1):
-    """Return the model of a case, and its inputs by name without the constants."""
-    arrays = [*inputs[:-1], *inputs[-1]] if isinstance(inputs[-1], list) else inputs
-    named = {f"x{i}": array for i, array in enumerate(arrays)}
-    constants = [f"x{i}" for i in range(len(inputs) - 1, len(arrays))] if isinstance(inputs[-1], list) else []
-    constants = [name for name in constants if named[name] is not None]
-    model = single(op_type, named, outputs, opset=opset, constants=constants, **attributes)
-    return model, {name: x for name, x in named.items() if x is not None and name not in constants}
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 def test_it_computes_what_onnx_runtime_does(case):
-    model, inputs = model_of(*case)
+    model, inputs = node_of(*case)
     has_batch = case[0] not in ("Col2Im", "DeformConv")  # their channels must be known
     agree(model, inputs, open_axes=has_batch, exported=case[3] <= 23, atol=1e-4)
     graph = import_model(model)
@@ -149,19 +139,19 @@ def test_lengths_that_do_not_depend_on_data_keep_their_names():
     ],
 )
 def test_invalid_nodes_are_refused(op_type, inputs, attributes, message):
-    model, _ = model_of(op_type, inputs, attributes, 20)
+    model, _ = node_of(op_type, inputs, attributes, 20)
     with pytest.raises(CompilerError, match=message):
         import_model(model)
 
 
 def test_an_error_of_the_reference_names_the_node():
-    model, inputs = model_of("MaxUnpool", [POOLED, PLACES + 288], WINDOW, 11)
+    model, inputs = node_of("MaxUnpool", [POOLED, PLACES + 288], WINDOW, 11)
     with pytest.raises(CompilerError, match="out of range") as caught:
         Interpreter(import_model(model)).run(inputs)
     assert "y0" in caught.value.parts["where"]
 
 
 def test_a_node_is_not_exported_to_an_opset_that_does_not_have_it():
-    graph = import_model(model_of("TensorScatter", [CACHE, UPDATE], {}, 24)[0])
+    graph = import_model(node_of("TensorScatter", [CACHE, UPDATE], {}, 24)[0])
     with pytest.raises(CompilerError, match="does not have the operator"):
         to_onnx(graph)

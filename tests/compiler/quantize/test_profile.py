@@ -201,44 +201,29 @@ VALID = {"low": 0.0, "high": 0.0, "exponent": -149, "first": 0, "counts": [3]}
 FILE = {"format": "mlhood profile 1", "graph": "abc", "values": {"x": VALID}}
 
 
-def test_the_file_that_the_invalid_ones_derive_from(tmp_path):
-    path = tmp_path / "valid.json"
-    path.write_text(json.dumps(FILE))
-    assert Profile.load(path)["x"].count == 3
-
-
 @pytest.mark.parametrize(
     "content",
     [
         "",
-        "{",
         "[]",
         "[" * 100_000,
-        "\x00",
         json.dumps({**FILE, "format": "mlhood profile 9"}),
         json.dumps({**FILE, "graph": 3}),
         json.dumps({**FILE, "values": []}),
-        json.dumps({**FILE, "unbounded": "x"}),
         json.dumps({**FILE, "unbounded": [3]}),
         *(
             json.dumps({**FILE, "values": {"x": distribution}})
             for distribution in (
                 None,
-                [],
                 {},
                 {**VALID, "extra": 1},
-                {**VALID, "low": "0"},
                 {**VALID, "low": 1.0},
                 {**VALID, "high": float("nan")},
                 {**VALID, "high": 1e308},
-                {**VALID, "exponent": 3},
                 {**VALID, "first": 10**30},
                 {**VALID, "counts": [1, 2]},
-                {**VALID, "counts": [-1]},
                 {**VALID, "counts": [0]},
-                {**VALID, "counts": [1.5]},
                 {**VALID, "counts": [2**70]},
-                {**VALID, "counts": "3"},
             )
         ),
     ],

@@ -24,8 +24,7 @@ from mlhood.errors import CompilerError
 RECIPES = [
     Recipe(schema, element, per_channel)
     for schema in SCHEMAS
-    for element in ("int8", "int16", "uint8")
-    for per_channel in (False, True)
+    for element, per_channel in (("int8", False), ("int8", True), ("int16", True), ("uint8", False))
 ]
 OPERATORS = {operator.__name__: operator() for operator in FUNCTIONS}
 

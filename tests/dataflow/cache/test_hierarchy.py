@@ -120,12 +120,6 @@ def test_an_invalid_line_size_is_rejected():
         Hierarchy([Level(4096)], line=48)
 
 
-def test_no_accesses_count_nothing():
-    hierarchy = Hierarchy([Level(4096)])
-    hierarchy.access(np.array([], np.int64))
-    assert hierarchy.hits.accesses == 0
-
-
 # -- valgrind
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -10,12 +9,6 @@ from mlhood.dataflow.nest import NestError, conv2d, gemm, nest
 from mlhood.dataflow.nest.nest_figures import iteration_space, reuse, traffic
 
 PLANE = nest("y[i] += a[i, j] * x[j]", i=5, j=6)
-
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
 
 
 def test_the_path_follows_the_schedule():

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlhood.dataflow.sliced.sliced import Sliced, as_slicing, sliced_conv2d, sliced_problem
+from mlhood.dataflow.sliced.sliced import Sliced, sliced_conv2d, sliced_problem
 from mlhood.dataflow.slicing.analysis import analyse
 from mlhood.dataflow.slicing.caches import Caches, declared
 from mlhood.dataflow.slicing.problem import ORDERS, Slicing, counts
@@ -113,10 +113,6 @@ def test_the_error_of_an_illegal_slicing_names_the_cache(level, tiles, order):
 def test_an_invalid_slicing_is_rejected(tiles, order):
     with pytest.raises(SlicingError, match="invalid slicing"):
         sliced_conv2d(integers((1, 1, 5, 5)), integers((1, 1, 3, 3)), tiles=tiles, order=order)
-
-
-def test_numpy_integers_are_accepted():
-    assert as_slicing(np.array([1, 2, 3]), "IS") == Slicing("IS", 1, 2, 3)
 
 
 def test_an_invalid_convolution_is_rejected():

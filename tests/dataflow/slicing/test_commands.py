@@ -54,7 +54,3 @@ def test_the_register_tile_is_by_default_the_machines():
 def test_an_invalid_option_is_rejected(option):
     result = run(f"{PAPER} --filter-tile 8 {option}")
     assert isinstance(result.exception, SlicingError)
-
-
-def test_machine_is_case_insensitive():
-    assert json.loads(run(f"{PAPER} --filter-tile 8 --caches Machine --json").stdout)["problem"]["window"] == 16

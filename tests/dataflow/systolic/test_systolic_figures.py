@@ -1,6 +1,5 @@
 """The figures show the simulation and the counts."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -8,12 +7,6 @@ from mlhood.dataflow.systolic import Array, count, resnet_layers, simulate
 from mlhood.dataflow.systolic.array import DATAFLOWS
 from mlhood.dataflow.systolic.systolic_figures import busy, compare, filling, sides
 from mlhood.errors import DataflowError
-
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
 
 
 def run(dataflow, rows=3, columns=4):

@@ -117,15 +117,6 @@ def test_timed_tasks_exclude_each_other_even_if_two_workers_of_a_machine_declare
     assert order == ["timed-begin", "timed-end"] * 6
 
 
-def test_a_second_call_grades_only_what_is_new_and_nothing_is_left(fake_class, start):
-    address = start(n_workers=1)
-    fake_class.submit(ada="P1")
-    fake_class.grade(scheduler=address)
-    assert fake_class.grade(scheduler=address).complete
-    assert fake_class.observer.begun == [(0, 1)]
-    assert all(ended(event["process"]) for event in fake_class.events("begin"))
-
-
 def test_a_submission_that_hangs_or_dies_has_failed_and_the_others_have_not(fake_class, start, monkeypatch):
     fake_class.skip_hangs(monkeypatch)
     fake_class.submit(ada="P1", emil="P1 hang", fred="P1 die-after-P1.2")

@@ -19,7 +19,6 @@ from tests.grading.given_course import GIVEN, LOOK, add, by_id
 from tests.grading.synthetic_course import SYNTHETIC
 
 ROOT = Path(__file__).parents[3]
-SOURCE_NOTEBOOKS = sorted(ROOT.glob("P[1-9].ipynb"))
 LOCKED = {"given": "T9-2-given", "check": "T9-2-check", "result": "T9-2-result"}
 
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +12,7 @@ from typer.testing import CliRunner
 
 from mlhood.cli import app
 from mlhood.errors import NotebookError
-from mlhood.grading.notebooks.notebook import notebook_text, read, write
+from mlhood.grading.notebooks.notebook import notebook_text, write
 from mlhood.grading.notebooks.restore import restore
 from mlhood.grading.notebooks.sync import cell_files, outdated_files, sync_notebook
 from tests.grading import given_course
@@ -141,59 +137,6 @@ def test_solutions_are_copied_without_their_markers(book, tmp_path):
     write(synced(book), tmp_path / "T9.ipynb")
     files = cell_files([tmp_path / "T9.ipynb"])
     assert '"T9.1": "def double(x):\\n    return 2 * x"' in files[SOLUTIONS_FILE]
-
-
-MODULE = '''"""Checks of P1.13: counting."""
-
-from mlhood.grading.checks import expect
-from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, points
-
-
-@points(7)
-def layers_are_counted(submission: Submission) -> None:
-    """`count_layers` counts."""
-    expect.equal(submission.call("count_layers", [1, 2]), 2, "`count_layers` is wrong")
-
-
-TASKS = (Task("P1.13", "Count the layers", checks=(layers_are_counted,), solution_is_fallback=True),)
-'''
-SOLUTION = "def count_layers(layers):\n    ### BEGIN SOLUTION\n    return len(layers)\n    ### END SOLUTION"
-USE = """
-import mlhood
-from mlhood.grading.projects import PROJECTS
-
-assert PROJECTS["P1"].task("P1.13").fallback == "def count_layers(layers):\\n    return len(layers)"
-assert mlhood.check("P1.13", {"count_layers": len}) == 7
-"""
-
-
-def test_a_new_task_is_its_cells_one_check_module_and_this_command(tmp_path):
-    """On a scratch copy of the package and of one notebook."""
-    shutil.copytree(ROOT / "mlhood", tmp_path / "mlhood", ignore=shutil.ignore_patterns("__pycache__"))
-    book = read(ROOT / "P1.ipynb")
-    cells = [new_markdown_cell("### P1.13 · Count"), new_code_cell(SOLUTION), new_code_cell('mlhood.check("P1.13")')]
-    book.cells[-1:-1] = cells
-    write(book, tmp_path / "P1.ipynb")
-    (tmp_path / "mlhood" / "grading" / "projects" / "p1" / "counting.py").write_text(MODULE)
-
-    def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", code, *arguments]
-        environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-
-    main = "from mlhood.cli import main; main()"
-    assert python(main, "sync", "--check").returncode == 1
-    done = python(main, "sync")
-    folder = "mlhood/grading/projects/p1"
-    expected = ["P1.ipynb", f"{folder}/cells.json", f"{folder}/solutions.json"]
-    assert done.stdout.splitlines() == [f"updated: {name}" for name in expected], done.stderr
-    assert python(main, "sync", "--check").stdout == "everything is in sync\n"
-    book = read(tmp_path / "P1.ipynb")
-    assert "| [P1.13](#p1-13) | Count the layers | 7 |" in book.cells[0].source
-    assert by_id(book, "P1-13-check").metadata.nbgrader.points == 7
-    used = python(USE)
-    assert used.returncode == 0, used.stderr
 
 
 def test_the_synthetic_notebook_restores_to_itself_after_a_sync(book, tmp_path, monkeypatch):

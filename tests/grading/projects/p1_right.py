@@ -47,39 +47,6 @@ def mistakes(model, images, labels):
 """,
 }
 
-FUNCTIONAL = {
-    "P1-1-solution": """
-class LeNetLayers(nn.Module):
-    def __init__(self):
-        super().__init__()
-        def make(*shape):
-            return nn.Parameter(torch.randn(*shape) * (2 / max(1, math.prod(shape[1:]))) ** 0.5 * (len(shape) > 1))
-        self.k1, self.b1 = make(6, 1, 5, 5), make(6)
-        self.k2, self.b2 = make(16, 6, 5, 5), make(16)
-        self.w3, self.b3 = make(120, 400), make(120)
-        self.w5, self.b5 = make(10, 84), make(10)
-        self.w4, self.b4 = make(84, 120), make(84)
-""",
-    "P1-2-solution": """
-import torch.nn.functional as F
-
-class LeNet(LeNetLayers):
-    def forward(self, x):
-        x = F.relu(F.max_pool2d(F.conv2d(x, self.k1, self.b1), 2))
-        x = F.relu(F.max_pool2d(F.conv2d(x, self.k2, self.b2), 2))
-        x = x.reshape(x.shape[0], -1)
-        x = F.relu(F.linear(x, self.w3, self.b3))
-        return F.linear(F.relu(F.linear(x, self.w4, self.b4)), self.w5, self.b5)
-""",
-    "P1-9-solution": """
-def cut(path, shorter):
-    model = onnx.load(path)
-    features = model.graph.node.pop().input[0]
-    model.graph.output.pop()
-    model.graph.output.append(helper.make_tensor_value_info(features, TensorProto.FLOAT, None))
-    onnx.save(model, shorter)
-""",
-}
 
 LEGACY = {
     **layers(
@@ -183,7 +150,6 @@ def build_graph(weight, bias):
 
 RIGHT: dict[str, dict[str, str]] = {
     "nn.Sequential and DataLoader": SEQUENTIAL,
-    "plain parameters and functions": FUNCTIONAL,
     "other names and the older exporter": LEGACY,
     "the newer exporter, parser and a dictionary of lists": PACKAGE,
 }

@@ -94,10 +94,6 @@ def prediction(*pairs: tuple[str, str]) -> dict[str, str]:
     return {"P2-13-solution": moved, "P2-13-solution-2": predict}
 
 
-OUTPUT_SIZE = '((layer[side] - layer["kernel"]) // layer["stride"] + 1 for side in ("height", "width"))'
-STEPS = "min(pixels * -(-filters // lanes), filters * -(-pixels // lanes))"
-
-
 def best(size: str) -> dict[str, str]:
     """The fewest cycles over some cuts of an output of this size."""
     return {
@@ -139,27 +135,6 @@ WRONG: tuple[Mistake, ...] = (
         ),
         ("what is read of the image", {"P2-12-solution": CLIPPED}, (HALO, FIT, TINY, FEW), "fewer"),
         (
-            "all channels of the layer",
-            sizes(
-                ('"input": channels', '"input": layer["channels"]'),
-                ("4 + channels * kernel", '4 + layer["channels"] * kernel'),
-            ),
-            (HALO, BIAS),
-            "input channels are cut: how many of them",
-        ),
-        (
-            "all channels of the layer, and cuts by these bytes",
-            {"P2-12-solution": changed(BYTES, ("4 + channels * kernel", '4 + layer["channels"] * kernel'))},
-            (BIAS, FIT, TINY, FEW),
-            "are the bytes of your `slice_bytes` right",
-        ),
-        (
-            "rows and columns exchanged",
-            sizes(('("rows", "columns", "filters", "channels")', '("columns", "rows", "filters", "channels")')),
-            HALO,
-            "`input` of `slice_bytes` is wrong",
-        ),
-        (
             "larger than the output",
             {
                 "P2-12-solution-2": changed(
@@ -168,27 +143,6 @@ WRONG: tuple[Mistake, ...] = (
             },
             (FIT, TINY, FEW),
             "larger than its layer",
-        ),
-        (
-            "never a slice of one row, column, filter or channel",
-            {"P2-12-solution-2": changed(FITTING, ("range(1, length + 1)", "range(1, length)"))},
-            (FIT, TINY, FEW),
-            "an axis of 1 has one size",
-        ),
-        (
-            "the first that fits",
-            {"P2-12-solution-2": changed(FITTING, ("and moved < least", "and best is None"))},
-            (TINY, FEW),
-            "loaded too often",
-        ),
-        (
-            "the whole layer",
-            {
-                "P2-12-solution-2": "def fitting(layer, blob, element):\n"
-                "    return {'rows': 1, 'columns': 2, 'filters': layer['filters'], 'channels': layer['channels']}"
-            },
-            (FIT, TINY, FEW),
-            "does not fit its blob",
         ),
     ),
     *mistakes(
@@ -222,25 +176,6 @@ WRONG: tuple[Mistake, ...] = (
             prediction(("-(-pixels // lanes)", "pixels // lanes"), ("-(-filters // lanes)", "filters // lanes")),
             CYCLES,
             "how many multipliers are idle",
-        ),
-        ("the last transfer is forgotten", prediction(("(slices + 1)", "slices")), CYCLES, "how many waits"),
-        (
-            "weights and inputs exchanged",
-            prediction(('"weight"', '"other"'), ('"input"', '"weight"'), ('"other"', '"input"')),
-            (WEIGHT, INPUT, CYCLES),
-            "how often is a slice of weights",
-        ),
-        (
-            "the width of the cut",
-            prediction((OUTPUT_SIZE, '(layer["height"] - layer["kernel"]) // layer["stride"] + 1, cut["columns"]')),
-            ORDERS,
-            "of `predict` is wrong",
-        ),
-        (
-            "multipliers share out pixels",
-            prediction((STEPS, "filters * -(-pixels // lanes)")),
-            CYCLES,
-            "multipliers are idle",
         ),
     ),
     *mistakes(

@@ -93,16 +93,6 @@ rows = windows(x.shape[2], kernel[0], strides[0], pads[0], pads[2])
 columns = windows(x.shape[3], kernel[1], strides[1], pads[1], pads[3])
 return TensorType(x.element, (x.shape[0], x.shape[1], rows, columns))
 """
-COUNT = """
-def count(size, kernel, stride, before, after):
-    return (size + before + after - kernel) // stride + 1
-"""
-COUNT_DILATED = """
-def count(size, kernel, stride, before, after, dilation):
-    if size + before + after < kernel:
-        raise ValueError("too large")
-    return (size + before + after - (kernel - 1) * dilation - 1) // stride + 1
-"""
 
 
 def windows(body: str) -> dict[str, str]:
@@ -117,12 +107,6 @@ def infer_conv(body: str) -> dict[str, str]:
 
 def infer_pool(body: str) -> dict[str, str]:
     return {"P2-3-solution-3": "def infer_pool(x, kernel, strides, pads):\n" + indent(body.strip(), "    ")}
-
-
-def own_pool(too_large: str) -> dict[str, str]:
-    """A pooling with a size test of its own."""
-    test = f"if {too_large}:\n    raise ValueError('too large')\n"
-    return infer_pool(COUNT + test + POOL.replace("windows(", "count("))
 
 
 def conv_before(condition: str, *, without_activation: bool = True, name: str = "conv_before") -> dict[str, str]:
@@ -207,18 +191,6 @@ def tidy(graph):
 """
 
 
-RELUS_FIRST = """
-def relus_first(graph):
-    for node in graph.topological():
-        pool = node.inputs[0].producer
-        if isinstance(node.operator, Relu) and pool and isinstance(pool.operator, MaxPool):
-            if len(pool.outputs[0].users) == 1 and not graph.is_output(pool.outputs[0]):
-                early = graph.add(node.operator, pool.inputs[0])
-                graph.replace(node, pool.operator, early.outputs[0])
-                graph.remove(pool)
-"""
-
-
 def shrink(body: str) -> dict[str, str]:
     return {"P2-5-solution-3": f"def shrink(graph):\n    {body}"}
 
@@ -269,9 +241,6 @@ def sqnr(reference, approximation):
     return {result}
 """
     }
-
-
-RATIO = "10 * np.log10((reference**2).sum() / (noise**2).sum())"
 
 
 def row(

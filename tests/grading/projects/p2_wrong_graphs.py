@@ -5,10 +5,8 @@ from __future__ import annotations
 from tests.grading.projects.examples import Mistake, mistakes
 from tests.grading.projects.p2_snippets import (
     CONV,
-    COUNT_DILATED,
     IMPORTS,
     POOL,
-    RELUS_FIRST,
     TIDY,
     WINDOWS,
     conv_before,
@@ -18,7 +16,6 @@ from tests.grading.projects.p2_snippets import (
     infer_conv,
     infer_pool,
     nest,
-    own_pool,
     pool_rule,
     relu_rule,
     shrink,
@@ -35,10 +32,7 @@ FUSE_GUARD, CHANGED = "fusing_leaves_others_alone", "rewrites_say_what_they_did"
 
 HALF, MOST, ALL = "half_of_it_goes", "most_of_it_goes", "all_of_it_goes"
 
-RELU_NEST = "for i in range(len(x)):\n        for j in range(len(w)):\n            y[i, j] = max(y[i, j], 0)"
 STEP = "total += x[i, k] * w[j, k]"
-PADDED = ("(x.shape[2] + pads[0] + pads[2])", "(x.shape[3] + pads[1] + pads[3])")
-ALONE = "list(value.users) == [node] and not graph.is_output(value)"
 
 WRONG: tuple[Mistake, ...] = (
     *mistakes(
@@ -66,44 +60,6 @@ WRONG: tuple[Mistake, ...] = (
             (COMPUTES, ONCE),
             "for @",
         ),
-        ("floats", traffic("n * (2.0 * depth + 4)", "n * (2 * depth + 2)"), PREDICTED, "no integer"),
-        (
-            "the traffic of another nest",
-            {
-                "P2-1-solution": """
-def linear_relu(x, w, b, y):
-    for j in range(w.shape[0]):
-        start = b[j]
-        for i in range(x.shape[0]):
-            y[i, j] = max(sum((x[i, k] * w[j, k] for k in range(x.shape[1])), start), 0)
-"""
-            },
-            PREDICTED,
-            "wrong for `fused`",
-        ),
-        (
-            "two nests, and a z of its own",
-            nest(
-                "total = b[j]",
-                STEP,
-                "z[i, j] = total",
-                before="z = np.zeros(y.shape)",
-                then=RELU_NEST.replace("y[i, j], 0", "z[i, j], 0"),
-            ),
-            ONCE,
-            "stored somewhere else first",
-        ),
-        (
-            "two products at a time, and none for what is left",
-            nest(
-                "total = b[j]",
-                f"{STEP} + x[i, k + 1] * w[j, k + 1]",
-                "y[i, j] = max(total, 0)",
-                steps="range(0, x.shape[1] - 1, 2)",
-            ),
-            COMPUTES,
-            "wrong values in y",
-        ),
     ),
     *mistakes(
         "P2.2",
@@ -120,7 +76,6 @@ def linear_relu(x, w, b, y):
             CONVOLUTION,
             "wrong shape|wrong values",
         ),
-        ("bias required", conv_rule(bias="source.input(2)"), CONVOLUTION, "an input is missing"),
         ("groups forgotten", conv_rule(group="1"), CONVOLUTION, "group=2|channels do not match"),
         (
             "the package's own rule",
@@ -131,18 +86,6 @@ def linear_relu(x, w, b, y):
             RELU,
             "is not available where this is graded",
         ),
-        (
-            "dilations without strides only",
-            pool_rule(dilations="(1, 1) if source.attribute('strides') else source.attribute('dilations', (1, 1))"),
-            POOLING,
-            "each attribute is read for itself",
-        ),
-        (
-            "a third input is a bias",
-            conv_rule(bias="source.input(2) if len(source.inputs) == 3 else None"),
-            CONVOLUTION,
-            "an input whose name is empty",
-        ),
     ),
     *mistakes(
         "P2.3",
@@ -151,29 +94,6 @@ def linear_relu(x, w, b, y):
             windows(WINDOWS.replace("(kernel - 1) * dilation + 1", "kernel * dilation")),
             SHAPE,
             "it has gaps",
-        ),
-        (
-            "rounded up",
-            windows(
-                WINDOWS.replace(
-                    "return (size + before + after - span) // stride",
-                    "return -((span - size - before - after) // stride)",
-                )
-            ),
-            (SHAPE, POOLED),
-            "must end within the padded image",
-        ),
-        (
-            "nothing is rejected",
-            infer_conv(CONV.replace("if x.element != w.element or c != d * group or f % group:", "if False:")),
-            REFUSED,
-            "accepts invalid arguments",
-        ),
-        (
-            "strides across, then down",
-            infer_conv(CONV.replace("strides[0]", "strides[-1]").replace("strides[1]", "strides[0]")),
-            SHAPE,
-            r"strides, dilations and kernels are \(down, across\)",
         ),
         (
             "int8 with any other element",
@@ -196,52 +116,10 @@ def linear_relu(x, w, b, y):
             "channels and element type stay",
         ),
         (
-            "an exact fit is rejected",
-            windows(WINDOWS.replace("after < span", "after <= span")),
-            (SHAPE, POOLED),
-            "padding allows larger",
-        ),
-        (
-            "the size test ignores the padding",
-            windows(WINDOWS.replace("if size + before + after < span", "if size < span")),
-            (SHAPE, POOLED),
-            "padding allows larger",
-        ),
-        (
-            "an error by accident",
-            infer_conv(CONV.replace("raise ValueError", "raise ValueEror")),
-            REFUSED,
-            "by accident",
-        ),
-        (
-            "sizes as floats",
-            windows(WINDOWS.replace("- span) // stride", "- span) / stride // 1")),
-            (SHAPE, KEPT, POOLED),
-            "each axis of a shape is a name or an integer",
-        ),
-        (
             "the operator's own inference",
             infer_conv("return Conv(strides, pads, dilations, group).infer(x, w)"),
             (SHAPE, KEPT, REFUSED),
             "is not available where this is graded",
-        ),
-        (
-            "a pooling that accepts what is too large by less than a stride",
-            own_pool(f"kernel[0] - {PADDED[0]} >= strides[0] or kernel[1] - {PADDED[1]} >= strides[1]"),
-            POOLED,
-            "larger than the padded image",
-        ),
-        (
-            "a list for a shape",
-            infer_conv(CONV.replace("(n, f, rows, columns)", "[n, f, rows, columns]")),
-            SHAPE,
-            "is not a tuple",
-        ),
-        (
-            "the dilation of one axis is left out of the size test",
-            infer_conv(COUNT_DILATED + CONV.replace("columns = windows(", "columns = count(")),
-            REFUSED,
-            "on 9 columns",
         ),
     ),
     *mistakes(
@@ -260,17 +138,7 @@ def linear_relu(x, w, b, y):
             (FOLD_GUARD, FUSE_GUARD),
             "must stay",
         ),
-        ("the old convolution stays", fold(cleanup="pass"), FOLDED, "the old convolution has to go"),
         ("nothing is returned", fuse(returned="None"), CHANGED, "does not return whether"),
-        ("the relu is dropped", fuse("conv.operator"), (FUSED, CHANGED), "differs from the old one in its activation"),
-        ("always changed", fold(returned="True"), CHANGED, "returns the wrong value"),
-        (
-            "a fused activation is ignored",
-            conv_before("list(value.users) == [node] and not graph.is_output(value)", without_activation=False),
-            (FOLD_GUARD, FUSE_GUARD),
-            "has an activation already",
-        ),
-        ("weights that are not constant", fold(unknown="False"), FOLD_GUARD, "is an input of the graph"),
         (
             "a fusion that asks for constants",
             conv_before(
@@ -287,40 +155,6 @@ def linear_relu(x, w, b, y):
             },
             (FOLDED, FOLD_GUARD, FUSED, FUSE_GUARD, CHANGED),
             "is not available where this is graded",
-        ),
-        (
-            "strides and groups are lost",
-            fuse("Conv((1, 1), conv.operator.pads, (1, 1), activation=('Relu',))"),
-            FUSED,
-            "the new node's output has another type|do not match",
-        ),
-        (
-            "what is no input is taken for a constant",
-            fold(unknown="any(v.name in graph.placeholders for v in (*conv.inputs[1:], *node.inputs[1:]))"),
-            FOLD_GUARD,
-            "is computed",
-        ),
-        (
-            "an output is what has the name of one",
-            conv_before("list(value.users) == [node] and value.name not in graph.outputs"),
-            (FOLD_GUARD, FUSE_GUARD),
-            "outputs as `features`",
-        ),
-        (
-            "a copy is changed",
-            {
-                "P2-4-solution-2": fold(returned="graph, changed")["P2-4-solution-2"].replace(
-                    "changed = False", "graph, changed = graph.copy(), False"
-                )
-            },
-            (FOLDED, FOLD_GUARD, CHANGED),
-            "returns a new graph",
-        ),
-        (
-            "shared weights are removed",
-            fold(cleanup="graph.remove(conv)\n        graph.remove_constant(w)"),
-            FOLDED,
-            "another conv with the same weights",
         ),
     ),
     *mistakes(
@@ -345,18 +179,6 @@ def linear_relu(x, w, b, y):
             "results of the graph after|stops with an error|not a valid graph",
         ),
         (
-            "a pooled value that others read",
-            {"P2-5-solution-2": RELUS_FIRST.replace("len(pool.outputs[0].users) == 1 and ", "")},
-            (HALF, MOST, ALL),
-            "a node whose output is used cannot be removed",
-        ),
-        (
-            "operators are the same if their names are",
-            {"P2-5-solution": TIDY.replace("(node.operator, node.inputs)", "(node.operator.name, node.inputs)")},
-            (HALF, MOST, ALL),
-            "results of the graph after",
-        ),
-        (
             "a pooling of single elements is none, whatever its strides",
             {
                 "P2-5-solution": TIDY.replace(
@@ -367,41 +189,6 @@ def linear_relu(x, w, b, y):
             },
             (HALF, MOST, ALL),
             "not a valid graph|stops with an error|results of the graph after",
-        ),
-        (
-            "a sum is taken to be positive",
-            {
-                "P2-5-solution": TIDY.replace(
-                    "isinstance(before.operator, Relu)", "before.operator.name in ('Relu', 'Add')"
-                )
-            },
-            (HALF, MOST, ALL),
-            "results of the graph after",
-        ),
-        (
-            "normalisations move in front of a pooling, too",
-            {
-                "P2-5-solution-2": RELUS_FIRST.replace(
-                    "isinstance(node.operator, Relu)", "isinstance(node.operator, (Relu, BatchNormalization))"
-                ).replace("pool.inputs[0])", "pool.inputs[0], *node.inputs[1:])")
-            },
-            (HALF, MOST, ALL),
-            "results of the graph after",
-        ),
-        (
-            "a new graph",
-            shrink("graph = graph.copy()\n    tidy(graph)\n    return graph"),
-            (HALF, MOST, ALL),
-            "returns a new graph",
-        ),
-        (
-            "another pass of the package",
-            {
-                "P2-5-solution-3": "from mlhood.compiler.passes.residual import fuse_residual\n"
-                "def shrink(graph):\n    tidy(graph)\n    fuse_residual(graph)"
-            },
-            (HALF, MOST, ALL),
-            "is not available where this is graded",
         ),
     ),
 )

@@ -35,7 +35,6 @@ WRONG: tuple[Mistake, ...] = (
             (ASYMMETRIC, UNSIGNED),
             "0 is not between low and high",
         ),
-        ("256 steps instead of 255", parameters(CHOICE.replace("255", "256")), (ASYMMETRIC, UNSIGNED), "255 steps"),
         (
             "symmetric keeps the range's width",
             parameters(CHOICE.replace("max(low / -128, high / 127)", "(high - low) / 255")),
@@ -59,45 +58,9 @@ WRONG: tuple[Mistake, ...] = (
             "is anything of the widened range below 0",
         ),
         (
-            "division by an empty range",
-            parameters(CHOICE.replace("if scale == 0:\n    scale = 0.1", "")),
-            (ASYMMETRIC, SYMMETRIC, UNSIGNED, POWER),
-            "take 0.1|ZeroDivisionError|stops with an error",
-        ),
-        (
-            "always the next power of two",
-            parameters(CHOICE.replace("np.ceil(np.log2(scale))", "np.floor(np.log2(scale)) + 1")),
-            POWER,
-            "which powers of two",
-        ),
-        (
             "the offset truncated",
             parameters(CHOICE.replace("int(np.rint(-128 - low / scale))", "int(-128 - low / scale)")),
             ASYMMETRIC,
-            "the offset that",
-        ),
-        (
-            "the offset as a float",
-            parameters(CHOICE.replace("int(np.rint(-128 - low / scale))", "np.rint(-128 - low / scale)")),
-            (ASYMMETRIC, UNSIGNED),
-            "no integer in the offset",
-        ),
-        (
-            "a small range is empty",
-            parameters(CHOICE.replace("if scale == 0:", "if high - low < 1e-6:")),
-            (ASYMMETRIC, SYMMETRIC, UNSIGNED, POWER),
-            "the scale that",
-        ),
-        (
-            "a logarithm that is not exact",
-            parameters("import math\n" + CHOICE.replace("np.ceil(np.log2(scale))", "math.ceil(math.log(scale, 2))")),
-            POWER,
-            "which powers of two",
-        ),
-        (
-            "the offset of an empty range is no integer of eight bits",
-            parameters(CHOICE.replace("    scale = 0.1", "    scale, low = 0.1, -140.8")),
-            (ASYMMETRIC, UNSIGNED),
             "the offset that",
         ),
     ),
@@ -109,49 +72,7 @@ WRONG: tuple[Mistake, ...] = (
             (PADDED, WIDE),
             "which integer represents the real number 0",
         ),
-        (
-            "offset not subtracted",
-            sums(x="np.pad(x.astype(np.int64), widths, constant_values=x_offset)"),
-            (SUMS, PADDED, WIDE),
-            "the offset belongs to x",
-        ),
-        (
-            "the offset in int8",
-            sums(x="np.pad((x - np.int8(x_offset)).astype(np.int64), widths)"),
-            (SUMS, PADDED, WIDE),
-            "wrong values",
-        ),
-        (
-            "no rounding",
-            rescale(f"np.clip((({LONG}) >> shift) + offset, -128, 127).astype(np.int8)"),
-            ROUNDED,
-            "half of the last place",
-        ),
         ("wraps around", rescale(f"((({LONG} + {HALF}) >> shift) + offset).astype(np.int8)"), SATURATED, "clamp after"),
-        (
-            "a product of 32 bits",
-            rescale(f"np.clip(((acc * np.int32(multiplier) + {HALF}) >> shift) + offset, -128, 127).astype(np.int8)"),
-            SATURATED,
-            "how many bits|stops with an error",
-        ),
-        (
-            "ties to even",
-            rescale(f"np.clip(np.rint({LONG} / 2.0**shift) + offset, -128, 127).astype(np.int8)"),
-            ROUNDED,
-            "half of the last place",
-        ),
-        (
-            "a shift of 0 is forgotten",
-            rescale(f"np.clip((({LONG} + (1 << (shift - 1))) >> shift) + offset, -128, 127).astype(np.int8)"),
-            ROUNDED,
-            "nothing is shifted out",
-        ),
-        (
-            "accumulators as real numbers",
-            sums(bias="bias.astype(np.float64)[:, None, None]"),
-            (SUMS, PADDED, WIDE),
-            "wrong data type",
-        ),
         (
             "real numbers of 64 bits",
             rescale("np.clip(np.floor(acc * (multiplier / 2**shift) + 0.5) + offset, -128, 127).astype(np.int8)"),
@@ -202,66 +123,11 @@ WRONG: tuple[Mistake, ...] = (
             "whatever the label",
         ),
         (
-            "reference and approximation swapped",
-            row(sqnr="sqnr(logits, exact)"),
-            ROWS,
-            "which logits are the reference",
-        ),
-        (
-            "bytes of the float graph",
-            row(size="sum(value.data.nbytes for value in optimized.constants.values())"),
-            ROWS,
-            "of which graph are the constants",
-        ),
-        ("best and worst swapped", answers(WORST, BEST, GAIN, LAYER), ANSWERS, "`best` of `answers`"),
-        (
-            "the layer with the lowest cumulative bar",
-            answers(BEST, WORST, GAIN, "layers['sqnr'].idxmin()"),
-            ANSWERS,
-            "diamonds are the column `alone`",
-        ),
-        (
             "typed in",
             answers("'asymmetric, per channel'", "'power_of_two'", GAIN, "'relu_3'"),
             ANSWERS,
             "of `answers` is wrong",
         ),
-        (
-            "sixteen bits among eight",
-            answers("ratio.idxmax()", WORST, GAIN, LAYER),
-            ANSWERS,
-            "which rows have eight bits",
-        ),
-        (
-            "bytes as a float",
-            row(size="float(sum(v.data.nbytes for v in graph.constants.values()))"),
-            ROWS,
-            "no integer",
-        ),
-        (
-            "a table changed in place",
-            {
-                "P2-8-solution-3": "def answers(results, layers):\n"
-                "    results.set_index('recipe', inplace=True)\n"
-                "    ratio, eight = results['sqnr'], results['sqnr'].filter(regex='(?<!int16)$')\n"
-                f"    return {{'best': {BEST}, 'worst': {WORST}, 'gain': {GAIN}, 'layer': {LAYER}}}"
-            },
-            ANSWERS,
-            "changes its arguments",
-        ),
-        (
-            "eight bits are what is below 50 dB",
-            answers("ratio[ratio < 50].idxmax()", "ratio[ratio < 50].idxmin()", GAIN, LAYER),
-            ANSWERS,
-            "which rows have eight bits",
-        ),
         ("a rounded gain", answers(BEST, WORST, f"round({GAIN}, 1)", LAYER), ANSWERS, "Not rounded"),
-        ("a gain is positive", answers(BEST, WORST, f"abs({GAIN})", LAYER), ANSWERS, "which of them minus which"),
-        (
-            "a maximum that begins at 0",
-            answers("max([('', 0), *eight.items()], key=lambda pair: pair[1])[0]", WORST, GAIN, LAYER),
-            ANSWERS,
-            "`best` of `answers`",
-        ),
     ),
 )

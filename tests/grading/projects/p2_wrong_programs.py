@@ -147,12 +147,6 @@ WRONG: tuple[Mistake, ...] = (
             "used after its memory was deallocated.*maxpool",
         ),
         (
-            "the pooling writes into y as it is",
-            by_hand(ALLOC, CONVOLVE, f"Compute({POOL}, (y,), (conv,))", FREE),
-            PROGRAM,
-            "what is written has another type",
-        ),
-        (
             "the ReLU is forgotten",
             by_hand(
                 ALLOC,
@@ -180,48 +174,15 @@ WRONG: tuple[Mistake, ...] = (
             HELD,
             "more memory is live",
         ),
-        (
-            "a whole program",
-            by_hand(*STEPS, before='program = Program("mine")', returned="program or [{}]"),
-            PROGRAM,
-            "does not return a list of instructions",
-        ),
-        (
-            "the compiler's own lowering",
-            by_hand(*STEPS, before="model = lower(None)"),
-            PROGRAM,
-            "is not available where this is graded",
-        ),
     ),
     *mistakes(
         "P2.10",
         ("views are buffers", ranges(buffer="buffer"), VIEWS, "a view has no memory of its own"),
-        ("a view of a view is forgotten", ranges(owner="i.source"), VIEWS, "memory of (a view|its own)"),
-        (
-            "the end is the next instruction",
-            ranges(pair="(first, number + 1)"),
-            (RANGES, VIEWS),
-            "range of v.* is wrong",
-        ),
-        ("inputs have a range, too", ranges(skipped="False"), (RANGES, VIEWS), "not allocated.*weights are declared"),
         (
             "one after another",
             {"P2-10-solution-2": "def allocate(lifetimes, alignment):\n    return bump(lifetimes, alignment)"},
             (AGAIN, FILLED, DENSE),
             "which of the placed buffers",
-        ),
-        ("as they are allocated", allocator(key="b.first"), DENSE, "the order in which buffers are placed"),
-        (
-            "an exact fit is refused",
-            allocator(fits="at + b.bytes < offsets[o.name]"),
-            DENSE,
-            "larger than it has to be",
-        ),
-        (
-            "the last instruction does not count",
-            allocator(alive="o.first < b.last and b.first < o.last"),
-            (APART, AGAIN, FILLED, DENSE),
-            "both ends belong to a lifetime",
         ),
         (
             "not aligned",
@@ -230,22 +191,10 @@ WRONG: tuple[Mistake, ...] = (
             "where does a buffer end",
         ),
         (
-            "always a cache line",
-            allocator(end="-(-(offsets[o.name] + o.bytes) // 64) * 64"),
-            ALIGNED,
-            "multiples of 256",
-        ),
-        (
             "the lifetimes sorted in place",
             allocator(before="lifetimes.sort(key=lambda b: -b.bytes)"),
             (APART, ALIGNED, AGAIN, FILLED, DENSE),
             "changes its arguments",
-        ),
-        (
-            "what is declared is skipped before views are",
-            ranges(before="if isinstance(buffer, Weight):\n                continue", skipped="False"),
-            VIEWS,
-            "not allocated.*weights are declared",
         ),
         (
             "constants have a range",
@@ -253,17 +202,10 @@ WRONG: tuple[Mistake, ...] = (
             RANGES,
             "weights are declared",
         ),
-        ("lists for pairs", ranges(pair="[first, number]"), (RANGES, VIEWS), "no tuple"),
     ),
     *mistakes(
         "P2.11",
         ("without the arena", memory("constants"), (MEMORY, COSTS), "the activations need memory"),
-        (
-            "four bytes for every constant",
-            memory("sum(4 * v.data.size for v in graph.constants.values()) + plan(program.lifetimes()).bytes"),
-            (MEMORY, COSTS),
-            "of 1 or 4 bytes an element",
-        ),
         (
             "one comparison for both rows",
             latencies(
@@ -274,21 +216,6 @@ WRONG: tuple[Mistake, ...] = (
             ),
             ROWS,
             "several rows hold the same comparison",
-        ),
-        (
-            "all images in both rows",
-            latencies("x = data.test_images", f"latency.fill(row, compare({SIDES}, threads=1, atol=0.1))"),
-            ROWS,
-            "different numbers of images",
-        ),
-        (
-            "each column by itself",
-            latencies(
-                "for name, side in sides.items():",
-                "    latency[row, name] = compare({name: partial(side, x)}, threads=1)[name]",
-            ),
-            ROWS,
-            "not from one comparison",
         ),
         (
             "results that are not compared",
@@ -311,12 +238,5 @@ WRONG: tuple[Mistake, ...] = (
             COSTS,
             "the digits of",
         ),
-        (
-            "the constants alone",
-            counts(size="sum(value.data.nbytes for value in graph.constants.values())"),
-            COSTS,
-            "the bytes of",
-        ),
-        ("a stage is left out", counts(skip="quantised"), COSTS, "cells of the table are empty"),
     ),
 )

@@ -279,97 +279,9 @@ def gemm_packed(a, b):
 """,
 }
 
-OTHER_CALLS = {
-    "P3-6-solution": """
-class Mixed:
-    def __init__(self, shapes, conv):
-        self.convolutions = dict.fromkeys(shapes, conv)
-
-    def __call__(self, x, w, *rest):
-        return self.convolutions.get(w.shape, direct)(x, w, *rest)
-
-mixed = lambda shapes, conv: Mixed(shapes, conv)
-""",
-    "P3-4-solution": """
-import functools
-
-def for_each_image(function):
-    @functools.wraps(function)
-    def call(x, *arguments):
-        return np.stack([function(image, *arguments) for image in x])
-    return call
-
-@for_each_image
-def conv_blas(image, w, bias, stride, padding):
-    columns = np.ascontiguousarray(im2col(image, w.shape[2:], stride, padding))
-    columns = np.concatenate([columns, np.ones_like(columns[:1])])
-    high = output_size(image.shape[1], w.shape[2], stride, padding)
-    return multiplied(columns.T, np.c_[w.reshape(len(w), -1), bias].T).T.reshape(len(w), high, -1)
-
-multiplied = functools.partial(np.matmul, dtype=np.float32)
-""",
-    "P3-2-solution": """
-from functools import partial
-
-def convolved(x, w, bias, stride, padding, kind):
-    n, c, h, wide = x.shape
-    image = np.zeros((n, c, h + 2 * padding, wide + 2 * padding), kind)
-    image[:, :, padding:h + padding, padding:wide + padding] = x
-    oh, ow = (image.shape[2] - w.shape[2]) // stride + 1, (image.shape[3] - w.shape[3]) // stride + 1
-    y = np.tile(bias.astype(kind)[None, :, None, None], (n, 1, oh, ow))
-    for c, i, j in np.ndindex(w.shape[1:]):
-        part = image[:, None, c, i:i + stride * (oh - 1) + 1:stride, j:j + stride * (ow - 1) + 1:stride]
-        y += part * w[:, c, i, j, None, None]
-    return y
-
-conv_direct = partial(convolved, kind=np.float32)
-""",
-    "P3-5-solution-2": """
-mine = convolution_table()
-for row, layer in layers.items():
-    def call(numbers, of):
-        pixel = np.ones((1, 1, 1, 1), np.float32)
-        return of(pixel, pixel, np.zeros(1, np.float32), 1, 0) + np.sort(np.zeros(numbers))[:3]
-    calls = {"BLAS": lambda: call(25_000, conv_blas), "no-BLAS": lambda: call(150_000, conv_direct)}
-    comparison = compare(calls, baseline="no-BLAS", flops={"BLAS": 2 * layer.macs, "no-BLAS": 2 * layer.macs},
-                         rounds=25, shortest=1e-4)
-    for column in mine.columns:
-        mine[row, column] = comparison[column]
-""",
-    "P3-7-solution": """
-def gemm_reordered(a, b):
-    c = np.zeros((len(a), b.shape[1]), np.float32)
-    for k in range(len(b)):
-        c += np.outer(a[:, k], b[k])
-    return c
-""",
-    "P3-7-solution-2": """
-def gemm_blocked(a, b, block):
-    def edges(size):
-        return [slice(start, min(start + block, size)) for start in range(0, size, block)]
-    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
-    for columns in edges(b.shape[1]):
-        for depth in edges(b.shape[0]):
-            block_of_b = b[depth, columns].copy()
-            for rows in edges(a.shape[0]):
-                c[rows, columns] += sum(map(np.outer, a[rows, depth].T, block_of_b))
-    return c
-""",
-    "P3-7-solution-4": """
-panels_of = partial(pack, width=16)
-
-def gemm_packed(a, b):
-    c = np.empty((len(a), b.shape[1]), np.float32)
-    for first, panel in enumerate(panels_of(b)):
-        part = slice(16 * first, 16 * first + 16)
-        c[:, part] = np.add.reduce([np.outer(a[:, k], panel[k]) for k in range(len(panel))])[:, :c[:, part].shape[1]]
-    return c
-""",
-}
 
 RIGHT = {
     "array operations": ARRAY_OPERATIONS,
     "plain loops": LOOPS,
     "compiled": COMPILED,
-    "partial, outer products and single cells": OTHER_CALLS,
 }

@@ -120,12 +120,6 @@ def reordered(order: str = "ikj", step: str = "c[i, j] += a[i, k] * b[k, j]") ->
     return {"P3-7-solution": _function("def gemm_reordered(a, b):", body)}
 
 
-def looping(loops: str) -> dict[str, str]:
-    """P3.7's first rung, from loops that fill c."""
-    body = f"c = np.zeros((len(a), b.shape[1]), np.float32)\n{loops.strip()}\nreturn c"
-    return {"P3-7-solution": _function("def gemm_reordered(a, b):", body)}
-
-
 def blocked(
     stop: str = "m, depth, n",
     blocks: str = "block, block, block",

@@ -265,71 +265,6 @@ def fused(hlo):
 """,
 }
 
-GENERATORS = {
-    "P4-1-solution": """
-from itertools import product
-def points(m, n, tile_m, tile_n):
-    for i0, j0 in product(range(0, m, tile_m), range(0, n, tile_n)):
-        yield from product(range(i0, min(i0 + tile_m, m)), range(j0, min(j0 + tile_n, n)))
-
-def visits(*sizes):
-    return [*points(*sizes)]
-""",
-    "P4-1-solution-2": """
-def schedule(nest):
-    return nest.tile(i=4, j=4, k=4, tail="guard").unroll("k_i")
-""",
-    "P4-2-solution": """
-def groups(tiles, size):
-    return [range(tiles)[first:first + size] for first in range(0, tiles, size)]
-
-def in_order(order, inputs, weights, slices, k2, k3):
-    for c in range(slices):
-        if order == "IS":
-            yield from ((c, i, f) for some in groups(inputs, k3) for part in groups(weights, k2)
-                        for i in some for f in part)
-        else:
-            yield from ((c, i, f) for some in groups(weights, k3) for part in groups(inputs, k2)
-                        for f in some for i in part)
-
-class Steps:
-    def __call__(self, *sizes):
-        return list(in_order(*sizes))
-
-steps = Steps()
-""",
-    "P4-3-solution": """
-def loads(staying, passing, k2, k3):
-    again, rounds = len(range(0, passing, k2)), len(range(0, staying, k3))
-    return {"L3": (staying, passing * rounds), "L2": (staying * again, passing * rounds),
-            "L1": (staying * again, staying * passing)}
-""",
-    "P4-5-solution-2": """
-cells = {row[:-1] + order: (row, order) for order in ("IS", "WS") for row in table.rows}
-flops = dict.fromkeys(cells, 2 * layer.macs)
-comparison = compare({name: made[row][order] for name, (row, order) in cells.items()}, flops=flops,
-                baseline="my owIS", rounds=25, shortest=1e-4, describe_machine=False)
-for name in cells:
-    table[cells[name]] = comparison[name]
-""",
-    "P4-9-solution": r"""
-import re
-def operations(text):
-    counts = dict.fromkeys(["convolution", "while"], 0)
-    for match in re.finditer(r'(#?)"?stablehlo\.(\w+)"?', text):
-        if not match[1]:
-            counts[match[2]] = counts.get(match[2], 0) + 1
-    return counts
-""",
-    "P4-9-solution-2": r"""
-import re
-def fused(hlo):
-    called = set(re.findall(r"fusion\(.*calls=%([^\s,]+)", hlo))
-    bodies = {block.split(" ", 1)[0]: block for block in re.split(r"\n%", hlo.split("\nENTRY")[0])[1:]}
-    return {name: [code for code in re.findall(r" = (?:\(.*?\) |\S+ )([^( ]+)\(", bodies[name]) if code != "parameter"]
-            for name in called}
-""",
-}
 
 PACKAGE = {
     "P4-1-solution": """
@@ -367,4 +302,4 @@ def cycles(dataflow, rows, columns, m, n, k):
 """,
 }
 
-RIGHT = {"plain loops": LOOPS, "array operations": ARRAYS, "generators": GENERATORS, "with the package": PACKAGE}
+RIGHT = {"plain loops": LOOPS, "array operations": ARRAYS, "with the package": PACKAGE}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.grading.projects.examples import Mistake, mistakes
 from tests.grading.projects.p4_snippets import (
-    NAMES,
     choosing,
     counting,
     filling,
@@ -45,10 +44,6 @@ FOLDS, BUSY = "last_folds_take_as_long", "utilisation_is_the_busy_part"
 NAMED, QUOTED, ATTRIBUTES = "operations_are_counted", "quoted_operations_count", "attributes_are_no_operations"
 COMPUTATIONS, OPCODES, PARAMETERS = "fused_computations_are_found", "opcodes_are_listed", "parameters_are_left_out"
 
-ROW_BY_ROW = f"""names = {NAMES}
-    table.fill(row, timed({{name: calls[name] for name in names.values()}}), names)"""
-SWAPPED_ROWS = """swap = {"analysed": "too small", "too small": "analysed"}
-    table.fill(row, measured, {order: f"{swap.get(row, row)}, {order}" for order in table.columns})"""
 
 ORDERS: tuple[Mistake, ...] = (
     *mistakes(
@@ -65,32 +60,12 @@ ORDERS: tuple[Mistake, ...] = (
             EDGE,
             "where the space ends",
         ),
-        (
-            "full tiles only",
-            visiting(
-                "for i0 in range(0, m // tile_m * tile_m, tile_m) for j0 in range(0, n // tile_n * tile_n, tile_n)"
-            ),
-            EDGE,
-            "are missing",
-        ),
         ("k is not tiled", scheduling("nest.tile(i=4, j=4)"), (SPLIT, BLOCKS), "k is a loop as well"),
         (
             "split but not reordered",
             scheduling("nest.split('i', 4).split('j', 4).split('k', 4)"),
             BLOCKS,
             "extend beyond one block",
-        ),
-        (
-            "the nest is printed, not returned",
-            scheduling("print(nest.tile(i=4, j=4, k=4))"),
-            (SPLIT, BLOCKS),
-            "return the",
-        ),
-        (
-            "points as lists",
-            visiting("for i0 in range(0, m, tile_m) for j0 in range(0, n, tile_n)", point="[i, j]"),
-            (TILES, EDGE),
-            "a tuple of 2 integers",
         ),
         (
             "the tiled nest of an earlier call",
@@ -101,39 +76,15 @@ ORDERS: tuple[Mistake, ...] = (
             SPLIT,
             "`schedule` has the wrong loops|its last point",
         ),
-        (
-            "tiles of whole rows column by column",
-            visiting(
-                result="[{}] if tile_n < n else [(i, j) for i0 in range(0, m, tile_m) for j in range(n) "
-                "for i in range(i0, min(m, i0 + tile_m))]"
-            ),
-            TILES,
-            "wrong order",
-        ),
     ),
     *mistakes(
         "P4.2",
         ("the orders are swapped", stepping(order="WS"), (IS, WS), "is the order of the other kind"),
         (
-            "k2 and k3 are swapped",
-            stepping(
-                "for g3 in range(0, staying, k2) for g2 in range(0, passing, k3)",
-                "for s in range(g3, min(g3 + k2, staying)) for p in range(g2, min(g2 + k3, passing))",
-            ),
-            (IS, WS),
-            "k2 and k3 are swapped",
-        ),
-        (
             "the last group exceeds the tiles",
             stepping(tiles="for s in range(g3, g3 + k3) for p in range(g2, g2 + k2)"),
             ONCE,
             "items that do not exist",
-        ),
-        (
-            "full groups only",
-            stepping("for g3 in range(0, staying // k3 * k3, k3) for g2 in range(0, passing // k2 * k2, k2)"),
-            ONCE,
-            "items are missing in what `steps`",
         ),
         (
             "inputs stay in both orders",
@@ -156,34 +107,6 @@ ORDERS: tuple[Mistake, ...] = (
             (PRODUCT, SLICES),
             "starts at zero",
         ),
-        (
-            "the last tiles are dropped",
-            multiplying("columns.shape[2] // window, len(weights) // filters"),
-            PRODUCT,
-            "count the tiles",
-        ),
-        ("the last slice is dropped", multiplying(slices="len(columns) // k1"), SLICES, "last slice may have"),
-        (
-            "`steps` called and thrown away",
-            multiplying(
-                add="pass\n    y = np.einsum('fct,ctp->fp', weights, columns)",
-            ),
-            PRODUCT,
-            "computes from the steps",
-        ),
-        ("the last step first", multiplying(taken="[::-1]"), SLICES, "one after another"),
-        (
-            "all channels at the first slice",
-            multiplying(add="y[g, p] += (c == 0) * np.einsum('fct,ctp->fp', weights[g], columns[:, :, p])"),
-            SLICES,
-            "compute the steps that",
-        ),
-        (
-            "groups larger than all tiles",
-            stepping(slices="for c in range(slices // (k2 <= passing and k3 <= staying))"),
-            (ONCE, IS, WS),
-            "ZeroDivisionError",
-        ),
     ),
     *mistakes(
         "P4.3",
@@ -196,25 +119,6 @@ ORDERS: tuple[Mistake, ...] = (
         ("L2 keeps its streamed tiles", loading(l2="(staying * g2, passing)"), INTO_L2, "meet before the next"),
         ("L3 keeps everything", loading(l3="(staying, passing)"), INTO_L3, "streamed tiles pass it"),
         ("full groups only", loading(groups="passing // k2, staying // k3"), (LAST_GROUPS, STILL), "with fewer tiles"),
-        ("streamed tiles first", loading(l3="(passing * g3, staying)"), INTO_L3, "stationary tiles come first"),
-        (
-            "L1 does not load what it still has",
-            loading(l1="(staying * (1 if min(k3, staying) == 1 else g2), staying * passing)"),
-            STILL,
-            "whatever was loaded last",
-        ),
-        (
-            "L1 does not load a group's only streamed tile again",
-            loading(l1="(staying * g2, passing * g3 if k2 == 1 else staying * passing)"),
-            STILL,
-            "whatever was loaded last",
-        ),
-        (
-            "L2 does not load what it still has",
-            loading(l2="(staying * g2, passing * (1 if g2 == 1 else g3))"),
-            STILL,
-            "whatever was loaded last",
-        ),
         (
             "floats for integers",
             loading(groups="np.ceil(passing / k2), np.ceil(staying / k3)"),
@@ -229,21 +133,11 @@ ANALYSIS: tuple[Mistake, ...] = (
         "P4.4",
         ("L1 without the output tile", needing(l1="stay + go"), L1, "each of the three kinds"),
         ("one output tile in L2", needing(l2="stay + k2 * go + out"), L2, "innermost loop"),
-        ("output tiles of one row in L3", needing(l3="k3 * stay + k2 * go + k2 * out"), L3, "sums of its own"),
-        ("WS like IS", needing(swapped="False"), SWAPPED, "which kind of tile does k2 count"),
-        ("one fewer each time", halving(smaller="tiles[level] -= 1"), (HALVED, EXACT, PAPER), "halving rounds down"),
         (
             "the capacities in the wrong order",
             halving(fits="needs(order, *tiles, sizes)[level] <= rooms[-1 - level]"),
             (HALVED, EXACT, PAPER, NEVER),
             "ValueError: nothing fits",
-        ),
-        ("None if nothing fits", halving(nothing="return None"), NEVER, "no tile at all"),
-        (
-            "halved once",
-            halving(fits="(tiles[level] < most or needs(order, *tiles, sizes)[level] <= rooms[level])"),
-            (HALVED, EXACT, PAPER, NEVER),
-            "`largest` returns is wrong",
         ),
         (
             "an exact fit does not fit",
@@ -251,13 +145,6 @@ ANALYSIS: tuple[Mistake, ...] = (
             EXACT,
             "when does it not fit",
         ),
-        (
-            "a byte has to be left",
-            halving(fits="needs(order, *tiles, sizes)[level] <= rooms[level] - 1"),
-            EXACT,
-            "when does it not fit",
-        ),
-        ("a list for a tuple", halving(result="tiles"), (HALVED, EXACT, PAPER), "no tuple in what `largest`"),
         ("floats for integers", needing(l1="1.0 * (stay + go + out)"), (L1, L2, L3, SWAPPED), "no integer in what"),
     ),
     *mistakes(
@@ -270,24 +157,10 @@ ANALYSIS: tuple[Mistake, ...] = (
         ),
         ("too large is the analysed row", choosing(large="(k1, k2, k3)"), LARGE, "exceeds no cache"),
         (
-            "too large swaps streamed and stationary tiles",
-            choosing(large="(problem.channels, staying, passing)"),
-            LARGE,
-            "more tiles than there are",
-        ),
-        ("my own is the analysed row", choosing(own="(k1, k2, k3)"), OWN, "in another row"),
-        (
             "my own has more channels than there are",
             choosing(own="(26, k2, k3 - 1 or 2)"),
             OWN,
             "more tiles than there",
-        ),
-        ("my own has a single stationary tile", choosing(own="(k1, k2, 1)"), OWN, "in another row"),
-        (
-            "the same tiles in both orders",
-            choosing(analysed="{order: analysed['WS'] for order in analysed}"),
-            (ANALYSED, COMPARED, FASTER),
-            "this row is an argument",
         ),
         (
             "what is analysed is changed",
@@ -295,34 +168,12 @@ ANALYSIS: tuple[Mistake, ...] = (
             (ANALYSED, SMALL, LARGE, OWN, COMPARED, FASTER),
             "`triples` changes its arguments",
         ),
-        ("one row after the other", filling(fill=ROW_BY_ROW), COMPARED, "side by side"),
-        ("a missing row", filling(rows="table.rows[:3]"), (COMPARED, OPERATIONS, FASTER), "my own/WS, my own/IS"),
         ("MACs instead of operations", filling(options=", flops=layer.macs"), OPERATIONS, "two operations"),
-        ("results not compared", filling(options=", flops=2 * layer.macs, check=False"), FASTER, "never compared"),
-        (
-            "two rows swapped",
-            filling(fill=SWAPPED_ROWS, small="90_000"),
-            (COMPARED, FASTER),
-            "do not differ as your functions do",
-        ),
     ),
     *mistakes(
         "P4.6",
         ("packed at every call", preparing(known="False"), PACKED, "packs weights again"),
-        (
-            "one kernel for all layers of a shape",
-            preparing(key="w.shape, x.shape, stride"),
-            (CONVOLVED, PACKED),
-            "two layers of the same shapes",
-        ),
-        ("stride 1 only", preparing(sliced="w.shape[2:] == (3, 3) and stride == 1"), SLICED, "runs other slices"),
         ("every layer in slices", preparing(sliced="True"), SLICED, "a direct convolution"),
-        (
-            "one order for both columns",
-            preparing(slicing="possible(sliced_problem(g), 'WS', tiles)"),
-            SLICED,
-            "expected.*IS|runs other slices",
-        ),
         ("the bias is lost", preparing(bias="0 * bias"), CONVOLVED, "wrong values in what the function"),
         (
             "float64",
@@ -331,7 +182,6 @@ ANALYSIS: tuple[Mistake, ...] = (
             "wrong data type",
         ),
         ("a missing row", network_filling(rows="network_times.rows[1:]"), (NETWORKS, NETWORK_FASTER), "analysed/WS"),
-        ("results not compared", network_filling(options=", check=False"), NETWORK_FASTER, "never compared"),
     ),
     *mistakes(
         "P4.7",
@@ -378,14 +228,6 @@ MACHINES: tuple[Mistake, ...] = (
             "nothing is loaded|each fold takes rows \\+ columns",
         ),
         (
-            "rows without weights need no loading",
-            counting(ws="(rows + min(rows, k) + columns + m - 2) * folds(k, n)"),
-            FOLDS,
-            "not full",
-        ),
-        ("full folds only", counting(folds="(down // rows) * (across // columns)"), FOLDS, "not full"),
-        ("M and N swapped", counting(is_="(2 * rows + columns + m - 2) * folds(k, n)"), INPUTS, "M to the columns"),
-        (
             "in percent",
             using("100 * m * n * k / (cycles(dataflow, rows, columns, m, n, k) * rows * columns)"),
             BUSY,
@@ -401,26 +243,15 @@ MACHINES: tuple[Mistake, ...] = (
     *mistakes(
         "P4.9",
         ("names with their prefix", naming(r"(?<!#)(stablehlo\.\w+)"), (NAMED, QUOTED, ATTRIBUTES), "the name alone"),
-        ("unquoted operations only", naming(r"(?:= |applies )stablehlo\.(\w+)"), QUOTED, "the quotes are not part"),
         (
             "one operation of each line",
             naming(r"stablehlo\.(\w+).*"),
             NAMED,
             "also behind `applies`",
         ),
-        ("attributes counted as well", naming(r"stablehlo\.(\w+)"), ATTRIBUTES, "is one operation"),
-        ("each operation once", naming(result="dict.fromkeys(names, 1)"), (NAMED, QUOTED), "of `"),
         ("the main computation, too", fusing(begin=r"(?:ENTRY )?%(\S+) .*\{$"), COMPUTATIONS, "not fused"),
-        (
-            "numbered computations only",
-            fusing(begin=r"%(fused_computation\.\d[0-8]) .*\{$"),
-            COMPUTATIONS,
-            "are missing",
-        ),
-        ("opcodes end at a digit", fusing(opcode=r" = (?:\(.*?\)|\S+) ([a-z-]+)\("), OPCODES, "atan2"),
         ("names instead of opcodes", fusing(opcode=r"%([a-z_-]+)\S* = "), OPCODES, "is a broadcast"),
         ("parameters listed as well", fusing(kept="match"), PARAMETERS, "`fused` lists parameters"),
-        ("types without spaces only", fusing(opcode=r" = \S+ ([\w-]+)\("), OPCODES, "wrong operations of"),
     ),
 )
 

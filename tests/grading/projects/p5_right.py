@@ -317,7 +317,6 @@ def two_layers(mesh):
 RIGHT = {
     "pure lax": LAX,
     "shard_map": SHARD_MAP,
-    "closures and classes": p5_right_objects.CLOSURES,
     "placed before": PLACED,
     "with the package": p5_right_objects.PACKAGE,
 }

@@ -164,11 +164,6 @@ LEARNING: tuple[Mistake, ...] = (
     ),
 )
 
-COMPOSED = (
-    "jnp.clip(x, -128 * scale, 127 * scale) + jax.lax.stop_gradient(_quantize(x, scale=scale) - jnp.clip(x, "
-    "-128 * scale, 127 * scale))"
-)
-
 
 PRIMITIVE = mistakes(
     "P5.9",
@@ -181,7 +176,6 @@ PRIMITIVE = mistakes(
         "0 nearly everywhere",
     ),
     ("the axis is lost", quantizing(axis="0"), check.AXIS, "batching rule"),
-    ("composed of other operations", quantizing(call=COMPOSED), (check.STRAIGHT, check.JAXPR), "binds the primitive"),
 )
 
 SHARD_MAP = "jax.shard_map({}, mesh=mesh, in_specs=({}), out_specs=P())"

@@ -263,10 +263,6 @@ def test_a_table_with_a_missing_row_earns_nothing(tmp_path):
     assert all("C4/no-BLAS" in reason for reason in lost.values())
 
 
-def test_a_missing_column_gets_no_points(tmp_path):
-    assert len(losses(with_table({"no-BLAS": SLOW}), tmp_path)) == 3
-
-
 @pytest.mark.parametrize(
     ("seconds", "changes", "reason"),
     [

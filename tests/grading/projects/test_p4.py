@@ -191,14 +191,14 @@ def test_renaming_changes_no_computation(layer):
     assert sorted(SOLUTION("fused", other).values()) == sorted(SOLUTION("fused", program).values())
 
 
-# -- one mistake costs points only once
-
-
 def test_a_wrong_steps_costs_only_its_own_points(tmp_path):
     names = names_in(p4_snippets.stepping(slices="for c in range(1)"), p4_snippets.multiplying())
     messages = graded(names, tmp_path, "P4.2")
     assert messages["every_step_is_there_once"]
     assert messages["product_is_right"] == messages["slices_add_up"] == ""
+
+
+# -- one mistake costs points only once
 
 
 def test_a_wrong_needs_costs_only_its_own_points(tmp_path):

@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,11 +41,12 @@ def draw(*shape: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def graded(transport: Transport, folder: Path, task: str, seed: int = 5) -> dict[str, str]:
-    """Grade a task; return the message of each check, empty if it passed."""
+def graded(transport: Transport, folder: Path, task: str, *only: str, seed: int = 5) -> dict[str, str]:
+    """Grade a task, or only some of its checks; return the message of each, empty if it passed."""
     graded_task = P5.task(task)
     assert graded_task is not None
-    result = grade_task(graded_task, Session(transport, folder, folder), seed)
+    checks = tuple(check for check in graded_task.checks if not only or check.name in only)
+    result = grade_task(replace(graded_task, checks=checks), Session(transport, folder, folder), seed)
     return {check.name: " ".join([check.what, *check.parts.values()]) for check in result.checks}
 
 
@@ -175,13 +177,13 @@ def test_a_convolution_without_bias_has_two_gradients(tmp_path):
 @pytest.mark.parametrize("seed", range(5))
 def test_right_operators_pass_for_any_seed(seed, tmp_path):
     right = names_in(programs.convolving(), programs.pooling(), programs.norming(), programs.ending())
-    assert failed(graded(right, tmp_path, "P5.2", seed)) == []
+    assert failed(graded(right, tmp_path, "P5.2", seed=seed)) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_right_rules_pass_for_any_seed(seed, tmp_path):
     right = names_in(programs.rules(), programs.conv_rule(), programs.entropy_rule(), programs.backward())
-    assert failed(graded(right, tmp_path, "P5.6", seed)) == []
+    assert failed(graded(right, tmp_path, "P5.6", seed=seed)) == []
 
 
 def test_the_error_of_a_script_is_reported_without_the_lines_after_it():
@@ -278,11 +280,22 @@ def test_a_state_may_be_one_array_and_a_mask_may_not_cover_whole_rows(kernel, tm
     assert failed(graded(kernel, tmp_path, "P5.4")) == ["as_many_as_asked_are_dropped"]
 
 
+def test_endless_loops_are_reported_without_waiting_and_a_state_may_be_one_array(kernel, tmp_path):
+    state = programs.remembering("new = jnp.stack([state[0] + 1, state[1] + x])\nreturn new[1] / new[0], new")
+    run(kernel, *(programs.summing() | state | programs.dropping()).values(), ENDLESS_ROOT)
+    messages = graded(kernel, tmp_path, "P5.4")
+    assert failed(messages) == ["roots_are_found", "the_root_of_zero_stops"]
+    assert "does not stop" in messages["roots_are_found"]
+    run(kernel, "import jax.lax as lax")
+    submission = Submission(Session(kernel, kernel.folder, kernel.scratch))
+    assert submission.value("while_loop").text.startswith("<function while_loop")
+
+
 def test_means_of_summed_gradients_get_a_hint_of_their_own(kernel, tmp_path):
     gradient = """jax.jit(jax.shard_map(lambda p, x, y: jax.lax.pmean(jax.grad(loss)(p, x, y), "data"), mesh=mesh,
         in_specs=(P(), P("data"), P("data")), out_specs=P()))"""
     run(kernel, *learning.splitting(gradient=gradient).values())
-    messages = graded(kernel, tmp_path, "P5.10")
+    messages = graded(kernel, tmp_path, "P5.10", "gradients_are_of_the_whole_batch", "devices_add_up_their_gradients")
     assert "summed over the devices already" in messages["gradients_are_of_the_whole_batch"]
     assert not messages["devices_add_up_their_gradients"]
 
@@ -321,7 +334,7 @@ def test_nonsense_passes_no_check_and_breaks_none(task, answer, tmp_path):
     assert_all_fail(graded(names, tmp_path, task))
 
 
-@pytest.mark.parametrize("answer", ["None", "{'a': [1, 'x']}", "jnp.zeros((0, 2))", "lambda *more: jnp.float32(0)"])
+@pytest.mark.parametrize("answer", ["{'a': [1, 'x']}", "lambda *more: jnp.float32(0)"])
 @pytest.mark.parametrize("task", [task.id for task in P5.tasks if task.id not in WITHOUT_JAX])
 def test_nonsense_in_jax_passes_no_check_and_breaks_none(task, answer, kernel, tmp_path):
     run(kernel, f"{' = '.join(FUNCTIONS)} = lambda *arguments, **options: {answer}")
@@ -345,7 +358,7 @@ def conv2d(x, w, bias=None, stride=1, padding=0):
 # -- the plans of P5.11
 
 
-@pytest.mark.parametrize("input_gradient", [False, True])
+@pytest.mark.parametrize("input_gradient", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_the_course_plan_sends_what_its_model_says_and_no_other_kind_of_layer_less(kernel, input_gradient):
     """XLA's bytes are those of the model for the best plan, and no plan of the three kinds of layers is better."""
     run(kernel, "from mlhood.jaxlab.cluster import plans", "from jax.sharding import PartitionSpec as P")
@@ -407,13 +420,11 @@ def fake_quantize(x, *, scale):
 
 def test_a_sum_of_nothing_divides_no_work(kernel, tmp_path):
     run(kernel, "from jax.sharding import PartitionSpec as P", SUMS_OF_NOTHING)
-    messages = graded(kernel, tmp_path, "P5.10")
-    for check in ("devices_add_up_their_gradients", "one_sum_joins_the_parts"):
-        assert "each device does all of the work" in messages[check]
+    messages = graded(kernel, tmp_path, "P5.10", "devices_add_up_their_gradients", "one_sum_joins_the_parts")
+    assert all("each device does all of the work" in message for message in messages.values()), messages
 
 
 def test_a_name_in_a_jaxpr_does_no_work(kernel, tmp_path):
-    run(kernel, *learning.quantizing().values())
-    assert failed(graded(kernel, tmp_path, "P5.9")) == []
-    run(kernel, A_NAME_ALONE)
-    assert "other operations do the work" in graded(kernel, tmp_path, "P5.9")["it_stands_in_the_jaxpr"]
+    run(kernel, *learning.quantizing().values(), A_NAME_ALONE)
+    (message,) = graded(kernel, tmp_path, "P5.9", "it_stands_in_the_jaxpr").values()
+    assert "other operations do the work" in message

@@ -47,7 +47,7 @@ def test_a_name_that_no_solution_defines():
         Solution("P3", PROJECTS["P3"].parameters)("absent")
 
 
-@pytest.mark.parametrize("word", ["", "a1"])
+@pytest.mark.parametrize("word", ["", pytest.param("a1", marks=pytest.mark.exhaustive)])
 def test_results_are_recorded_for_every_seed_of_every_comparison(word):
     for project in (variant(PROJECTS[name], word) for name in PROJECTS):
         recorded = Recorded(recorded_results(project))

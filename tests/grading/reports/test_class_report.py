@@ -44,6 +44,8 @@ def double(image):
                 out.append(view[: b // 5, : d // 7].ravel())
     return np.stack(out) if out else np.zeros((5, 9))
 """
+
+
 OTHER = """
 def double(x):
     view = np.lib.stride_tricks.sliding_window_view(x, (2, 2), axis=(1, 2))[:, ::2, ::2]

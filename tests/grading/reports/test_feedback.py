@@ -238,7 +238,3 @@ def test_what_is_not_graded_gets_no_page(fake_class, tmp_path):
     with pytest.raises(GradingError, match="nothing to give feedback on"):
         write_feedback(book, tmp_path)
     assert list(tmp_path.rglob("*.html")) == []
-
-
-def test_help_has_an_example():
-    assert "Example: mlhood feedback" in call("feedback", "--help").stdout

@@ -160,19 +160,12 @@ def overlapping(data: bytes) -> bytes:
 
 HOSTILE_ARRAYS = {
     "not a zip": b"hello",
-    "empty": b"",
     "a pickle": pickle.dumps(Bomb()),
     "a pickled array": npz(a0=npy(np.array([Bomb()], dtype=object))),
-    "strings": npz(a0=npy(np.array(["a"]))),
     "records": npz(a0=npy(np.zeros(2, [("x", "f4")]))),
-    "not an array": npz(a0=b"hello"),
-    "a header alone": npz(a0=npy(np.zeros(4))[:60]),
     "more rows than bytes": npz(a0=npy(np.zeros(4)).replace(b"(4,)", b"(9,)")),
     "negative rows": npz(a0=npy(np.zeros(4)).replace(b"(4,), }  ", b"(-2,-2), }")),
-    "newer format": npz(a0=b"\x93NUMPY\x03\x00" + npy(np.zeros(4))[8:]),
     "header of code": npz(a0=header("__import__('os')\n")),
-    "unfinished header": npz(a0=header("{'descr': (((\n")),
-    "unfinished string": npz(a0=header("{'descr': '''\n")),
     "header of 60 kB": npz(a0=header("{'descr': " + "[" * 60000 + "\n")),
     "truncated zip": npz(a0=npy(np.zeros(4)))[:-30],
     "a damaged header": bytes(byte ^ (60 < i < 200) for i, byte in enumerate(npz(a0=npy(np.arange(99.0))))),
@@ -184,9 +177,7 @@ HOSTILE_ARRAYS = {
         a0=header(f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({'9' * 399},), }}\n")
     ),
     "two of one name": archive(("a0.npy", npy(np.zeros(4))), ("a0.npy", npy(np.ones(4)))),
-    "another file": archive(("a0.txt", npy(np.zeros(4)))),
     "a path": archive(("../a0.npy", npy(np.zeros(4)))),
-    "a comment": npz(a0=npy(np.zeros(4)))[:-2] + b"\x05\x00hello",
     "members that overlap": overlapping(npz(a0=npy(np.zeros(4)), a1=npy(np.zeros(4)))),
     **{
         f"compressed by {method}": archive(("a0.npy", npy(np.zeros(99))), method=method)
@@ -271,8 +262,6 @@ def test_huge_text_is_refused(monkeypatch):
 DEEP = "[" * 100_000 + "]" * 100_000
 HOSTILE_TEXTS = [
     "",
-    "{",
-    "[1,",
     '"\\ud800',
     "1" * 5000,
     DEEP,
@@ -280,22 +269,13 @@ HOSTILE_TEXTS = [
     "{}",
     '{"$unknown": 1}',
     '{"$array": "a9"}',
-    '{"$array": ["a0"]}',
-    '{"$array": {}}',
     '{"$a": 1, "$b": 2}',
     '{"$bytes": "***"}',
-    '{"$bytes": 3}',
-    '{"$object": 3}',
     '{"$object": [1e999, "a", "b"]}',
-    '{"$object": [1]}',
     '{"$dict": [[1, 2, 3]]}',
     '{"$dict": [[[1], 2]]}',
-    '{"$dict": 1}',
-    '{"$tuple": 1}',
     '{"$set": [[1]]}',
-    '{"$frame": 1}',
     '{"$frame": {"$dict": [["a", [1]], ["b", [1, 2]]]}}',
-    '{"$frame": {"$dict": [[[1], 2]]}}',
     '{"$remote": 0}',
     '{"$tensor": "a9"}',
     '[{"$array": "a0"}, {"$array": "a0"}]',
@@ -306,12 +286,10 @@ HOSTILE_TEXTS = [
     '{"$frame": {"$dict": [["a", {"$array": "a0"}]]}}',
     '{"$frame": {"$dict": [' + ", ".join(f'["{n}", []]' for n in range(1001)) + "]}}",
     '{"$type": ["float32", 1e300]}',
-    '{"$type": ["float32", 99999999999]}',
     '{"$type": [[1], 1]}',
     '{"$type": ["float32"' + ", 1" * 99 + "]}",
     '{"$graph": [1, {"$dict": []}]}',
     '{"$graph": ["", {"$dict": [["a", 1]]}]}',
-    '{"$graph": ["", []]}',
     '{"$graph": ["", {"$dict": [[1, {"$array": "a0"}]]}]}',
     "[" + "{}," * 150_000 + "0]",
 ]
@@ -347,12 +325,10 @@ def test_large_sets_and_dictionaries_of_honest_keys_are_read():
     assert through(dict.fromkeys(keys)) == dict.fromkeys(keys)
 
 
+TAGS = ["$dict", "$frame", "$set", "$object", "$array", "$bytes", "$tuple", "$type", "$graph", "$x"]
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["$dict", "$frame", "$set", "$object", "$array", "$x"]), inner, max_size=2)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(TAGS), inner, max_size=2),
 )
 
 

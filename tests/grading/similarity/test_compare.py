@@ -251,6 +251,7 @@ def test_the_public_sources_solutions_are_found_and_other_right_ones_are_not(pro
     assert package_copies(examples(project)[1:], originals, base) == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("project", PROJECTS)
 def test_independent_solutions_are_far_from_the_limit(project):
     for pair in combinations(examples(project), 2):

@@ -138,6 +138,7 @@ def test_released_notebook_gets_no_points_but_reasons(root, tmp_path):
     assert reasons[0] == "`double` is not written yet"
 
 
+@pytest.mark.exhaustive
 def test_released_notebook_runs_in_jupyter(root, tmp_path):
     release(root, tmp_path / "student")
     options = ["--to", "notebook", "--execute", "--allow-errors", "P1.ipynb", "--output", "run.ipynb"]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from torch import nn
 
-from mlhood.errors import DrawingError
 from mlhood.graph_drawing.layout import place_mirrored
 from mlhood.jaxlab import autodiff as ad
 from mlhood.jaxlab.autodiff import AutodiffError
@@ -139,10 +138,3 @@ def test_a_tape_without_operations_and_one_with_too_many():
         x = -x
     with pytest.raises(AutodiffError, match="too long to be drawn"):
         gradient_graph(tape)
-
-
-def test_drawings_are_saved(tmp_path):
-    gradient_graph(small(), path=tmp_path / "small.svg")
-    assert "rule of mul" in (tmp_path / "small.svg").read_text(encoding="utf-8")
-    with pytest.raises(DrawingError, match="SVG or PNG"):
-        gradient_graph(small(), path=tmp_path / "small.pdf")

@@ -1,6 +1,5 @@
 """Figures of sharded arrays and of rings: what is drawn, and what is rejected."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding
@@ -11,12 +10,6 @@ from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import parallel
 from mlhood.jaxlab.cluster.collectives import Collective
 from mlhood.jaxlab.cluster.sharding_figures import layout, ring
-
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
 
 
 def patches(figure, kind):

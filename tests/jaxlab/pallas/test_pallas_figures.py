@@ -1,6 +1,5 @@
 """The picture of fused attention: its blocks are those that the kernel visits, its factors those of the count."""
 
-import matplotlib.pyplot as plt
 import pytest
 from matplotlib.patches import Rectangle
 
@@ -17,7 +16,6 @@ def test_blocks_left_of_the_diagonal_are_computed():
     assert len(drawn) == 16
     assert computed == {(row, column) for row in range(4) for column in range(row + 1)}
     assert "computes 10 of 16 blocks" in alt_text(figure)
-    plt.close(figure)
 
 
 def test_bars_are_the_counted_bytes():
@@ -26,7 +24,6 @@ def test_bars_are_the_counted_bytes():
     counted = [traffic(length, length, 64) for length in (256, 1024)]
     assert heights == [each.unfused / 1e6 for each in counted] + [each.fused / 1e6 for each in counted]
     assert f"1024 keys {counted[1].factor:.1f} times" in alt_text(figure).replace(": ", " ")
-    plt.close(figure)
 
 
 def test_blocks_are_checked():

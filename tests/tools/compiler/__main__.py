@@ -105,18 +105,6 @@ def quantization(
 
 
 @app.command()
-def compile_time(rounds: Annotated[int, typer.Option(min=1, help="Number of measurements per stage.")] = 5) -> None:
-    """Time the compiler on chains of 1,000, 10,000 and 50,000 nodes, and on ResNets, and report how the time scales.
-
-    Example: python -m tests.tools.compiler compile-time
-    """
-    from tests.tools.compiler import compile_time as bench
-
-    echo(bench.time_chains(rounds).to_string(float_format="{:.2f}".format))
-    echo(bench.time_networks(rounds).to_string(float_format="{:.2f}".format))
-
-
-@app.command()
 def neural_processor(
     names: Annotated[
         list[str] | None,
@@ -126,30 +114,21 @@ def neural_processor(
     ] = None,
     machine: Annotated[Path | None, typer.Option(help="Machine as a TOML file; the course's by default.")] = None,
     element: Annotated[str, typer.Option(help="Type of activations and weights: int8 or int16.")] = "int8",
-    sweep: Annotated[
-        str | None, typer.Option(help="Also run on machines with other numbers: tilelets=1..64 in each tile, or tiles.")
-    ] = None,
 ) -> None:
     """Show what the search for slices gains on the neural processor: cycles of each layer, by the cycle model.
 
     The greedy default and the searched slices are those of each layer alone; the bound is what no program can beat. At
     last come layers that are small enough to try all slicings, with the search's distance from the best.
 
-    Example: python -m tests.tools.compiler neural-processor lenet mobilenet_v2 --sweep tilelets=1..64
+    Example: python -m tests.tools.compiler neural-processor lenet mobilenet_v2
     """
     from mlhood.compiler.backends.nmp.machine import default_machine, read_machine
     from tests.tools.compiler import neural_processor as bench
 
     built = default_machine() if machine is None else read_machine(machine)
-    axis = None if sweep is None else bench.parse_sweep(sweep)
     echo(f"{built.name}: {built.units} tilelets, blobs of {built.blob_bytes:,} bytes, {element}")
     for name in names or bench.NAMES:
-        graph = bench.network_graph(name, element)
-        echo(f"\n{bench.measure(graph, built)}")
-        if axis is not None:
-            points = list(bench.sweep(graph, built, *axis))
-            for units, cycles in points:
-                echo(f"{units:>6,} tilelets{cycles:>12,} cycles{points[0][1] / cycles:>8.2f} x")
+        echo(f"\n{bench.measure(bench.network_graph(name, element), built)}")
     echo("\nthe search beside the best of all slicings, on small layers and a machine of two tilelets")
     for name, searched, best in bench.gaps(built):
         echo(f"{name:34}{searched:>8,}{best:>8,}{searched / best - 1:>8.1%}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -22,7 +22,7 @@ from mlhood.compiler.backends.nmp.codegen.layer_program import layer_program
 from mlhood.compiler.backends.nmp.codegen.search import Stages, axes, cycles_of, greedy, groups_of, lower_bound, search
 from mlhood.compiler.backends.nmp.codegen.slicing import ORDERS, Slicing, misfits
 from mlhood.compiler.backends.nmp.cycles import time_program
-from mlhood.compiler.backends.nmp.machine import MAX_UNITS, Machine
+from mlhood.compiler.backends.nmp.machine import Machine
 from mlhood.compiler.backends.nmp.stages import Stage, Window
 from mlhood.compiler.bench.model import NETWORKS
 from mlhood.compiler.compile import compile as compile_model
@@ -201,29 +201,3 @@ def _all(stages: Stages, machine: Machine) -> Iterator[Slicing]:
                     slicing = replace(cut, order=order, tiles=tiles, tilelets=tilelets, double_buffered=double)
                     if not misfits(stages, slicing, machine):
                         yield slicing
-
-
-def parse_sweep(text: str) -> tuple[str, list[int]]:
-    """Return what --sweep varies, and the numbers: powers of two from the first to the last, and the last.
-
-    Raises:
-        CompilerError: The text is not such as tilelets=1..64.
-    """
-    name, _, numbers = text.partition("=")
-    first, _, last = numbers.partition("..")
-    valid = name in ("tiles", "tilelets") and first.isdecimal() and last.isdecimal()
-    if not valid or not 1 <= int(first) <= int(last) <= MAX_UNITS:
-        raise CompilerError("invalid sweep", expected=f"tilelets=1..{MAX_UNITS}, or tiles", got=repr(text))
-    low, high = int(first), int(last)
-    return name, sorted({*(low << n for n in range(7) if low << n <= high), high})
-
-
-def sweep(graph: Graph, machine: Machine, name: str, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the tilelets of machines with other numbers of tiles or tilelets, and the cycles of a network on each.
-
-    Raises:
-        CompilerError: As for `measure`.
-    """
-    for number in numbers:
-        other = replace(machine, **{name: number})
-        yield other.units, time_program(generate(graph, other)).cycles

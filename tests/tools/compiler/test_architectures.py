@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from mlhood.errors import ModelError
 from tests.tools.compiler.architectures import ARCHITECTURES, architecture
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_an_element_of_a_batch_does_not_depend_on_the_others(name):
     entry = architecture(name)
@@ -30,14 +30,3 @@ def test_weights_and_inputs_follow_the_seed():
     for first, same, other in (models, samples):
         assert torch.equal(first, same)
         assert not torch.equal(first, other)
-
-
-def test_building_leaves_torchs_generator_alone():
-    before = torch.random.get_rng_state()
-    architecture("mlp").model(5)
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
-def test_an_unknown_architecture_is_refused():
-    with pytest.raises(ModelError, match="resnet"):
-        architecture("resnet-1001")

@@ -12,11 +12,6 @@ from tests.tools.compiler import conformance as suite
 from tests.tools.compiler.__main__ import app
 
 
-@pytest.mark.parametrize("case", suite.tier_cases(), ids=lambda case: f"{case.suite}-{case.name}")
-def test_a_case_of_a_tier(case):
-    case.run()
-
-
 @pytest.fixture(scope="module")
 def table():
     return suite.conformance()

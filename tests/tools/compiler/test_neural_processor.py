@@ -1,4 +1,4 @@
-"""What the search for slices gains: bounds, gaps and sweeps."""
+"""What the search for slices gains: bounds and gaps."""
 
 import pytest
 from typer.testing import CliRunner
@@ -41,26 +41,6 @@ def test_no_search_is_better_than_the_best_of_all_slicings(monkeypatch):
         assert best <= searched <= 1.25 * best, name
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("tilelets=1..8", ("tilelets", [1, 2, 4, 8])),
-        ("tiles=3..7", ("tiles", [3, 6, 7])),
-        ("tiles=2..2", ("tiles", [2])),
-    ],
-)
-def test_a_sweep_doubles_up_to_its_end(text, expected):
-    assert neural_processor.parse_sweep(text) == expected
-
-
-@pytest.mark.parametrize(
-    "text", ["", "tilelets", "blobs=1..4", "tilelets=0..4", "tiles=4..1", "tiles=1..65", "tiles=1-4"]
-)
-def test_an_invalid_sweep_is_refused(text):
-    with pytest.raises(CompilerError, match="invalid sweep"):
-        neural_processor.parse_sweep(text)
-
-
 def test_unknown_names_are_refused():
     with pytest.raises(CompilerError, match="unknown network"):
         neural_processor.network_graph("alexnet")
@@ -68,11 +48,8 @@ def test_unknown_names_are_refused():
         neural_processor.network_graph("lenet", "float32")
 
 
-def test_the_command_prints_layers_and_the_sweep(monkeypatch):
+def test_the_command_prints_layers(monkeypatch):
     monkeypatch.setattr(neural_processor, "SMALL", {})
-    result = CliRunner().invoke(app, ["neural-processor", "lenet", "--sweep", "tilelets=1..2", "--element", "int16"])
+    result = CliRunner().invoke(app, ["neural-processor", "lenet", "--element", "int16"])
     assert result.exit_code == 0, result.output
-    lines = [line.split() for line in result.output.splitlines()]
-    cycles = [int(line[2].replace(",", "")) for line in lines if line[1:2] == ["tilelets"]]
-    assert cycles == sorted(cycles, reverse=True)
-    assert len(cycles) == 2
+    assert "all layers, one by one" in result.output

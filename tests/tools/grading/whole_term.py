@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -48,18 +47,9 @@ ANSWERED_POINTS = "4"
 LAST_LINES = 30
 
 
-@dataclass(frozen=True)
-class Step:
-    """A step of the term: its command, and the last lines that it printed."""
-
-    command: str
-    lines: tuple[str, ...]
-
-
 def term(
     out: Annotated[Path, typer.Option(help="Keep everything in this new or empty folder.")],
     variant: Annotated[str, typer.Option(metavar="NAME", help="Of the variant that the class gets.")] = "autumn-4f9c2e",
-    pictures: Annotated[bool, typer.Option(help="Draw each step, into pictures below the folder.")] = True,
 ) -> None:
     """Try a whole term of P1 by the real commands, from the release of a variant to grading again, with ten students.
 
@@ -69,13 +59,10 @@ def term(
     Example: python -m tests.tools.grading term --out ../term
     """
     from mlhood.grading.sandbox.bubblewrap import require
-    from tests.tools.grading.term_pictures import draw_pictures
 
     require()
     tried = Term(variant, course_folder(Path.cwd()), empty_folder(out, option="--out"))
     tried.run()
-    if pictures:
-        draw_pictures(tried)
     raise typer.Exit(0 if tried.held else 1)
 
 
@@ -88,7 +75,6 @@ class Term:
         self.variant, self.root, self.folder = variant, root, folder
         self.version = ("--variant", variant, "--seed-file", folder / "student-seed.txt")
         self.students: list[Handed] = []
-        self.steps: list[Step] = []
         self.held = True
 
     def run(self) -> None:
@@ -227,7 +213,7 @@ class Term:
         package: Path = PACKAGE.parent,
         accepts: frozenset[int] = frozenset({0}),
     ) -> None:
-        """Run a command, by default in the term's folder; print how long it took, and keep what it printed."""
+        """Run a command, by default in the term's folder, and print how long it took."""
         words = [str(argument) for argument in arguments]
         began = time.perf_counter()
         done = subprocess.run(
@@ -242,9 +228,7 @@ class Term:
             check=False,
         )
         command = shlex.join(["mlhood", *words]).replace(f"{self.folder}/", "")
-        lines = [line for line in (done.stdout if done.stdout.strip() else done.stderr).splitlines() if line.strip()]
         echo(f"{time.perf_counter() - began:.0f} s: {command}")
-        self.steps.append(Step(command, tuple(lines[-LAST_LINES:])))
         if done.returncode not in accepts:
             raise GradingError(
                 f"`{command}` failed", got="\n".join((done.stdout + done.stderr).splitlines()[-LAST_LINES:])

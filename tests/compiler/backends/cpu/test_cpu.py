@@ -52,7 +52,7 @@ def graph_of(seed):
 # -- networks
 
 
-@pytest.mark.parametrize("batch", [1, 2, 5])
+@pytest.mark.parametrize("batch", [1, 5])
 def test_networks_agree_with_the_interpreter(lenet, resnet18_onnx, batch):
     for path, size in ((lenet, (1, 32, 32)), (resnet18_onnx, (3, 64, 64))):
         graph = compile(path, stop_after="optimized")
@@ -74,6 +74,7 @@ def test_every_shape_gets_a_plan_and_results_stay_valid(lenet):
     results = [runner.run({"image": images((batch, 1, 32, 32), batch)})["logits"] for batch in (1, 3, 1, 0)]
     assert [result.shape for result in results] == [(1, 10), (3, 10), (1, 10), (0, 10)]
     again = runner.run({"image": images((1, 1, 32, 32), 9)})["logits"]
+    assert runner.activation_bytes == runner.plan(((1, 1, 32, 32),)).plan.bytes
     assert (results[0] == results[2]).all()
     assert (again != results[0]).any()
 
@@ -124,14 +125,6 @@ def test_the_executable_reports_how_each_node_uses_the_processor(lenet):
     assert set(interpreted["kernel"]) == {""}
 
 
-def test_the_arena_holds_what_is_live_and_no_more(lenet):
-    runner = Cpu(compile(lenet, stop_after="optimized"))
-    assert runner.activation_bytes is None
-    runner.run({"image": images((1, 1, 32, 32))})
-    (program,) = runner.plans.values()
-    assert runner.activation_bytes == program.plan.bytes <= 1.05 * program.plan.live_maximum
-
-
 @pytest.mark.parametrize("network", ["resnet18_onnx", "mobilenet_onnx"])
 def test_the_arena_holds_what_is_live_and_little_more(network, request):
     assert_arena_is_dense(request.getfixturevalue(network))
@@ -152,12 +145,11 @@ def assert_arena_is_dense(path):
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-@pytest.mark.parametrize("element", ["int8", "uint8"])
-@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize(("element", "per_channel"), [("int8", True), ("uint8", False)])
 def test_quantised_networks_give_the_integers_of_the_interpreter(lenet, resnet18_onnx, schema, element, per_channel):
     """And so the same outputs, bit for bit: only the conversions at the ends are floating-point."""
     networks = [(lenet, (2, 1, 32, 32))]
-    if (element, per_channel) == ("int8", True) and schema in ("asymmetric", "power_of_two"):
+    if element == "int8" and schema in ("asymmetric", "power_of_two"):
         networks.append((resnet18_onnx, (1, 3, 64, 64)))
     for path, size in networks:
         recipe = Recipe(schema, element=element, per_channel=per_channel)
