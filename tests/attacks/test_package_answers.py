@@ -112,13 +112,12 @@ CHEATS = {
     },
     "P4.9": {
         "the package's views": (
-            "from mlhood.jaxlab.xla import hlo, stablehlo\n"
-            "def operations(text): return stablehlo.operations(text)\ndef fused(text): return hlo.fused(text)"
+            "from mlhood.jaxlab.xla import hlo\ndef fused(text): return hlo.parse(text).fusions()\nmoved = fused"
         ),
         "a child program": (
             "import subprocess, sys\ndef fused(text):\n"
             "    program = 'from mlhood.jaxlab.xla import hlo'\n"
-            "    return subprocess.run([sys.executable, '-c', program], input=text, check=True)\noperations = fused"
+            "    return subprocess.run([sys.executable, '-c', program], input=text, check=True)\nmoved = fused"
         ),
     },
 }
