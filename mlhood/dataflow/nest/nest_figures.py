@@ -41,7 +41,7 @@ def iteration_space(nests: Mapping[str, LoopNest]) -> Figure:
             expected = f"two loops, at most {MAX_POINTS} points"
             got = ", ".join(f"{name} < {extent}" for name, extent in nest.domain)
             raise NestError("only a small iteration space can be drawn", expected=expected, got=got)
-    size = (3.9 * len(nests), 4.1)
+    size = (3.1 * len(nests), 3.4)
     figure, grid = plt.subplots(1, len(nests), figsize=size, dpi=90, squeeze=False, layout="constrained")
     for axes, (title, nest) in zip(grid[0], nests.items(), strict=True):
         _draw(axes, nest)
@@ -118,13 +118,21 @@ def traffic(counts: Mapping[str, Counts]) -> Figure:
 
 def _level_bars(counts: Mapping[str, Counts], values: Mapping[str, Mapping[str, list[float]]], label: str) -> Figure:
     """Draw bars for each level and array; an infinite value means that the array is produced there."""
-    bars = max(len(nest.levels) * len(nest.reads) for nest in counts.values())
-    size = (4.9 * len(counts), 1.2 + 0.2 * bars)
-    figure, grid = plt.subplots(1, len(counts), figsize=size, dpi=90, squeeze=False, sharex=True, layout="constrained")
+    bars = [len(nest.levels) * len(nest.reads) for nest in counts.values()]
+    figure, grid = plt.subplots(
+        len(counts),
+        1,
+        figsize=(4.9, 1 + 0.4 * len(counts) + 0.17 * sum(bars)),
+        dpi=90,
+        squeeze=False,
+        sharex=True,
+        height_ratios=bars,
+        layout="constrained",
+    )
     finite = [value for arrays in values.values() for row in arrays.values() for value in row if np.isfinite(value)]
     names = list(dict.fromkeys(array for nest in counts.values() for array in nest.reads))
     styles = {name: (_COLOURS[i % 6], _HATCHES[i % 6]) for i, name in enumerate(names)}
-    for axes, (title, nest) in zip(grid[0], counts.items(), strict=True):
+    for axes, (title, nest) in zip(grid[:, 0], counts.items(), strict=True):
         axes.set(title=title, xlabel=label, xscale="log", xlim=(0.8 * min(finite), 6 * max(finite)))
         _bars(axes, values[title], styles, min(finite))
         labels = [f"{level.inside}\n{level.bytes:,} B" for level in nest.levels]
