@@ -117,7 +117,7 @@ def test_tiles_shows_counts_and_bytes():
     text = all_text(tile_figures.tiles(LARGE, Slicing("IS", 64, 2, 30)))
     assert "the only slice" in text
     assert "stationary in L1;\nL3 holds k3 = 30" in text
-    assert "streamed; L2 holds k2 = 2" in text
+    assert "streamed;\nL2 holds k2 = 2" in text
 
 
 def test_the_highlighted_tiles_are_aligned():
