@@ -19,7 +19,7 @@ from tests.grading.projects.test_variants_solved import imports, public_source, 
 
 PACKAGE = Path(mlhood.__file__).parent
 SECONDS = 60
-GIVEN = ("given-2", "P3-2-given-1", "P3-7-given-1")  # cells that solutions need
+GIVEN = ("given-2", "P3-2-given-1", "P3-7-given-1", "P4-9-given-1")  # cells that solutions need
 CHEATS = {
     "P3.2": {
         "torch": "import torch\ndef conv_direct(x, w, *rest): return torch.conv2d(*map(torch.as_tensor, (x, w)))",
