@@ -87,6 +87,7 @@ class Box:
         arrow_labels: For each wire that arrives, the text beside its arrow, "" for none.
         mark: "" or, for what is to be seen first, "differs" in a drawing of one scene; in a comparison "added",
             "removed", "changed" or "same", which is pale.
+        summary: What a description says of it; by default its first line.
     """
 
     key: tuple[str, str]
@@ -95,6 +96,7 @@ class Box:
     ports: tuple[Port, ...] = ()
     arrow_labels: list[str] = field(default_factory=list)
     mark: str = ""
+    summary: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def _nodes(scene: Scene) -> list[Box]:
 
 
 def _title(box: Box) -> str:
-    return box.lines[0].text.replace(",", "")
+    return (box.summary or box.lines[0].text).replace(",", "")
 
 
 def _ends(scene: Scene) -> str:

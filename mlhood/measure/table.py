@@ -45,6 +45,8 @@ class Table:
         claims: Claims about the cells.
 
     Attributes:
+        labels: What a cell was measured with, such as the sizes of tiles, by its position: shown before the cell, and
+            not stored.
         changed: Grows with each table that is declared and each cell that is filled in this process: of several tables
             with one id, the one with the largest number is the one in use.
     """
@@ -57,6 +59,7 @@ class Table:
     kind: Kind = "measurement"
     baseline: str | None = None
     claims: tuple[Claim, ...] = ()
+    labels: dict[Position, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     changed: int = field(default=0, init=False, repr=False, compare=False)
     _cells: dict[Position, Cell] = field(default_factory=dict, init=False, repr=False)
 
@@ -140,7 +143,8 @@ class Table:
 
     def _text(self, row: str, column: str) -> str:
         cell = self._cells.get((row, column))
-        return "–" if cell is None else cell.text(self.unit)
+        label = f"{self.labels[row, column]}: " if (row, column) in self.labels else ""
+        return label + ("–" if cell is None else cell.text(self.unit))
 
     def _speedup(self, row: str, column: str) -> str:
         base, other = (self._cells.get((row, name)) for name in (self.baseline or "", column))

@@ -50,6 +50,13 @@ def test_a_full_table_shows_times_rates_and_speedups():
     assert "holds: BLAS is faster than no-BLAS in every row" in text
 
 
+def test_a_label_is_shown_before_its_cell_and_not_stored():
+    table = filled()
+    table.labels["C1", "BLAS"] = "(16, 4, 56)"
+    assert "(16, 4, 56): 1.00 ms" in str(table)
+    assert table.to_dict() == filled().to_dict()
+
+
 def test_a_notebook_gets_text_html_and_data():
     bundle = filled()._repr_mimebundle_()
     assert set(bundle) == {"text/plain", "text/html", MIME}

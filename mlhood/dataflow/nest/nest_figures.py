@@ -25,7 +25,7 @@ _COLOURS = (SKY, ORANGE, GREEN, VERMILION, PINK, BLUE)
 
 
 def iteration_space(nests: Mapping[str, LoopNest]) -> Figure:
-    """Draw small nests of two or three loops side by side: their points, and the path of the schedule through them.
+    """Draw small nests of two loops side by side: their points, and the path of the schedule through them.
 
     Points are numbered in the order of their visits; dashed lines are tile boundaries.
 
@@ -33,24 +33,19 @@ def iteration_space(nests: Mapping[str, LoopNest]) -> Figure:
         nests: Nests by title, each over the same original loops.
 
     Raises:
-        NestError: If a nest had fewer than two or more than three original loops, or has too many points.
+        NestError: If a nest has more or fewer than two original loops, or too many points.
     """
     for nest in nests.values():
         points = int(np.prod([extent for _, extent in nest.domain]))
-        if len(nest.domain) not in (2, 3) or points > MAX_POINTS:
-            expected = f"two or three loops, at most {MAX_POINTS} points"
+        if len(nest.domain) != 2 or points > MAX_POINTS:
+            expected = f"two loops, at most {MAX_POINTS} points"
             got = ", ".join(f"{name} < {extent}" for name, extent in nest.domain)
             raise NestError("only a small iteration space can be drawn", expected=expected, got=got)
-    flat = all(len(nest.domain) == 2 for nest in nests.values())
-    figure = plt.figure(figsize=(3.9 * len(nests), 4.1), dpi=90, layout="constrained" if flat else None)
-    if not flat:  # constrained layout ignores the axis labels of 3-D axes
-        figure.subplots_adjust(0.02, 0.06, 0.96, 0.84, 0.12)
-    for position, (title, nest) in enumerate(nests.items(), 1):
-        if len(nest.domain) == 2:
-            _draw_2d(figure.add_subplot(1, len(nests), position), nest)
-        else:
-            _draw_3d(figure.add_subplot(1, len(nests), position, projection="3d"), nest)
-        figure.axes[-1].set_title(f"{title}\n{', '.join(nest.names)}", fontsize=10)
+    size = (3.1 * len(nests), 3.4)
+    figure, grid = plt.subplots(1, len(nests), figsize=size, dpi=90, squeeze=False, layout="constrained")
+    for axes, (title, nest) in zip(grid[0], nests.items(), strict=True):
+        _draw(axes, nest)
+        axes.set_title(f"{title}\n{', '.join(nest.names)}", fontsize=10)
     paths = [f"{title}, loops {', '.join(nest.names)}: {_first_visits(nest)}" for title, nest in nests.items()]
     return set_alt_text(figure, f"Points of an iteration space, and the path of each schedule. {'; '.join(paths)}.")
 
@@ -61,7 +56,7 @@ def _first_visits(nest: LoopNest, most: int = 8) -> str:
     return ", ".join(points) + (", and so on" if len(visits(nest)) > most else "")
 
 
-def _draw_2d(axes: Axes, nest: LoopNest) -> None:
+def _draw(axes: Axes, nest: LoopNest) -> None:
     """Draw two loops like a matrix: the first downwards, the second to the right."""
     (down, rows), (right, columns) = nest.domain
     y, x = visits(nest).T
@@ -96,22 +91,6 @@ def _tile_boundaries(draw_line: Any, nest: LoopNest, axis: int) -> None:
         draw_line(boundary - 0.5, color="#444444", lw=1.3, ls="--", zorder=1)
 
 
-def _draw_3d(axes: Any, nest: LoopNest) -> None:
-    """Draw three loops, the first downwards, and the first quarter of the path: all of it would be illegible."""
-    (down, _), (right, _), (back, _) = nest.domain
-    z, x, y = visits(nest).T
-    first = max(2, min(len(x) // 4, _MAX_NUMBERED))
-    axes.scatter(x[first:], y[first:], z[first:], s=12, c="white", ec="#777777", lw=0.7, depthshade=False)
-    axes.plot(x[:first], y[:first], z[:first], color=BLUE, lw=1.3)
-    axes.scatter(x[:first], y[:first], z[:first], s=24, c=ORANGE, ec="black", lw=0.6, depthshade=False)
-    for visit in range(first):
-        axes.text(x[visit], y[visit], z[visit], f" {visit}", fontsize=8, va="bottom")
-    axes.set(xlabel=right, ylabel=back, zlabel=down)
-    axes.invert_zaxis()
-    for axis, (_, extent) in zip((axes.zaxis, axes.xaxis, axes.yaxis), nest.domain, strict=True):
-        axis.set_ticks(range(extent))
-
-
 def reuse(counts: Mapping[str, Counts]) -> Figure:
     """Draw the number of reads per element that a level fetches: a bar for each level and array.
 
@@ -139,13 +118,21 @@ def traffic(counts: Mapping[str, Counts]) -> Figure:
 
 def _level_bars(counts: Mapping[str, Counts], values: Mapping[str, Mapping[str, list[float]]], label: str) -> Figure:
     """Draw bars for each level and array; an infinite value means that the array is produced there."""
-    bars = max(len(nest.levels) * len(nest.reads) for nest in counts.values())
-    size = (4.9 * len(counts), 1.2 + 0.2 * bars)
-    figure, grid = plt.subplots(1, len(counts), figsize=size, dpi=90, squeeze=False, sharex=True, layout="constrained")
+    bars = [len(nest.levels) * len(nest.reads) for nest in counts.values()]
+    figure, grid = plt.subplots(
+        len(counts),
+        1,
+        figsize=(4.9, 1 + 0.4 * len(counts) + 0.17 * sum(bars)),
+        dpi=90,
+        squeeze=False,
+        sharex=True,
+        height_ratios=bars,
+        layout="constrained",
+    )
     finite = [value for arrays in values.values() for row in arrays.values() for value in row if np.isfinite(value)]
     names = list(dict.fromkeys(array for nest in counts.values() for array in nest.reads))
     styles = {name: (_COLOURS[i % 6], _HATCHES[i % 6]) for i, name in enumerate(names)}
-    for axes, (title, nest) in zip(grid[0], counts.items(), strict=True):
+    for axes, (title, nest) in zip(grid[:, 0], counts.items(), strict=True):
         axes.set(title=title, xlabel=label, xscale="log", xlim=(0.8 * min(finite), 6 * max(finite)))
         _bars(axes, values[title], styles, min(finite))
         labels = [f"{level.inside}\n{level.bytes:,} B" for level in nest.levels]

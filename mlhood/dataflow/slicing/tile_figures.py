@@ -54,8 +54,8 @@ def tiles(problem: Problem, slicing: Slicing) -> Figure:
     down = _strips(_parts(problem.filters, problem.filter_tile), 1.9)
     right = _strips(_parts(problem.windows // rows, problem.window) * rows, 3.2)
     k, weight, window = (min(1, len(strips) - 1) for strips in (deep, down, right))
-    figure, axes = canvas(9.4, 6.1)
-    weights, columns, result = (0.6, 2.95), (3.45, 5.65), (3.45, 2.95)
+    figure, axes = canvas(6.9, 6.75)
+    weights, columns, result = (0.6, 3.6), (3.45, 6.3), (3.45, 3.6)
     begin, end = deep[k]
     _band(axes, (weights[0] + begin, weights[1] - 1.9), end - begin, 1.9)
     _band(axes, (columns[0], columns[1] - end), 3.2, end - begin)
@@ -129,9 +129,9 @@ def _dimensions(axes: Axes, problem: Problem, columns: Point, weights: Point) ->
         f"C·KH·KW = {problem.channels:,}·{kh}·{kw} = {problem.channels * kh * kw:,} deep",
         f"P = OH·OW = {oh}·{ow} = {problem.windows:,} windows",
     )
-    axes.text(0.1, 5.8, "weights × columns = result", fontsize=11, weight="bold", va="center")
+    axes.text(0.1, 6.45, "weights × columns = result", fontsize=11, weight="bold", va="center")
     for i, line in enumerate(lines):
-        axes.text(0.1, 5.48 - 0.24 * i, line, fontsize=9.5, va="center")
+        axes.text(0.1, 6.13 - 0.24 * i, line, fontsize=9.5, va="center")
     axes.text(columns[0] + 1.6, columns[1] + 0.1, "columns: P wide", ha="center", va="bottom", fontsize=9)
     axes.text(weights[0] - 0.12, weights[1] - 0.95, "weights: F high", ha="right", va="center", fontsize=9, rotation=90)
     axes.text(columns[0] + 1.6, weights[1] - 2.0, "result: F × P", ha="center", va="top", fontsize=9)
@@ -142,14 +142,14 @@ def _slice_brackets(axes: Axes, problem: Problem, slicing: Slicing, ys: Point, x
     line = {"color": DARK, "lw": 1.5}
     (top, bottom), (left, right) = ys, xs
     axes.plot([3.36, 3.28, 3.28, 3.36], [top, top, bottom, bottom], **line)
-    axes.plot([left, left, right, right], [3.04, 3.12, 3.12, 3.04], **line)
+    axes.plot([left, left, right, right], [3.69, 3.77, 3.77, 3.69], **line)
     (kh, kw), count = problem.kernel, -(-problem.channels // slicing.k1)
     text = (
         f"bracket, yellow: {'the only slice' if count == 1 else f'one of {count} slices'}\n"
         f"k1 = {slicing.k1} of {problem.channels} channels,\n"
         f"{slicing.k1}·{kh}·{kw} = {slicing.k1 * kh * kw:,} deep"
     )
-    axes.text(0.1, 3.3, text, fontsize=9.5, va="bottom", linespacing=1.4)
+    axes.text(0.1, 3.95, text, fontsize=9.5, va="bottom", linespacing=1.4)
 
 
 def _legend(axes: Axes, problem: Problem, slicing: Slicing) -> None:
@@ -161,13 +161,13 @@ def _legend(axes: Axes, problem: Problem, slicing: Slicing) -> None:
     input_role, weight_role = (stationary, streamed) if slicing.order == "IS" else (streamed, stationary)
     input_size = [f"{depth} × {problem.window} windows", f"= {k1 * problem.input_bytes:,} bytes"]
     lines = [f"{inputs:,} in a slice;", "a full one holds", *input_size, *input_role]
-    _legend_entry(axes, (6.85, 5.65), "input tile", (LIGHT_GREEN, "\\\\"), lines)
+    _legend_entry(axes, (2.55, 1.4), "input tile", (LIGHT_GREEN, "\\\\"), lines)
     output_size = [f"{problem.filter_tile} filters × {problem.window} windows", f"= {problem.output_bytes:,} bytes"]
     lines = [f"{weights:,} × {inputs:,} = {weights * inputs:,};", "a full one holds", *output_size, "one per pair"]
-    _legend_entry(axes, (6.85, 2.95), "output tile", (LIGHT_GREY, "xx"), lines)
-    weight_size = f"{problem.filter_tile} filters × {depth} = {k1 * problem.weight_bytes:,} bytes"
-    lines = [f"{weights:,} in a slice; a full one holds", weight_size, " ".join(weight_role)]
-    _legend_entry(axes, (0.6, 0.95), "weight tile", (LIGHT_BLUE, "//"), lines)
+    _legend_entry(axes, (4.8, 1.4), "output tile", (LIGHT_GREY, "xx"), lines)
+    weight_size = [f"{problem.filter_tile} filters × {depth}", f"= {k1 * problem.weight_bytes:,} bytes"]
+    lines = [f"{weights:,} in a slice;", "a full one holds", *weight_size, *weight_role]
+    _legend_entry(axes, (0.1, 1.4), "weight tile", (LIGHT_BLUE, "//"), lines)
 
 
 def _legend_entry(axes: Axes, corner: Point, name: str, style: tuple[str, str], lines: Sequence[str]) -> None:
@@ -197,11 +197,12 @@ def orders(inputs: int, weights: int, k2: int, k3: int) -> Figure:
         raise SlicingError("too many tiles for a figure", expected=expected, got=got, todo="draw a smaller case")
     cell = min(0.4, 3.8 / inputs, 3.6 / weights)
     height = max(weights * cell, 0.85)  # of the text beside it
-    figure, axes = canvas(9.5, height + 2.05)
-    for i, order in enumerate(ORDERS):
-        grid = Grid(axes, 0.65 + 4.8 * i, (height + weights * cell) / 2 + 1.05, weights, inputs, cell, cell)
+    panel = height + 2.05
+    figure, axes = canvas(4.9, 2 * panel)
+    for order, bottom in zip(ORDERS, (panel, 0), strict=True):
+        grid = Grid(axes, 0.65, bottom + (height + weights * cell) / 2 + 1.05, weights, inputs, cell, cell)
         _order(grid, order, k2, k3)
-        _captions(grid, order, k2, k3, (height + 1.93, 0.93))
+        _captions(grid, order, k2, k3, (bottom + height + 1.93, bottom + 0.93))
     return set_alt_text(
         figure,
         f"The order in which {inputs} input tiles meet {weights} weight tiles, in groups of k2 = {k2} streamed and",

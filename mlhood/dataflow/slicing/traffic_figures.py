@@ -42,7 +42,7 @@ def levels(needs: Mapping[str, Sequence[float]], rooms: Sequence[float]) -> Figu
         _check_bytes(name, sizes, limit=sys.float_info.max)
     _check_bytes("rooms", rooms, limit=math.inf)
     group = len(needs) + 1
-    figure, axes = plt.subplots(figsize=(9, 0.9 + 0.25 * 3 * group), dpi=90, layout="constrained")
+    figure, axes = plt.subplots(figsize=(6.2, 0.9 + 0.25 * 3 * group), dpi=90, layout="constrained")
     known = [size for sizes in (*needs.values(), rooms) for size in sizes if size < math.inf]
     axes.set_xscale("log", base=4)
     axes.set(xlim=(min(known) / 2, 12 * max(known)), ylim=(3 * group - 0.5, -0.7), xlabel="bytes needed")
@@ -97,11 +97,11 @@ def traffic(rows: Mapping[str, Mapping[Order, Traffic]], line: int = 64) -> Figu
     _check_not_empty(rows, "rows")
     into = {label: {order: _into(label, row, order, line) for order in ORDERS} for label, row in rows.items()}
     sizes = [size for row in into.values() for parts in row.values() for size in parts]
-    height = 1.35 + 0.5 * len(rows)
-    figure, panels = plt.subplots(1, 3, figsize=(9.4, height), dpi=90, sharex=True, sharey=True, layout="constrained")
+    size = 5.4, 1.1 + 3 * (0.35 + 0.42 * len(rows))
+    figure, panels = plt.subplots(3, 1, figsize=size, dpi=90, sharex=True, sharey=True, layout="constrained")
     low, span = min(sizes) / 2, max(sizes) / min(sizes)
     for level, axes in enumerate(panels):
-        axes.set(title=f"into {LEVELS[level]}", xlabel="MiB", xscale="log", xlim=(low, max(sizes) * 4 * span**0.4))
+        axes.set(title=f"MiB into {LEVELS[level]}", xscale="log", xlim=(low, max(sizes) * 4 * span**0.4))
         for shift, order in zip((-0.2, 0.2), ORDERS, strict=True):
             lengths = [row[order][level] for row in into.values()]
             colour, hatch, _ = _STYLES[order]
@@ -151,7 +151,7 @@ def times(table: Table) -> Figure:
             "the table does not compare the orders", where=table.id, expected=expected, got=table.columns
         )
     measured = {order: [_cell(table, row, order) for row in table.rows] for order in ORDERS}
-    figure, axes = plt.subplots(figsize=(9.2, 1.3 + 0.5 * len(table.rows)), dpi=90, layout="constrained")
+    figure, axes = plt.subplots(figsize=(6.4, 1.3 + 0.5 * len(table.rows)), dpi=90, layout="constrained")
     ends = [end for cells in measured.values() for cell in cells for end in (*cell.interval, cell.median)]
     axes.set(xscale="log" if max(ends) > _MAX_LINEAR * min(ends) else "linear", ylim=(len(table.rows) - 0.5, -0.5))
     axes.xaxis.set_minor_formatter(NullFormatter())

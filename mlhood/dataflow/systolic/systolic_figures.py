@@ -51,7 +51,7 @@ def filling(run: Run, cycles: Sequence[int] | None = None) -> Figure:
     drawn = [round(last * part / 5) for part in range(6)] if cycles is None else list(cycles)
     if not drawn or not all(0 <= cycle < run.cycles for cycle in drawn):
         raise DataflowError("cycle out of range", expected=f"0 to {run.cycles - 1}", got=drawn)
-    across = min(len(drawn), 6 if array.columns <= 4 else 3)
+    across = min(len(drawn), 3)
     down = -(-len(drawn) // across)
     width, height = 0.42 * array.columns + 0.3, 0.42 * array.rows + 0.45
     figure, grid = plt.subplots(
@@ -67,7 +67,7 @@ def filling(run: Run, cycles: Sequence[int] | None = None) -> Figure:
     if array.dataflow != "os":
         operand = "weights" if array.dataflow == "ws" else "transposed inputs"
         patches.append(Patch(fc=LIGHT_YELLOW, ec="#888888", label=f"loaded: holds row k of the {operand}"))
-    figure.legend(handles=patches, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    figure.legend(handles=patches, loc="outside lower center", ncols=1, fontsize=8, frameon=False)
     counts = ", ".join(f"{run.busy[cycle].sum()} in cycle {cycle}" for cycle in drawn)
     return set_alt_text(
         figure,
@@ -118,7 +118,7 @@ def compare(cycles: Mapping[str, Mapping[str, float]], what: str = "cycles") -> 
     """Draw grouped bars: {"C1": {"ws": 458208, "is": 776160, "os": 475104}, ...}; each group's smallest is bold."""
     orders = list(dict.fromkeys(order for group in cycles.values() for order in group))
     styles = {order: _STYLES.get(order, _SERIES_STYLES[i % len(_SERIES_STYLES)]) for i, order in enumerate(orders)}
-    figure, axes = plt.subplots(figsize=(1.2 + 1.9 * len(cycles), 3.4), dpi=90, layout="constrained")
+    figure, axes = plt.subplots(figsize=(1.0 + 1.4 * len(cycles), 3.4), dpi=90, layout="constrained")
     width = 0.8 / len(orders)
     for i, group in enumerate(cycles.values()):
         for order, value in group.items():
@@ -145,7 +145,7 @@ def sides(layers: Sequence[Layer], sizes: Sequence[int], orders: tuple[str, str]
         sizes: R = C.
         orders: Two of `DATAFLOWS`: above 1 the first is the faster one.
     """
-    figure, axes = plt.subplots(figsize=(7.5, 3.6), dpi=90, layout="constrained")
+    figure, axes = plt.subplots(figsize=(6, 3.6), dpi=90, layout="constrained")
     lines = []
     for i, layer in enumerate(layers):
         first, second = (

@@ -199,7 +199,9 @@ def _box(module: Module, step: Step) -> Box:
     if len(details) > _MAX_DETAILS:
         details[_MAX_DETAILS - 1 :] = [f"… and {len(details) - _MAX_DETAILS + 1} lines more"]
     lines = heading(_title(module, step.first), name, details, 44)
-    return Box(("node", name), FAMILIES[_family(module, step)], lines, (port,), [""] * len(step.sources))
+    codes = _listed(opcodes(module, step.first)) if step.first.opcode == "fusion" else []
+    summary = f"{_title(module, step.first)} of {' '.join(codes)}" if len(codes) > 1 else ""
+    return Box(("node", name), FAMILIES[_family(module, step)], lines, (port,), [""] * len(step.sources), "", summary)
 
 
 def _port(instruction: Instruction) -> Port:

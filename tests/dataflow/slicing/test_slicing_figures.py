@@ -75,11 +75,11 @@ def test_tiles_shows_counts_and_bytes():
     for part in (*sizes, "one of 2 slices", "523 in a slice", "4 in a slice", "4 × 523 = 2,092"):
         assert part in text
     assert "streamed;\nL2 holds k2 = 65" in text
-    assert "stationary in L1; L3 holds k3 = 4" in text
+    assert "stationary in L1;\nL3 holds k3 = 4" in text
     text = text_of(tile_figures.tiles(LARGE, Slicing("IS", 64, 2, 30)))
     assert "the only slice" in text
     assert "stationary in L1;\nL3 holds k3 = 30" in text
-    assert "streamed; L2 holds k2 = 2" in text
+    assert "streamed;\nL2 holds k2 = 2" in text
 
 
 def test_the_highlighted_tiles_are_aligned():

@@ -150,15 +150,6 @@ def cycles(dataflow, rows, columns, m, n, k):
     return total
 """,
     "P4-9-solution": """
-def operations(text):
-    counts = {}
-    for word in text.replace("(", " ").replace('"', "").split():
-        if word.startswith("stablehlo."):
-            name = word.removeprefix("stablehlo.")
-            counts[name] = counts.get(name, 0) + 1
-    return counts
-""",
-    "P4-9-solution-2": """
 def fused(hlo):
     computations, name = {}, None
     for line in hlo.splitlines():
@@ -173,6 +164,21 @@ def fused(hlo):
             if code != "parameter":
                 computations[name].append(code)
     return computations
+""",
+    "P4-9-solution-2": """
+def moved(hlo):
+    read, written, inside = {}, {}, None
+    for line in hlo.split("\\n"):
+        if line.startswith("%"):
+            inside = line.split()[0][1:]
+        elif line.startswith("}"):
+            inside = None
+        elif inside and inside.startswith("fused_computation") and " = " in line:
+            code, size = instruction(line)
+            read[inside] = read.get(inside, 0) + (size if code == "parameter" else 0)
+            if "ROOT" in line:
+                written[inside] = size
+    return {"read": read, "written": written}
 """,
 }
 
@@ -252,16 +258,22 @@ def utilisation(dataflow, rows, columns, m, n, k):
     return np.float64(np.prod([m, n, k]) / (cycles(dataflow, rows, columns, m, n, k) * np.prod([rows, columns])))
 """,
     "P4-9-solution": r"""
-import re, collections
-def operations(text):
-    return collections.Counter(re.findall(r'(?:^|= |applies )"?stablehlo\.(\w+)', text))
-""",
-    "P4-9-solution-2": r"""
 import re
 def fused(hlo):
     parts = re.findall(r"^%(fused_computation[.\d]*) .*?\{\n(.*?)^\}", hlo, re.M | re.S)
     return {name: [code for code in re.findall(r"= (?:\(.*?\)|\S+) ([\w-]+)\(", body) if code != "parameter"]
             for name, body in parts}
+""",
+    "P4-9-solution-2": r"""
+import re
+def moved(hlo):
+    parts = re.findall(r"^%(fused_computation[.\d]*) .*?\{\n(.*?)^\}", hlo, re.M | re.S)
+    lines = {name: [(line, *instruction(line)) for line in body.splitlines()] for name, body in parts}
+    return {
+        "read": {name: np.sum([size for _, code, size in found if code == "parameter"])
+                 for name, found in lines.items()},
+        "written": {name: next(size for line, _, size in found if "ROOT %" in line) for name, found in lines.items()},
+    }
 """,
 }
 

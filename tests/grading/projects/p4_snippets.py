@@ -163,11 +163,6 @@ def using(result: str = "m * n * k / (cycles(dataflow, rows, columns, m, n, k) *
     return {"P4-8-solution-2": f"def utilisation(dataflow, rows, columns, m, n, k):\n    return {result}\n"}
 
 
-def naming(pattern: str = r"(?<!#)stablehlo\.(\w+)", result: str = "dict(Counter(names))") -> dict[str, str]:
-    body = f"names = re.findall(r'''{pattern}''', text)\nreturn {result}"
-    return {"P4-9-solution": _function("import re\nfrom collections import Counter\ndef operations(text):", body)}
-
-
 def fusing(
     begin: str = r"%(fused_computation\S*) .*\{$",
     opcode: str = r" = (?:\(.*?\)|\S+) ([\w-]+)\(",
@@ -186,7 +181,30 @@ for line in hlo.splitlines():
             current.append(match[1])
 return computations
 """
-    return {"P4-9-solution-2": _function("import re\ndef fused(hlo):", body)}
+    return {"P4-9-solution": _function("import re\ndef fused(hlo):", body)}
+
+
+def moving(
+    begin: str = "%fused_computation",
+    read: str = "if code == 'parameter':\n            read[name] += size",
+    written: str = "if line.lstrip().startswith('ROOT'):\n            written[name] = size",
+    result: str = "{'read': read, 'written': written}",
+) -> dict[str, str]:
+    body = f"""
+read, written, name = {{}}, {{}}, None
+for line in hlo.splitlines():
+    if line.startswith("{begin}"):
+        name = line.split()[0].strip("%")
+        read[name] = written[name] = 0
+    elif line.startswith("}}"):
+        name = None
+    elif name:
+        code, size = instruction(line)
+        {read}
+        {written}
+return {result}
+"""
+    return {"P4-9-solution-2": _function("def moved(hlo):", body)}
 
 
 def preparing(

@@ -10,8 +10,8 @@ from tests.grading.projects.p4_snippets import (
     fusing,
     halving,
     loading,
+    moving,
     multiplying,
-    naming,
     needing,
     network_filling,
     preparing,
@@ -41,8 +41,8 @@ OWN, COMPARED, OPERATIONS = "my_own_is_another", "rows_are_comparisons", "operat
 FASTER = "orders_agree_and_analysed_is_faster"
 WEIGHTS, INPUTS, OUTPUTS = "weights_stay", "inputs_stay", "outputs_stay"
 FOLDS, BUSY = "last_folds_take_as_long", "utilisation_is_the_busy_part"
-NAMED, QUOTED, ATTRIBUTES = "operations_are_counted", "quoted_operations_count", "attributes_are_no_operations"
 COMPUTATIONS, OPCODES, PARAMETERS = "fused_computations_are_found", "opcodes_are_listed", "parameters_are_left_out"
+READ, WRITTEN = "bytes_read_are_counted", "bytes_written_are_counted"
 
 
 ORDERS: tuple[Mistake, ...] = (
@@ -242,16 +242,24 @@ MACHINES: tuple[Mistake, ...] = (
     ),
     *mistakes(
         "P4.9",
-        ("names with their prefix", naming(r"(?<!#)(stablehlo\.\w+)"), (NAMED, QUOTED, ATTRIBUTES), "the name alone"),
-        (
-            "one operation of each line",
-            naming(r"stablehlo\.(\w+).*"),
-            NAMED,
-            "also behind `applies`",
-        ),
         ("the main computation, too", fusing(begin=r"(?:ENTRY )?%(\S+) .*\{$"), COMPUTATIONS, "not fused"),
         ("names instead of opcodes", fusing(opcode=r"%([a-z_-]+)\S* = "), OPCODES, "is a broadcast"),
         ("parameters listed as well", fusing(kept="match"), PARAMETERS, "`fused` lists parameters"),
+        ("types without spaces only", fusing(opcode=r" = \S+ ([\w-]+)\("), OPCODES, "wrong operations of"),
+        (
+            "only the last parameter",
+            moving(read="if code == 'parameter':\n            read[name] = size"),
+            READ,
+            "each of",
+        ),
+        ("what is computed is read, too", moving(read="read[name] += size"), READ, "reads each of its parameters once"),
+        ("every line is written", moving(written="written[name] += size"), WRITTEN, "nothing of what it computes"),
+        (
+            "read and written exchanged",
+            moving(result="{'read': written, 'written': read}"),
+            (READ, WRITTEN),
+            "is wrong",
+        ),
     ),
 )
 

@@ -121,7 +121,7 @@ def last_groups_count(submission: Submission) -> Iterator[Arguments]:
     2,
     "loads",
     call=_call_loads,
-    hint="the text counts every beginning of an iteration, whatever was loaded last",
+    hint="whenever a loop moves on, its next tile or group is loaded, even if it is the only one there is",
 )
 def what_is_still_there_is_loaded(submission: Submission) -> Iterator[Arguments]:
     """`loads` counts what is loaded again although it happens to be there still."""
