@@ -21,7 +21,7 @@ GIVEN = {
     "P1": "import numpy as np, onnx, onnxruntime, torch\nfrom torch import nn\nfrom mlhood import exchange, models",
     "P5": (
         "import numpy as np\nimport jax, jax.numpy as jnp\n"
-        "jax.config.update('jax_num_cpu_devices', 8)"  # what P5.10 needs
+        "jax.config.update('jax_num_cpu_devices', 8)"  # what P5.10 and P5.11 need
     ),
 }
 
@@ -111,13 +111,15 @@ CHEATS = {
             "from mlhood.jaxlab.cluster.mesh import shard\nfrom jax.sharding import PartitionSpec as P\n"
             "def split_batch(mesh, x): return shard(mesh, {'x': x}, {'x': P('data')})['x']"
         ),
-        "its rings": (
+    },
+    "P5.12": {
+        "the course's rings": (
             "from mlhood.jaxlab.cluster.collectives import ring_bytes as course\n"
             "from mlhood.jaxlab.cluster.scaling import step_seconds\n"
             "def ring_bytes(total, devices): return course('all-reduce', total, devices)"
         ),
     },
-    "P5.11": {"the grader's plan": "from mlhood.grading.projects.p5.reference import best_plan"},
+    "P5.14": {"the grader's plan": "from mlhood.grading.projects.p5.reference import best_plan"},
 }
 
 
