@@ -1,6 +1,5 @@
 """Figures of P5's measurements: they show the numbers, their labels do not overlap, and invalid times are rejected."""
 
-import math
 from itertools import combinations
 
 import pytest
@@ -10,7 +9,7 @@ from mlhood.errors import XlaError
 from mlhood.jaxlab import timing_figures
 from mlhood.jaxlab.operators.cases import ROWS
 from mlhood.jaxlab.tables import operators_table
-from mlhood.jaxlab.timing import Stages, break_even
+from mlhood.jaxlab.timing import Stages
 from mlhood.measure.measurement import Measurement
 
 CONV = Stages(0.8e-3, 3.9e-3, 77.5e-3, 3.15e-3, 1.3e-3, 143e-6, 15e-6)
@@ -34,10 +33,6 @@ FIGURES = {
     "ratios, far apart": lambda: timing_figures.ratios(filled({"conv": 90.0, "add": 0.02})),
     "stages": lambda: timing_figures.stages({"conv": CONV, "ResNet-18": NETWORK}),
     "stages, one": lambda: timing_figures.stages({"conv": CONV}),
-    "break-even": lambda: timing_figures.break_even(0.79, 42.4e-3, 36.1e-3, "ResNet-18"),
-    "break-even, at once": lambda: timing_figures.break_even(1e-3, 1.0, 0.1),
-    "break-even, late": lambda: timing_figures.break_even(10.0, 1.00001e-3, 1e-3),
-    "break-even, never": lambda: timing_figures.break_even(72e-3, 4e-6, 6.6e-6, "softmax"),
 }
 
 
@@ -83,31 +78,11 @@ def test_the_stages_fill_the_bar_and_their_times_are_shown(visible_texts):
 
 
 @pytest.mark.parametrize(
-    ("times", "verdict"),
-    [
-        ((0.79, 42.4e-3, 36.1e-3), "from 126 calls on"),
-        ((1e-3, 1.0, 0.1), "from the first call on"),
-        ((1.0, 1e-3, 1e-3), "it never does"),
-    ],
-)
-def test_the_break_even_point_is_labelled_and_marked(times, verdict, visible_texts):
-    figure = timing_figures.break_even(*times)
-    assert any(verdict in text.get_text() for text in visible_texts(figure))
-    marks = [line.get_xdata() for line in figure.axes[0].lines if line.get_marker() == "o"]
-    crossing = break_even(*times)
-    assert len(marks) == math.isfinite(crossing)
-    assert all(mark[0] == crossing for mark in marks)
-
-
-@pytest.mark.parametrize(
     "draw",
     [
         lambda: timing_figures.ratios(operators_table()),
         lambda: timing_figures.stages({}),
         lambda: timing_figures.stages({"nothing": Stages(*[0.0] * 7)}),
-        lambda: timing_figures.break_even(math.inf, 1, 1),
-        lambda: timing_figures.break_even(1, -1, 1),
-        lambda: timing_figures.break_even(1, 1, math.nan),
     ],
 )
 def test_invalid_times_and_empty_tables_are_rejected(draw):

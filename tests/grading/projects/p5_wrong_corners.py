@@ -272,7 +272,7 @@ RING_OF_THE_BENCH = changed(
 )
 CLUSTER = (
     *mistakes("P5.11", ("a result that is divided", DIVIDED_RESULT, check.LAYERS, "is divided among the devices")),
-    *mistakes("P5.12", ("the bytes of the bench", RING_OF_THE_BENCH, check.RING, "bench.ring_bytes` is not available where")),
+    *mistakes("P5.12", ("the bytes of the bench", RING_OF_THE_BENCH, check.RING, "bench.ring_bytes` is not available")),
 )
 
 WRONG = (*NETWORKS, *OPERATORS, *TABLE, *BROKEN, *TRACER, *TAPE, *LEARNING, *PRIMITIVE, *CLUSTER)

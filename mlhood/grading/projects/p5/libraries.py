@@ -32,4 +32,4 @@ JAX = Libraries(
         f"{CLUSTER}.parallel.predicted_bytes",
     ),
 )
-PLANS = Libraries(packages=("jax",), modules=(f"{CLUSTER}.plans",))  # with it comes what would solve parts of P5.10 to P5.12
+PLANS = Libraries(packages=("jax",), modules=(f"{CLUSTER}.plans",))  # with it comes what would solve other tasks
