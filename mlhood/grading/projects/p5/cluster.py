@@ -299,7 +299,7 @@ TASKS = (
         checks=(batches_are_split, gradients_are_of_the_whole_batch, devices_add_up_their_gradients),
         libraries=JAX,
         varies=(SPLIT_AXIS, GRADIENT_AS),
-        minutes=20,
+        minutes=15,
         builds_on=("P5.8",),
     ),
     Task(
@@ -317,7 +317,7 @@ TASKS = (
         checks=(gradient_bytes_are_counted, rings_carry_their_bytes, steps_take_compute_and_ring),
         libraries=JAX,
         varies=(GRADIENT_TYPE, RING_COUNTS, STEP_OPTION),
-        minutes=20,
+        minutes=15,
         builds_on=("P5.10",),
     ),
     Task(
@@ -326,7 +326,7 @@ TASKS = (
         checks=(two_processes_give_the_gradient_of_one,),
         seconds=RUN_SECONDS + 30,
         libraries=JAX,
-        minutes=20,
+        minutes=15,
         builds_on=("P5.10",),
     ),
 )
