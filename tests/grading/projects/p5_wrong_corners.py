@@ -272,7 +272,7 @@ RING_OF_THE_PACKAGE = changed(
 )
 CLUSTER = (
     *mistakes("P5.11", ("a result that is divided", DIVIDED_RESULT, check.LAYERS, "is divided among the devices")),
-    *mistakes("P5.12", ("the bytes of the package", RING_OF_THE_PACKAGE, check.RING, "collectives.ring_bytes` is not available")),
+    *mistakes("P5.12", ("the bytes of the package", RING_OF_THE_PACKAGE, check.RING, "ring_bytes` is not available")),
 )
 
 WRONG = (*NETWORKS, *OPERATORS, *TABLE, *BROKEN, *TRACER, *TAPE, *LEARNING, *PRIMITIVE, *CLUSTER)
