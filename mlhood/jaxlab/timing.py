@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable
@@ -81,22 +80,6 @@ def stages(function: Callable[..., Any], *arguments: Any, runs: int = RUNS, devi
         from_device.append(_timed(lambda result=result: jax.device_get(result))[0])
         del result  # so that the next call can reuse its memory instead of touching new pages
     return Stages(trace, lower, compile_, first, *map(statistics.median, (run, to_device, from_device)))
-
-
-def break_even(compile_seconds: float, no_jax: float, jax: float) -> float:
-    """Return the number of calls from which on compiling and calling takes less time than calling without JAX.
-
-    Args:
-        compile_seconds: Seconds before the first call.
-        no_jax: Seconds of a call without JAX.
-        jax: Seconds of a compiled call.
-
-    Returns:
-        The smallest integer n with compile_seconds + n * jax < n * no_jax; infinity if there is none.
-    """
-    if jax >= no_jax:
-        return math.inf
-    return math.floor(compile_seconds / (no_jax - jax)) + 1
 
 
 def _timed(step: Callable[[], Any]) -> tuple[float, Any]:

@@ -1,4 +1,4 @@
-"""Figures of P5's measurements: the speed-up by JAX, the stages before the first result, and the break-even point."""
+"""Figures of P5's measurements: the speed-up by JAX, and the stages before the first result."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from mlhood.errors import XlaError
-from mlhood.jaxlab import timing
 from mlhood.jaxlab.tables import JAX, NO_JAX
 from mlhood.jaxlab.timing import Stages
 from mlhood.measure.claims import ratio
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.table import Table
-from mlhood.measure.units import digits, duration, times
+from mlhood.measure.units import duration, times
 from mlhood.plotting.alt_text import listing, set_alt_text
-from mlhood.plotting.diagram import BLUE, GREEN, LIGHT_GREY, ORANGE, PINK, SKY, VERMILION
+from mlhood.plotting.diagram import GREEN, LIGHT_GREY, ORANGE, PINK, SKY
 
 _DARK, _SMALL = "#222222", 9.0
 _FACTORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
@@ -112,41 +111,6 @@ def stages(rows: Mapping[str, Stages]) -> Figure:
         f"{name}: {listing((stage, duration(value)) for stage, value in row.items())}" for name, row in seconds.items()
     ]
     return set_alt_text(figure, f"Stacked bars of the time until a function has run twice. {'; '.join(bars)}.")
-
-
-def break_even(compile_seconds: float, no_jax: float, jax: float, name: str = "") -> Figure:
-    """Draw the total time over the number of calls, without JAX and with it, and mark the break-even point.
-
-    Times as for `timing.break_even`, in seconds; `name` is the function's, for the title.
-
-    Raises:
-        XlaError: A time is not finite and positive.
-    """
-    for what, seconds in (("compiling", compile_seconds), (f"a call, {NO_JAX}", no_jax), (f"a call, {JAX}", jax)):
-        _check_time(f"time of {what}", seconds)
-    crossing = timing.break_even(compile_seconds, no_jax, jax)
-    last = 10 * crossing if math.isfinite(crossing) else 10 * compile_seconds / jax
-    calls = np.geomspace(1, max(last, 100), 200)
-    figure, axes = plt.subplots(figsize=(7.6, 4.2), dpi=90, layout="constrained")
-    axes.loglog(calls, calls * no_jax, color=VERMILION, lw=2, ls="--", label=f"{NO_JAX}: {duration(no_jax)} a call")
-    label = f"{JAX}: {duration(compile_seconds)} before, {duration(jax)} a call"
-    axes.loglog(calls, compile_seconds + calls * jax, color=BLUE, lw=2, label=label)
-    verdict = "it never does: a call takes no less time"
-    if math.isfinite(crossing):
-        axes.axvline(crossing, color=_DARK, lw=1, ls=":")
-        axes.plot(crossing, compile_seconds + crossing * jax, "o", color=ORANGE, mec="black", ms=9, zorder=5)
-        count = f"{crossing:,.0f}" if crossing < 10_000 else digits(crossing)
-        verdict = f"from {count} calls on" if crossing > 1 else "from the first call on"
-    axes.set(xlabel=f"calls; JAX takes less time in all: {verdict}", title=name)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: duration(seconds)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
-    axes.grid(visible=True, color="#dddddd", lw=0.6)
-    axes.legend(loc="lower right", fontsize=_SMALL)
-    return set_alt_text(
-        figure,
-        f"Total time by the number of calls{f' of {name}' * bool(name)}. {NO_JAX}: {duration(no_jax)} a call. {label}.",
-        f"JAX takes less time in all: {verdict}.",
-    )
 
 
 def _check_not_empty(rows: Mapping, what: str) -> None:

@@ -65,7 +65,7 @@ ANSWERS = {
     "P4.4": ["mlhood.dataflow.slicing.fit:needs", "mlhood.dataflow.slicing.analysis:largest"],
     "P4.7": ["mlhood.dataflow.slicing.analysis:search", "mlhood.dataflow.slicing.analysis:_best"],
     "P4.8": ["mlhood.dataflow.systolic:count", "mlhood.dataflow.systolic.simulator:simulate"],
-    "P4.9": ["mlhood.jaxlab.xla.stablehlo:operations", "mlhood.jaxlab.xla.hlo:fused"],
+    "P4.9": ["mlhood.jaxlab.xla.stablehlo:convert", "mlhood.jaxlab.xla.hlo:parse"],
     "P5.1": ["mlhood.jaxlab.operators.network:tree", "mlhood.jaxlab.operators.network:forward"],
     "P5.2": [
         "mlhood.jaxlab.operators.no_jax:softmax",
@@ -87,12 +87,9 @@ ANSWERS = {
     "P5.7": ["mlhood.jaxlab.training.per_example:per_example", "mlhood.jaxlab.training.per_example:clipped"],
     "P5.8": ["mlhood.jaxlab.training.train_loop:make_step", "mlhood.jaxlab.training.train_loop:train"],
     "P5.9": ["mlhood.jaxlab.tracing.primitive:fake_quantize"],
-    "P5.10": [
-        "mlhood.jaxlab.cluster.parallel:by_jit",
-        "mlhood.jaxlab.cluster.mesh:shard",
-        "mlhood.jaxlab.cluster.collectives:ring_bytes",
-        "mlhood.jaxlab.cluster.scaling:step_seconds",
-    ],
+    "P5.10": ["mlhood.jaxlab.cluster.parallel:by_jit", "mlhood.jaxlab.cluster.mesh:shard"],
+    "P5.11": ["mlhood.jaxlab.cluster.parallel:by_shard_map"],
+    "P5.12": ["mlhood.jaxlab.cluster.collectives:ring_bytes", "mlhood.jaxlab.cluster.scaling:step_seconds"],
 }
 # a function that is left out has its signature, and raises when it is called
 REACH = """

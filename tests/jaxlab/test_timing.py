@@ -1,17 +1,14 @@
 """The stages of a compiled function: what happens in which of them, not how long they take."""
 
-import math
 import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mlhood.errors import XlaError
-from mlhood.jaxlab.timing import Stages, break_even, stages
+from mlhood.jaxlab.timing import Stages, stages
 
 
 def test_each_stage_is_timed():
@@ -48,13 +45,3 @@ def test_results_are_waited_for():
 def test_no_runs_have_no_median():
     with pytest.raises(XlaError, match="median"):
         stages(jnp.sin, 1.0, runs=0)
-
-
-@given(cost=st.integers(0, 10_000), slow=st.integers(1, 100), fast=st.integers(1, 100))
-def test_the_break_even_point_is_the_first_call_that_pays(cost, slow, fast):
-    n = break_even(cost, slow, fast)
-    if fast >= slow:
-        assert n == math.inf
-    else:
-        assert cost + n * fast < n * slow
-        assert n == 1 or cost + (n - 1) * fast >= (n - 1) * slow

@@ -1,14 +1,12 @@
 """Figures of P5's measurements: they show the numbers, their labels do not overlap, and invalid times are rejected."""
 
-import math
-
 import pytest
 
 from mlhood.errors import XlaError
 from mlhood.jaxlab import timing_figures
 from mlhood.jaxlab.operators.cases import ROWS
 from mlhood.jaxlab.tables import operators_table
-from mlhood.jaxlab.timing import Stages, break_even
+from mlhood.jaxlab.timing import Stages
 from mlhood.measure.measurement import Measurement
 from tests.plotting.texts import check_texts, strings
 
@@ -33,10 +31,6 @@ FIGURES = {
     "ratios, far apart": lambda: timing_figures.ratios(filled({"conv": 90.0, "add": 0.02})),
     "stages": lambda: timing_figures.stages({"conv": CONV, "ResNet-18": NETWORK}),
     "stages, one": lambda: timing_figures.stages({"conv": CONV}),
-    "break-even": lambda: timing_figures.break_even(0.79, 42.4e-3, 36.1e-3, "ResNet-18"),
-    "break-even, at once": lambda: timing_figures.break_even(1e-3, 1.0, 0.1),
-    "break-even, late": lambda: timing_figures.break_even(10.0, 1.00001e-3, 1e-3),
-    "break-even, never": lambda: timing_figures.break_even(72e-3, 4e-6, 6.6e-6, "softmax"),
 }
 
 
@@ -69,31 +63,11 @@ def test_the_stages_fill_the_bar_and_their_times_are_shown():
 
 
 @pytest.mark.parametrize(
-    ("times", "verdict"),
-    [
-        ((0.79, 42.4e-3, 36.1e-3), "from 126 calls on"),
-        ((1e-3, 1.0, 0.1), "from the first call on"),
-        ((1.0, 1e-3, 1e-3), "it never does"),
-    ],
-)
-def test_the_break_even_point_is_labelled_and_marked(times, verdict):
-    figure = timing_figures.break_even(*times)
-    assert any(verdict in text for text in strings(figure))
-    marks = [line.get_xdata() for line in figure.axes[0].lines if line.get_marker() == "o"]
-    crossing = break_even(*times)
-    assert len(marks) == math.isfinite(crossing)
-    assert all(mark[0] == crossing for mark in marks)
-
-
-@pytest.mark.parametrize(
     "draw",
     [
         lambda: timing_figures.ratios(operators_table()),
         lambda: timing_figures.stages({}),
         lambda: timing_figures.stages({"nothing": Stages(*[0.0] * 7)}),
-        lambda: timing_figures.break_even(math.inf, 1, 1),
-        lambda: timing_figures.break_even(1, -1, 1),
-        lambda: timing_figures.break_even(1, 1, math.nan),
     ],
 )
 def test_invalid_times_and_empty_tables_are_rejected(draw):

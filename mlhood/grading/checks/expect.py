@@ -76,14 +76,22 @@ class CheckUndecided(Exception):
 
 
 def format_value(value: object) -> str:
-    """Return a value as a short text: large arrays by their shape, long texts truncated."""
+    """Return a value as a short text: large arrays by their shape, also in containers; long texts truncated."""
     if isinstance(value, np.ndarray) and value.size > 8:
         text = f"{value.dtype} array of shape {value.shape}"
+    elif isinstance(value, dict):
+        text = f"{{{', '.join(f'{key!r}: {_format_item(item)}' for key, item in value.items())}}}"
+    elif isinstance(value, list):
+        text = f"[{', '.join(map(_format_item, value))}]"
     elif isinstance(value, Remote):
         text = f"an object of type {value.type}"
     else:
         text = value if isinstance(value, str) else repr(value)
     return shortened(_printable(text), MAX_SHOWN_CHARACTERS)
+
+
+def _format_item(value: object) -> str:
+    return repr(value) if isinstance(value, str) else format_value(value)
 
 
 def format_call(function: str, arguments: tuple[object, ...], keywords: Mapping[str, object]) -> str:

@@ -58,7 +58,7 @@ EXCERPTS = {
     "P5": Excerpt(
         "P5-3-result-1",
         "P5-3-solution-3",
-        more_pictures=("P5-8-result-1", "P5-8-result-2", "P5-11-result-3"),
+        more_pictures=("P5-8-result-1", "P5-8-result-2", "P5-12-result-2"),
     ),
 }
 

@@ -237,7 +237,7 @@ def parallel_gradient(mesh, loss):
     specs = (replicated, data, data)
     return jax.jit(jax.shard_map(jax.grad(averaged), mesh=mesh, in_specs=specs, out_specs=replicated))
 """,
-    "P5-10-solution-2": """
+    "P5-11-solution": """
 def two_layers(mesh):
     P = PartitionSpec
     def part(x, w1, b1, w2, b2):
@@ -245,7 +245,7 @@ def two_layers(mesh):
         return jax.lax.psum(hidden @ w2, "model") + b2
     return jax.shard_map(part, mesh=mesh, in_specs=(P(), P(None, "model"), P("model"), P("model"), P()), out_specs=P())
 """,
-    "P5-10-solution-3": """
+    "P5-12-solution": """
 def all_reduce_bytes(params):
     return jax.tree.reduce(lambda total, leaf: total + leaf.size * leaf.dtype.itemsize, params, 0)
 
@@ -255,7 +255,7 @@ def ring_bytes(bytes, devices):
         sent += bytes / devices
     return np.float64(sent)
 """,
-    "P5-10-solution-4": """%%writefile cluster_step.py
+    "P5-13-solution": """%%writefile cluster_step.py
 import sys
 from functools import partial
 import mlhood.jaxlab.cluster as cluster
@@ -281,7 +281,7 @@ def main(seed, out):
 if __name__ == "__main__":
     main(*sys.argv[1:])
 """,
-    "P5-10-solution-5": """
+    "P5-12-solution-2": """
 def step_seconds(compute, bytes, devices, bandwidth, latency):
     return compute / devices + ring_bytes(bytes, devices) / bandwidth + 2 * (devices - 1) * latency
 """,
@@ -306,7 +306,7 @@ def parallel_gradient(mesh, loss):
     gradient = jax.jit(jax.grad(loss), out_shardings=NamedSharding(mesh, P()))
     return lambda params, x, y: gradient(params, split_batch(mesh, x), split_batch(mesh, y))
 """,
-    "P5-10-solution-2": """
+    "P5-11-solution": """
 def two_layers(mesh):
     layouts = [NamedSharding(mesh, spec) for spec in (P(), P(None, "model"), P("model"), P("model", None), P())]
     run = jax.jit(lambda x, w1, b1, w2, b2: jax.nn.relu(x @ w1 + b1) @ w2 + b2, out_shardings=layouts[0])

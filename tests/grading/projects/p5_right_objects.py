@@ -32,5 +32,5 @@ vjp_relu, vjp_add, vjp_dense = (RULES[op] for op in ("relu", "add", "dense"))
     "P5-6-solution-2": "vjp_conv2d = RULES['conv2d']\n",
     "P5-6-solution-3": "vjp_cross_entropy = RULES['cross_entropy']\n",
     "P5-6-solution-4": "from mlhood.jaxlab.autodiff import backward\n",
-    "P5-10-solution-5": "from mlhood.jaxlab.cluster.scaling import step_seconds\n",
+    "P5-12-solution-2": "from mlhood.jaxlab.cluster.scaling import step_seconds\n",
 }

@@ -1,4 +1,4 @@
-"""Building blocks of P5's examples for P5.7 to P5.10: each function returns new source by cell id, right by default."""
+"""Building blocks of P5's examples for P5.7 to P5.14: each function returns new source by cell id, right by default."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ batching.primitive_batchers[fake_quantize_p] = _batched
     }
 
 
-# -- P5.10
+# -- P5.10 to P5.13
 
 
 def splitting(
@@ -150,7 +150,7 @@ shardings = tuple(NamedSharding(mesh, spec) for spec in ({specs}))
 return jax.jit(forward, in_shardings=shardings, out_shardings=NamedSharding(mesh, P()))
 """
     head = "from jax.sharding import NamedSharding, PartitionSpec as P\ndef two_layers(mesh):"
-    return {"P5-10-solution-2": function(head, body)}
+    return {"P5-11-solution": function(head, body)}
 
 
 def counting(
@@ -158,7 +158,7 @@ def counting(
     ring: str = "2 * (devices - 1) * bytes / devices",
 ) -> dict[str, str]:
     return {
-        "P5-10-solution-3": f"""
+        "P5-12-solution": f"""
 def all_reduce_bytes(params):
     return {total}
 
@@ -175,7 +175,7 @@ def script(
     start: str = "initialize()",
 ) -> dict[str, str]:
     return {
-        "P5-10-solution-4": f"""%%writefile cluster_step.py
+        "P5-13-solution": f"""%%writefile cluster_step.py
 import sys
 import numpy as np
 from mlhood.jaxlab.cluster import initialize
@@ -202,16 +202,16 @@ def predicting(
     result: str = "compute / devices + 2 * (devices - 1) * (latency + bytes / devices / bandwidth)",
 ) -> dict[str, str]:
     head = "def step_seconds(compute, bytes, devices, bandwidth, latency):"
-    return {"P5-10-solution-5": f"{head}\n    return {result}\n"}
+    return {"P5-12-solution-2": f"{head}\n    return {result}\n"}
 
 
-# -- P5.11
+# -- P5.14
 
 
 def planning(kinds: str = "best", h: str = "(P('devices'), P(None, 'devices'), P(None, None))") -> dict[str, str]:
     """Plans of layers of kind 0, data parallel, 1, by columns, and 2, by rows."""
     return {
-        "P5-11-solution": """
+        "P5-14-solution": """
 import functools
 def least(i, before, batch, widths):
     if i == len(widths) - 1:
@@ -225,7 +225,7 @@ def least(i, before, batch, widths):
     rest = [least(i + 1, kind, batch, widths) for kind in range(3)]
     return min((costs[kind] + rest[kind][0], (kind, *rest[kind][1])) for kind in range(3))
 """,
-        "P5-11-solution-2": f"""
+        "P5-14-solution-2": f"""
 from jax.sharding import PartitionSpec as P
 def best_plan(batch, widths):
     best = least(0, 0, batch, widths)[1]

@@ -240,15 +240,14 @@ PRIMITIVE = mistakes(
 )
 
 DIVIDED_RESULT = changed(layering(), "NamedSharding(mesh, P()))", "NamedSharding(mesh, P(None, 'model')))")
-RING_OF_THE_BENCH = changed(
+RING_OF_THE_PACKAGE = changed(
     counting(ring="course('all-reduce', bytes, devices)"),
     "def ring_bytes",
     "from mlhood.jaxlab.cluster.collectives import ring_bytes as course\n\ndef ring_bytes",
 )
-CLUSTER = mistakes(
-    "P5.10",
-    ("a result that is divided", DIVIDED_RESULT, check.LAYERS, "is divided among the devices"),
-    ("the bytes of the bench", RING_OF_THE_BENCH, check.RING, "bench.ring_bytes` is not available where"),
+CLUSTER = (
+    *mistakes("P5.11", ("a result that is divided", DIVIDED_RESULT, check.LAYERS, "is divided among the devices")),
+    *mistakes("P5.12", ("the bytes of the package", RING_OF_THE_PACKAGE, check.RING, "ring_bytes` is not available")),
 )
 
 WRONG = (*NETWORKS, *OPERATORS, *TABLE, *BROKEN, *TRACER, *TAPE, *LEARNING, *PRIMITIVE, *CLUSTER)

@@ -1,4 +1,4 @@
-"""Typical wrong solutions of P5.6 to P5.10: gradients, training steps, primitives and clusters."""
+"""Typical wrong solutions of P5.6 to P5.14: gradients, training steps, primitives and clusters."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ GATHERED = splitting(
     "for array in (x, y))), out_shardings=replicated)"
 )
 BIAS_EVERYWHERE = {
-    "P5-10-solution-2": f"""
+    "P5-11-solution": f"""
 from jax.sharding import PartitionSpec as P
 def two_layers(mesh):
     def part(x, w1, b1, w2, b2):
@@ -195,69 +195,85 @@ def two_layers(mesh):
 }
 
 
-CLUSTER = mistakes(
-    "P5.10",
-    (
-        "everything on every device",
-        splitting(gradient="jax.jit(jax.grad(loss), out_shardings=replicated)"),
-        check.REDUCED,
-        "all-red",
-    ),
-    ("float32 assumed", counting("sum(4 * leaf.size for leaf in jax.tree.leaves(params))"), check.BYTES, "float16"),
-    (
-        "everything in every process",
-        script(gradient="jax.grad(program.loss)(params, *batch)"),
-        check.PROCESSES,
-        "NaN",
-    ),
-    ("the batch replicated", splitting("NamedSharding(mesh, P())"), check.SPLIT, "the devices hold the wrong shards"),
-    ("summed over devices", SUMMED, check.WHOLE, "pmean"),
-    ("the batch is gathered", GATHERED, check.REDUCED, "no all-reduce"),
-    ("all weights replicated", layering(specs="P(), P(), P(), P(), P()"), check.ONE_SUM, "no collective"),
-    (
-        "both by columns",
-        layering(specs='P(), P(None, "model"), P("model"), P(None, "model"), P()'),
-        check.ONE_SUM,
-        "all-gather",
-    ),
-    ("a bias from each device", BIAS_EVERYWHERE, check.LAYERS, "added once"),
-    (
-        "not divided by the number of devices",
-        counting(ring="2 * (devices - 1) * bytes"),
-        check.RING,
-        "how much does a device send",
-    ),
-    (
-        "a single latency",
-        predicting("compute / devices + latency + 2 * (devices - 1) * bytes / devices / bandwidth"),
-        check.STEP,
-        "each has its latency",
-    ),
-    (
-        "computation not divided",
-        predicting("compute + 2 * (devices - 1) * (latency + bytes / devices / bandwidth)"),
-        check.STEP,
-        "a share of the computation",
-    ),
-    (
-        "each process on its own half",
-        script(gradient="jax.grad(program.loss)(params, *(array[rows] for array in batch))"),
-        check.PROCESSES,
-        "global array",
-    ),
-    (
-        "all parts in every process",
-        script(
-            gradient="jax.jit(jax.grad(program.loss))(params, *(multihost_utils.process_allgather(array, tiled=True)"
-            " for array in (x, y)))"
+CLUSTER = (
+    *mistakes(
+        "P5.10",
+        (
+            "everything on every device",
+            splitting(gradient="jax.jit(jax.grad(loss), out_shardings=replicated)"),
+            check.REDUCED,
+            "all-red",
         ),
-        check.PROCESSES,
-        "the loss of the whole batch",
+        (
+            "the batch replicated",
+            splitting("NamedSharding(mesh, P())"),
+            check.SPLIT,
+            "the devices hold the wrong shards",
+        ),
+        ("summed over devices", SUMMED, check.WHOLE, "pmean"),
+        ("the batch is gathered", GATHERED, check.REDUCED, "no all-reduce"),
+    ),
+    *mistakes(
+        "P5.11",
+        ("all weights replicated", layering(specs="P(), P(), P(), P(), P()"), check.ONE_SUM, "no collective"),
+        (
+            "both by columns",
+            layering(specs='P(), P(None, "model"), P("model"), P(None, "model"), P()'),
+            check.ONE_SUM,
+            "all-gather",
+        ),
+        ("a bias from each device", BIAS_EVERYWHERE, check.LAYERS, "added once"),
+    ),
+    *mistakes(
+        "P5.12",
+        ("float32 assumed", counting("sum(4 * leaf.size for leaf in jax.tree.leaves(params))"), check.BYTES, "float16"),
+        (
+            "not divided by the number of devices",
+            counting(ring="2 * (devices - 1) * bytes"),
+            check.RING,
+            "how much does a device send",
+        ),
+        (
+            "a single latency",
+            predicting("compute / devices + latency + 2 * (devices - 1) * bytes / devices / bandwidth"),
+            check.STEP,
+            "each has its latency",
+        ),
+        (
+            "computation not divided",
+            predicting("compute + 2 * (devices - 1) * (latency + bytes / devices / bandwidth)"),
+            check.STEP,
+            "a share of the computation",
+        ),
+    ),
+    *mistakes(
+        "P5.13",
+        (
+            "everything in every process",
+            script(gradient="jax.grad(program.loss)(params, *batch)"),
+            check.PROCESSES,
+            "NaN",
+        ),
+        (
+            "each process on its own half",
+            script(gradient="jax.grad(program.loss)(params, *(array[rows] for array in batch))"),
+            check.PROCESSES,
+            "global array",
+        ),
+        (
+            "all parts in every process",
+            script(
+                gradient="jax.jit(jax.grad(program.loss))(params, *("
+                "multihost_utils.process_allgather(array, tiled=True) for array in (x, y)))"
+            ),
+            check.PROCESSES,
+            "the loss of the whole batch",
+        ),
     ),
 )
 
 PLANS = mistakes(
-    "P5.11",
+    "P5.14",
     (
         "data parallel",
         planning(kinds="[0] * (len(widths) - 1)"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,14 +21,17 @@ from torch.nn import functional
 from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.execution.kernel import Kernel
-from mlhood.grading.projects.p5 import P5, cluster, primitives, probes_numpy, reference
+from mlhood.grading.notebooks.notebook import read
+from mlhood.grading.projects.p5 import P5, cluster, plans, primitives, probes_numpy, reference
 from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.codec import Remote
 from mlhood.grading.rpc.transport import LocalTransport, Transport
+from mlhood.jaxlab.cluster.scaling import step_seconds
 from tests.grading.projects import p5_snippets_learning as learning
 from tests.grading.projects import p5_snippets_programs as programs
 from tests.waiting import PATIENCE
 
+ROOT = Path(__file__).parents[3]
 WITHOUT_JAX = ("P5.2", "P5.5", "P5.6")
 SETUP = """
 import jax
@@ -201,10 +205,30 @@ cluster: process 1 of 2 failed; the others were ended
 @pytest.mark.parametrize("seed", range(8))
 def test_sizes_are_drawn_for_which_the_second_best_plan_is_near(seed, input_gradient):
     parameters = SimpleNamespace(input_gradient=input_gradient)
-    sizes = cluster._draw_sizes(SimpleNamespace(rng=np.random.default_rng(seed), parameters=parameters))
+    sizes = plans._draw_sizes(SimpleNamespace(rng=np.random.default_rng(seed), parameters=parameters))
     assert sorted(len(widths) for _, widths in sizes) == [3, 3, 4, 4, 4, 4, 4, 4, 4, 5, 5, 5]
-    assert all(cluster.MIN_LEAD <= cluster._lead(*size, input_gradient=input_gradient) < 1.2 for size in sizes[6:])
-    assert max(cluster._lead(*size, input_gradient=input_gradient) for size in sizes[:6]) > 1.2
+    assert all(plans.MIN_LEAD <= plans._lead(*size, input_gradient=input_gradient) < 1.2 for size in sizes[6:])
+    assert max(plans._lead(*size, input_gradient=input_gradient) for size in sizes[:6]) > 1.2
+
+
+STEPS = {  # seconds of compute, bytes per second, and latency, by the rows of the model answer to P5.16
+    "none": (0.07, 1.25e9, 14e-6),
+    "ten times the bandwidth": (0.07, 12.5e9, 14e-6),
+    "a tenth of the latency": (0.07, 1.25e9, 1.4e-6),
+    "ten times the batch (700 ms of compute)": (0.7, 1.25e9, 14e-6),
+}
+
+
+def test_the_model_answer_about_a_thousand_devices_says_what_step_seconds_computes():
+    (answer,) = (cell.source for cell in read(ROOT / "P5.ipynb").cells if cell.id == "P5-16-question")
+    rows = re.findall(r"^\| (.+) \| ([\d.]+) ms \| (\d+) \| (\d+) \|$", answer, re.MULTILINE)
+    assert [name for name, *_ in rows] == list(STEPS)
+    for name, milliseconds, devices, gain in rows:
+        compute, bandwidth, latency = STEPS[name]
+        steps = {n: step_seconds(compute, 76_712, n, bandwidth, latency) for n in range(1, 1000)}
+        fastest = min(steps, key=lambda n: steps[n])
+        found = f"{1e3 * steps[fastest]:.1f}", str(fastest), f"{compute / steps[fastest]:.0f}"
+        assert found == (milliseconds, devices, gain)
 
 
 # -- in a kernel
@@ -355,7 +379,7 @@ def conv2d(x, w, bias=None, stride=1, padding=0):
     assert "nothing to do with the right ones" in messages["pixels_are_not_looped_over"]
 
 
-# -- the plans of P5.11
+# -- the plans of P5.14
 
 
 @pytest.mark.parametrize("input_gradient", [pytest.param(False, marks=pytest.mark.exhaustive), True])
@@ -376,7 +400,7 @@ def test_the_course_plan_sends_what_its_model_says_and_no_other_kind_of_layer_le
         for kinds in itertools.product(reference.LAYOUTS, repeat=2)
     }
     share = 2 * batch * ((3 if input_gradient else 2) * 64 * 424 + 3 * 424 * 432) / 8
-    divided = {kinds: least for kinds, (least, flops) in sent.items() if flops <= cluster.SPARE_WORK * share}
+    divided = {kinds: least for kinds, (least, flops) in sent.items() if flops <= plans.SPARE_WORK * share}
     best = min(divided, key=lambda kinds: reference.elements_sent(kinds, batch, widths, input_gradient=input_gradient))
     assert reference.plan_of(best) == reference.best_plan(batch, widths, input_gradient=input_gradient)
     assert (
@@ -418,9 +442,12 @@ def fake_quantize(x, *, scale):
 """
 
 
-def test_a_sum_of_nothing_divides_no_work(kernel, tmp_path):
+@pytest.mark.parametrize(
+    ("task", "check"), [("P5.10", "devices_add_up_their_gradients"), ("P5.11", "one_sum_joins_the_parts")]
+)
+def test_a_sum_of_nothing_divides_no_work(task, check, kernel, tmp_path):
     run(kernel, "from jax.sharding import PartitionSpec as P", SUMS_OF_NOTHING)
-    messages = graded(kernel, tmp_path, "P5.10", "devices_add_up_their_gradients", "one_sum_joins_the_parts")
+    messages = graded(kernel, tmp_path, task, check)
     assert all("each device does all of the work" in message for message in messages.values()), messages
 
 

@@ -7,7 +7,7 @@ P5 = collect_project(
     __name__,
     "JAX under the hood",
     questions=(
-        Question("P5.12", "Where does JAX lose, and why?"),
-        Question("P5.13", "From two processes to a thousand"),
+        Question("P5.15", "Where does JAX lose, and why?"),
+        Question("P5.16", "From two processes to a thousand"),
     ),
 )

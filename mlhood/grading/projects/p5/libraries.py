@@ -33,4 +33,4 @@ JAX = Libraries(
     ),
     processes=True,  # those of a cluster
 )
-PLANS = Libraries(packages=("jax",), modules=(f"{CLUSTER}.plans",))  # with it comes what would solve parts of P5.10
+PLANS = Libraries(packages=("jax",), modules=(f"{CLUSTER}.plans",))  # with it comes what would solve other tasks

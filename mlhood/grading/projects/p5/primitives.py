@@ -220,6 +220,7 @@ TASKS = (
             batches_keep_their_axis,
             it_stands_in_the_jaxpr,
         ),
+        seconds=300.0,  # its last cell trains five times, which takes two minutes on a busy machine
         libraries=JAX,
         varies=(QUANTIZE_OPTION,),
         minutes=80,

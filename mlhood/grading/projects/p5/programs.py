@@ -16,6 +16,7 @@ from mlhood.grading.rpc.limited import IsolatedCallError, IsolatedProcess
 
 EXPORTED_RUNS = "mlhood.grading.projects.reference_runs:exported_runs"
 SECONDS, MEMORY = 300.0, 3 << 30
+ORACLE, ORACLE_SECONDS = "oracle", 500.0
 STRANGE = 1e4  # more than any loss, see `probes.trained_by`
 
 
@@ -35,3 +36,8 @@ def run_programs(submission: Submission, *programs: tuple[object, list[list[Any]
         return process.call(EXPORTED_RUNS, cases)
     except IsolatedCallError as failure:
         expect.fail("the program that your code is traced to does not run", got=str(failure))
+
+
+def oracle(submission: Submission) -> IsolatedProcess:
+    """Return a process with JAX that runs no program of the submission."""
+    return submission.session.kept.setdefault(ORACLE, IsolatedProcess(ORACLE_SECONDS, MEMORY))
