@@ -22,6 +22,9 @@ STAGES = (
     ("conv 5x5\n16 x 10 x 10", 16, 10),
     ("max pool 2\n16 x 5 x 5", 16, 5),
 )
+# by digit, each with a contrast of at least 4.5:1 to white
+DIGIT_COLOURS = ("#1f5fa8", "#a8510c", "#1e7d1e", "#b8201f", "#6a4ba0")
+DIGIT_COLOURS += ("#6b4035", "#a3307f", "#555555", "#6b6b00", "#0b7480")
 DENSE = (("flatten\n400", 400), ("dense\n120", 120), ("dense\n84", 84), ("dense\n10 logits", 10))
 
 
@@ -58,21 +61,39 @@ def _bar(axes: Axes, x: float, length: int, text: str) -> float:
     return x + 4
 
 
-def digits(images: Any, titles: Sequence[str], columns: int = 10) -> Figure:
-    """Show images [N, 1, 32, 32] in rows, each with its title."""
-    count = len(titles)
-    rows = max(1, -(-count // columns))
-    figure, grid = plt.subplots(
-        rows, columns, figsize=(columns * 0.9, rows * (1.15 + 0.2 * ("\n" in "".join(titles)))), dpi=80, squeeze=False
+def digits(images: Any, titles: Sequence[str], columns: int = 5, what: str = "handwritten digits") -> Figure:
+    """Show images [N, 1, 32, 32] in rows, each with its title; `what` they are is in the alternative text."""
+    figure = _pictures([np.asarray(image)[0] for image in images], titles, columns, cmap="gray_r")
+    captions = "; ".join(title.replace("\n", ", ") for title in titles)
+    return set_alt_text(figure, f"{len(titles)} {what} in rows of {columns}, with the captions: {captions}.")
+
+
+def filters(weights: np.ndarray, columns: int = 5) -> Figure:
+    """Show the kernels of a convolution's weights [F, C, KH, KW]: positive weights red, negative ones blue."""
+    names = [(f, c) for f, c in np.ndindex(*weights.shape[:2])]
+    titles = [f"filter {f}" + (f"\nchannel {c}" if weights.shape[1] > 1 else "") for f, c in names]
+    limit = float(np.abs(weights).max())
+    kernels = weights.reshape(-1, *weights.shape[2:])
+    figure = _pictures(kernels, titles, columns, cmap="RdBu_r", vmin=-limit, vmax=limit)
+    rows = (f"{f}, {c}: {' / '.join(' '.join(f'{w:.1f}' for w in row) for row in weights[f, c])}" for f, c in names)
+    return set_alt_text(
+        figure,
+        "The kernels of a convolution, positive weights red, negative ones blue; by filter and channel, row by row:",
+        f"{'; '.join(rows)}.",
     )
+
+
+def _pictures(images: Any, titles: Sequence[str], columns: int, **style: Any) -> Figure:
+    rows = max(1, -(-len(titles) // columns))
+    size = columns * 1.15, rows * (1.45 + 0.2 * ("\n" in "".join(titles)))
+    figure, grid = plt.subplots(rows, columns, figsize=size, dpi=80, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
     for axes, image, title in zip(grid.flat, images, titles, strict=False):
-        axes.imshow(np.asarray(image)[0], cmap="gray_r")
-        axes.set_title(title, fontsize=8.5)
+        axes.imshow(image, **style)
+        axes.set_title(title, fontsize=10)
     figure.tight_layout(pad=0.3)
-    captions = "; ".join(title.replace("\n", ", ") for title in titles)
-    return set_alt_text(figure, f"{count} handwritten digits in rows of {columns}, with the captions: {captions}.")
+    return figure
 
 
 def losses(values: Sequence[float]) -> Figure:
@@ -119,8 +140,7 @@ def feature_map(features: Any, labels: Any) -> Figure:
     points = centred @ (axes_of_variance[:2] * signs[:, None]).T
     figure, axes = plt.subplots(figsize=(6, 4.6), dpi=90)
     for (x, y), label in zip(points, labels, strict=True):
-        colour = plt.get_cmap("tab10")(int(label))
-        axes.text(x, y, str(int(label)), color=colour, fontsize=9, ha="center", va="center")
+        axes.text(x, y, str(int(label)), color=DIGIT_COLOURS[int(label)], fontsize=10, ha="center", va="center")
     share = _share_of_alike_neighbours(points, np.asarray(labels))
     low, high = points.min(axis=0), points.max(axis=0)
     margin = 0.06 * (high - low)

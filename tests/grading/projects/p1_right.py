@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.grading.projects.p1_snippets import GOOD_LAYERS, layers
+from tests.grading.projects.p1_snippets import BY_ITSELF, FORKED, GOOD_LAYERS, forked, layers, scanner
 
 SEQUENTIAL = {
     "P1-1-solution": """
@@ -48,6 +48,8 @@ def mistakes(model, images, labels):
 }
 
 FUNCTIONAL = {
+    **scanner(BY_ITSELF),
+    **forked(FORKED),
     "P1-1-solution": """
 class LeNetLayers(nn.Module):
     def __init__(self):
