@@ -129,19 +129,22 @@ def ceilings(threads: int = 1, machine: Machine | None = None) -> Ceilings:
     return Ceilings(peak(threads, lanes), tuple(bandwidth(threads, machine)), lanes)
 
 
-def peak(threads: int = 1, lanes: int | None = None, rounds: int = ROUNDS) -> Ceiling:
+def peak(
+    threads: int = 1, lanes: int | None = None, rounds: int = ROUNDS, accumulators: Sequence[int] = ACCUMULATORS
+) -> Ceiling:
     """Measure float32 operations per second from registers; a multiply-add counts as two.
 
     Args:
         threads: Number of threads.
         lanes: float32 per vector; the host's by default.
-        rounds: Number of rounds for each of `ACCUMULATORS`.
+        rounds: Number of rounds for each number of accumulators.
+        accumulators: Numbers of independent sums to try; too few leave multipliers idle.
 
     Raises:
         MeasureError: The number of threads is less than 1, or LLVM cannot compile for this machine.
     """
     lanes = lanes or this_machine().vector.float32_lanes or PORTABLE_LANES
-    measured = [_peak(threads, lanes, count, rounds) for count in ACCUMULATORS]
+    measured = [_peak(threads, lanes, count, rounds) for count in accumulators]
     return max(measured, key=lambda ceiling: ceiling.value)
 
 

@@ -30,13 +30,13 @@ DENSE = (("flatten\n400", 400), ("dense\n120", 120), ("dense\n84", 84), ("dense\
 
 def lenet() -> Figure:
     """Draw the shapes of LeNet's data from the image to the ten logits; ReLUs are omitted."""
-    figure, axes = plt.subplots(figsize=(10, 2.7), dpi=90)
+    figure, axes = plt.subplots(figsize=(6.4, 4.4), dpi=90)
     x = 0.0
     for text, planes, size in STAGES:
         x = _planes(axes, x, planes, size, text) + 12
-    for text, width in DENSE:
-        x = _bar(axes, x, width, text) + 15
-    axes.set(xlim=(-4, x - 4), ylim=(-36, 36), aspect="equal")
+    for place, (text, width) in enumerate(DENSE):
+        _bar(axes, 20 + place * (x - 40) / len(DENSE), width, text)
+    axes.set(xlim=(-4, x - 4), ylim=(-126, 36), aspect="equal")
     axes.axis("off")
     figure.subplots_adjust(0, 0, 1, 1)
     shapes = "; ".join(text for text, *_ in (*STAGES, *DENSE))
@@ -50,15 +50,14 @@ def _planes(axes: Axes, x: float, planes: int, size: int, text: str) -> float:
         corner = (x + step * plane, bottom + step * plane)
         axes.add_patch(Rectangle(corner, size, size, fc="#cfe8f7", ec="#336688", lw=0.7))
     width = size + step * (planes - 1)
-    axes.text(x + width / 2, -35, text, ha="center", va="bottom", fontsize=8.5)
+    axes.text(x + width / 2, -40, text, ha="center", va="bottom", fontsize=10)
     return x + width
 
 
-def _bar(axes: Axes, x: float, length: int, text: str) -> float:
-    height = 5 + 37 * (length / 400) ** 0.5
-    axes.add_patch(Rectangle((x, -height / 2), 4, height, fc="#fbe7b5", ec="#886622", lw=0.7))
-    axes.text(x + 2, -35, text, ha="center", va="bottom", fontsize=8.5)
-    return x + 4
+def _bar(axes: Axes, x: float, length: int, text: str) -> None:
+    height = 5 + 45 * (length / 400) ** 0.5
+    axes.add_patch(Rectangle((x, -85 - height / 2), 5, height, fc="#fbe7b5", ec="#886622", lw=0.7))
+    axes.text(x + 2.5, -125, text, ha="center", va="bottom", fontsize=10)
 
 
 def digits(images: Any, titles: Sequence[str], columns: int = 5, what: str = "handwritten digits") -> Figure:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
@@ -102,18 +104,27 @@ def lenet_is_printed(submission: Submission) -> None:
     check_drawing(pdf, model, what=f"`{name}`", hint=hint)
 
 
+def _call_forks(submission: Submission, path: str) -> Any:
+    """Call `forks` with a copy of a file of the grader."""
+    copy = submission.scratch / "forked.onnx"
+    write_fresh(copy, Path(path).read_bytes())
+    return submission.call("forks", str(copy))
+
+
 @compared(
     3,
     "forks",
+    call=_call_forks,
     hint="how many nodes have each value among their inputs? A node that reads a value twice is one, and a weight does "
     "not count; the graph's input comes first, then the outputs of its nodes, one node after the other",
 )
 def forks_are_found(submission: Submission) -> Iterator[Arguments]:
     """`forks` returns the names of the values that more than one node reads, in the order of the graph."""
-    for number in range(3):
-        path = submission.scratch / f"forked-{number}.onnx"
-        write_fresh(path, _forked_onnx(submission.rng))
-        yield (str(path),)
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(3):
+            path = Path(folder, f"forked-{number}.onnx")
+            path.write_bytes(_forked_onnx(submission.rng))
+            yield (str(path),)
 
 
 def _forked_onnx(rng: np.random.Generator) -> bytes:
