@@ -55,11 +55,11 @@ def torch_blocked(
     import torch
 
     with torch.inference_mode():
-        image, weights = torch.from_numpy(x).to_mkldnn(), torch.from_numpy(w).to_mkldnn()
+        image, weights = (torch.from_numpy(np.array(each)).to_mkldnn() for each in (x, w))
         if x.shape[1] > 3:
             identity = torch.eye(x.shape[1])[:, :, None, None].contiguous()
             image = torch.nn.functional.conv2d(image, identity.to_mkldnn())
-        bias_tensor = None if bias is None else torch.from_numpy(bias).to_mkldnn()
+        bias_tensor = None if bias is None else torch.from_numpy(np.array(bias)).to_mkldnn()
 
     def call() -> DeferredArray:
         with torch.inference_mode():
