@@ -22,7 +22,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted(ROOT.glob("P?.ipynb"))
 NOTEBOOK_BYTES = 1_000_000
-CELL_LINES = 15
+CELL_LINES = 20
 WRITTEN_BY_TOOLS = {".git", ".venv", "out", "build", "dist", "__pycache__", ".pytest_cache", ".ruff_cache"}
 
 # joined from pieces, as this file is searched too
@@ -298,7 +298,7 @@ ERROR = [{"output_type": "error", "ename": "ValueError", "evalue": "", "tracebac
     [
         ([cell(None)], "not all run in order"),
         ([cell(2), cell(1)], "not all run in order"),
-        ([cell(source="x\n" * 16)], "16 lines"),
+        ([cell(source="x\n" * 21)], "21 lines"),
         ([cell(outputs=ERROR)], "ends with ValueError"),
         ([cell(outputs=shown("image/jpeg"))], "shows image/jpeg"),
         ([cell(outputs=shown("application/vnd.jupyter.widget-view+json"))], "widget-view"),

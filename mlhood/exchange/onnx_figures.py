@@ -22,14 +22,15 @@ TOOLS = (
 
 def landscape() -> Figure:
     """Draw the frameworks that write ONNX, the file, and the tools that read it."""
-    figure, axes = canvas(9.0, 4.2)
-    _column(axes, 0.0, "frameworks write", FRAMEWORKS, PRODUCERS)
-    _column(axes, 6.6, "everyone else reads", TOOLS, CONSUMERS)
-    box(axes, 3.3, 0.55, 2.4, 3.0, "one file\nmodel.onnx", FILE, fontsize=13, weight="bold")
-    contents = "operators by name and version\nweights as tensors\nno code, no framework"
-    axes.text(4.5, 0.9, contents, ha="center", fontsize=8.5)
-    arrow(axes, (2.45, 2.0), (3.25, 2.0), "export")
-    arrow(axes, (5.75, 2.0), (6.55, 2.0), "import")
+    figure, axes = canvas(6.4, 4.2)
+    _column(axes, 0.0, 1.65, "frameworks write", FRAMEWORKS, PRODUCERS)
+    _column(axes, 4.55, 1.85, "everyone else reads", TOOLS, CONSUMERS)
+    box(axes, 2.3, 0.45, 1.6, 3.05, "", FILE)
+    axes.text(3.1, 2.6, "one file\nmodel.onnx", ha="center", fontsize=12, weight="bold")
+    contents = "operators by\nname and version\n\nweights as tensors\n\nno code,\nno framework"
+    axes.text(3.1, 0.65, contents, ha="center", fontsize=9.5)
+    arrow(axes, (1.68, 2.0), (2.27, 2.0), "export")
+    arrow(axes, (3.93, 2.0), (4.52, 2.0), "import")
     return set_alt_text(
         figure,
         f"Frameworks ({', '.join(FRAMEWORKS)}) export one file, model.onnx: operators by name and version, weights as",
@@ -39,31 +40,31 @@ def landscape() -> Figure:
 
 def anatomy() -> Figure:
     """Draw the contents of an ONNX file: the model, its graph, and the purpose of the version fields."""
-    figure, axes = canvas(9.0, 3.9)
-    box(axes, 0.05, 0.1, 8.9, 3.7, "", "white")
-    axes.text(0.25, 3.5, "ModelProto", fontsize=12, weight="bold", va="center")
+    figure, axes = canvas(6.4, 5.1)
+    box(axes, 0.05, 0.1, 6.3, 4.95, "", "white")
+    axes.text(0.25, 4.8, "ModelProto", fontsize=12, weight="bold", va="center")
     facts = [
         ("ir_version", "how the file itself is laid out"),
         ("opset_import", "which version of every operator is meant"),
         ("functions", "operators defined by other operators"),
     ]
     for row, (name, meaning) in enumerate(facts):
-        box(axes, 0.25, 2.4 - 0.95 * row, 3.3, 0.75, f"{name}\n{meaning}", PRODUCERS, fontsize=8.5)
-    box(axes, 3.8, 0.35, 4.95, 2.95, "", FILE)
-    axes.text(4.0, 3.0, "graph", fontsize=11, weight="bold", va="center")
+        box(axes, 0.25, 4.15 - 0.55 * row, 5.9, 0.45, f"{name}: {meaning}", PRODUCERS, fontsize=10)
+    box(axes, 0.25, 0.25, 5.9, 2.65, "", FILE)
+    axes.text(0.45, 2.65, "graph", fontsize=11, weight="bold", va="center")
     parts = [
         "input\nname, type, shape",
         "initializer\nweights by name",
-        "node, node, node …\noperator, inputs, outputs, attributes",
+        "node, node, node …\noperator, inputs,\noutputs, attributes",
         "output\nname, type, shape",
     ]
     for part, x, y, width in zip(
-        parts, (4.0, 4.0, 5.75, 7.15), (1.85, 0.6, 1.85, 0.6), (1.55, 1.55, 2.8, 1.4), strict=True
+        parts, (0.4, 0.4, 2.4, 4.4), (1.5, 0.45, 1.1, 1.3), (1.55, 1.55, 1.6, 1.6), strict=True
     ):
-        box(axes, x, y, width, 0.85, part, "white", fontsize=8.5)
-    arrow(axes, (5.58, 2.27), (5.72, 2.27))
-    arrow(axes, (5.2, 1.48), (5.9, 1.82))
-    arrow(axes, (7.85, 1.82), (7.85, 1.48))
+        box(axes, x, y, width, 1.15 if "node" in part else 0.85, part, "white", fontsize=10)
+    arrow(axes, (1.97, 1.9), (2.37, 1.8))
+    arrow(axes, (1.97, 0.95), (2.37, 1.35))
+    arrow(axes, (4.02, 1.7), (4.37, 1.7))
     fields = "; ".join(f"{name}, {meaning}" for name, meaning in facts)
     return set_alt_text(
         figure,
@@ -72,7 +73,7 @@ def anatomy() -> Figure:
     )
 
 
-def _column(axes: Axes, x: float, title: str, entries: Sequence[str], colour: str) -> None:
-    axes.text(x + 1.2, 3.85, title, ha="center", fontsize=11, weight="bold")
+def _column(axes: Axes, x: float, width: float, title: str, entries: Sequence[str], colour: str) -> None:
+    axes.text(x + width / 2, 3.85, title, ha="center", fontsize=11, weight="bold")
     for row, entry in enumerate(entries):
-        box(axes, x, 2.85 - 0.8 * row, 2.4, 0.65, entry.replace(": ", "\n"), colour, fontsize=9)
+        box(axes, x, 2.85 - 0.8 * row, width, 0.65, entry.replace(": ", "\n"), colour, fontsize=10)

@@ -45,7 +45,7 @@ def torch(
 
 
 def torch_blocked(
-    x: np.ndarray, w: np.ndarray, stride: int = 1, padding: int = 0, *, groups: int = 1
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, stride: int = 1, padding: int = 0, *, groups: int = 1
 ) -> Callable[[], DeferredArray]:
     """Return a call of torch's convolution between tensors in oneDNN's own layouts; arguments as for `torch`.
 
@@ -55,14 +55,15 @@ def torch_blocked(
     import torch
 
     with torch.inference_mode():
-        image, weights = torch.from_numpy(x).to_mkldnn(), torch.from_numpy(w).to_mkldnn()
+        image, weights = (torch.from_numpy(np.array(each)).to_mkldnn() for each in (x, w))
         if x.shape[1] > 3:
             identity = torch.eye(x.shape[1])[:, :, None, None].contiguous()
             image = torch.nn.functional.conv2d(image, identity.to_mkldnn())
+        bias_tensor = None if bias is None else torch.from_numpy(np.array(bias)).to_mkldnn()
 
     def call() -> DeferredArray:
         with torch.inference_mode():
-            result = torch.nn.functional.conv2d(image, weights, None, stride, padding, groups=groups)
+            result = torch.nn.functional.conv2d(image, weights, bias_tensor, stride, padding, groups=groups)
         return DeferredArray(lambda: result.to_dense().numpy())
 
     return call

@@ -16,7 +16,7 @@ from mlhood.kernels.figure_checks import check_not_empty, check_ordered, check_p
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.units import digits, duration, rate, times
 from mlhood.plotting.alt_text import listing, set_alt_text
-from mlhood.plotting.diagram import BLUE, DARK, GREEN, LIGHT_GREY, MUTED, ORANGE, PINK, SKY, SMALL, VERMILION
+from mlhood.plotting.diagram import BLUE, DARK, GREEN, LIGHT_GREY, MUTED, ORANGE, PINK, SKY, VERMILION
 
 _COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PINK, SKY)
 _BARS = (SKY, ORANGE, GREEN, PINK, VERMILION, BLUE)
@@ -24,6 +24,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P")
 _DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 1)))
 _HATCHES = ("", "//", "..", "xx", "\\\\", "oo")
 _REFERENCE = "blas"
+WIDTH, TEXT = 6.4, 9.5  # inches and points: text stays legible where a page is narrow
 _FACTORS = (0.25, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12, 16, 32, 64)
 _CUT = 3  # a bar this many times longer than all others is broken
 
@@ -42,7 +43,7 @@ def ladder(rates: Mapping[str, Mapping[int, float]], peak: float) -> Figure:
     check_positive("peak", peak)
     shares = {name: _shares(name, line, peak) for name, line in rates.items()}
     sizes = sorted({n for line in shares.values() for n in line})
-    figure, axes = plt.subplots(figsize=(8.6, 4.8), dpi=90, layout="constrained")
+    figure, axes = plt.subplots(figsize=(WIDTH, 4.6), dpi=90, layout="constrained")
     top = max(1.06, 1.06 * max(share for line in shares.values() for share in line.values()))
     axes.set(xlabel="n, for matrices of n × n", ylabel="share of the peak", ylim=(0, top))
     axes.set_xscale("log", base=2)
@@ -52,7 +53,7 @@ def ladder(rates: Mapping[str, Mapping[int, float]], peak: float) -> Figure:
     axes.set_xlim(sizes[0] / 1.15, sizes[-1] * 1.15)
     axes.grid(visible=True, axis="y", color="#dddddd", lw=0.6)
     axes.axhline(1, color=DARK, lw=1.6)
-    axes.text(0.01, 1.006, f"peak: {rate(peak)}", transform=axes.get_yaxis_transform(), va="bottom", fontsize=9)
+    axes.text(0.01, 1.006, f"peak: {rate(peak)}", transform=axes.get_yaxis_transform(), va="bottom", fontsize=TEXT)
     others = [name for name in shares if name != _REFERENCE]
     for i, name in enumerate(others):
         style = {"color": _COLOURS[i % 6], "marker": _MARKERS[i % 6], "ls": _DASHES[i % 6], "mec": "black", "mew": 0.6}
@@ -122,7 +123,7 @@ def baselines(rates: Mapping[str, Mapping[str, tuple[float, float, float]]], pea
             check_positive(f"rate of {name} for {layer}", low)
             check_ordered(f"rate of {name} for {layer}", low, value, high)
     names = list(dict.fromkeys(name for row in rates.values() for name in row))
-    figure, axes = plt.subplots(figsize=(8.8, 1.3 + len(rates) * (0.25 * len(names) + 0.2)), dpi=90)
+    figure, axes = plt.subplots(figsize=(WIDTH, 1.5 + len(rates) * (0.25 * len(names) + 0.2)), dpi=90)
     high = 0.86 / len(names)
     for i, name in enumerate(names):
         measured = {index: row[name] for index, row in enumerate(rates.values()) if name in row}
@@ -151,14 +152,14 @@ def baselines(rates: Mapping[str, Mapping[str, tuple[float, float, float]]], pea
 
 def _label_bar(axes: Axes, text: str, end: tuple[float, float], distance: float, **font: Any) -> None:
     """Write text to the right of a bar's end, at a distance in points."""
-    style = {"textcoords": "offset points", "va": "center", "fontsize": SMALL} | font
+    style = {"textcoords": "offset points", "va": "center", "fontsize": TEXT} | font
     axes.annotate(text, end, (distance, 0), **style)
 
 
 def _legend(axes: Axes, entries: int) -> None:
     """Put the legend above the axes, and fit both into the figure."""
-    position = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": min(entries, 5)}
-    axes.legend(frameon=False, fontsize=9, handlelength=2.5, **position)
+    position = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": min(entries, 3)}
+    axes.legend(frameon=False, fontsize=TEXT, handlelength=2, **position)
     figure = axes.get_figure(root=True)
     if figure is not None:
         figure.tight_layout()
@@ -176,9 +177,9 @@ def ratios(layers: Mapping[str, Mapping[str, Ratio]], ours: str = "direct") -> F
     """
     check_not_empty(layers, "layers")
     names = list(dict.fromkeys(name for row in layers.values() for name in row))
-    figure, axes = plt.subplots(figsize=(9.2, 0.9 + 0.3 * len(layers)), dpi=90, layout="constrained")
+    figure, axes = plt.subplots(figsize=(WIDTH, 1.4 + 0.32 * len(layers)), dpi=90, layout="constrained")
     axes.set(xscale="log", yticks=range(len(layers)), yticklabels=list(layers), ylim=(len(layers) - 0.4, -0.6))
-    axes.set_xlabel(f"time of the other / time of {ours}: right of the line {ours} is faster")
+    axes.set_xlabel(f"time of the other / time of {ours}:\nright of the line, {ours} is faster")
     for y in range(1, len(layers), 2):
         axes.axhspan(y - 0.5, y + 0.5, color="#f4f4f4", zorder=0)
     for i, name in enumerate(names):
@@ -190,8 +191,8 @@ def ratios(layers: Mapping[str, Mapping[str, Ratio]], ours: str = "direct") -> F
     axes.xaxis.set_major_formatter(FuncFormatter(lambda factor, _: f"{factor:g}x"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(visible=True, axis="x", color="#dddddd", lw=0.6)
-    axes.tick_params(axis="y", labelsize=SMALL)
-    figure.legend(loc="outside upper center", ncols=len(names), fontsize=9)
+    axes.tick_params(axis="y", labelsize=TEXT)
+    figure.legend(loc="outside upper center", fontsize=TEXT)
     return set_alt_text(
         figure,
         f"Times of other kernels divided by those of {ours}, with their intervals, for {len(layers)} layers.",
@@ -231,16 +232,16 @@ def im2col_memory(layers: Mapping[str, tuple[int, int]]) -> Figure:
         for what, size in zip(("input", "columns"), sizes, strict=True):
             check_positive(f"bytes of the {what} of {name}", size)
     unit, divisor = ("MiB", 2**20) if max(max(sizes) for sizes in layers.values()) >= 2**20 else ("KiB", 2**10)
-    figure, axes = plt.subplots(figsize=(8.6, 1.1 + 0.55 * len(layers)), dpi=90)
+    figure, axes = plt.subplots(figsize=(WIDTH, 1.1 + 0.6 * len(layers)), dpi=90)
     for part, (what, colour, hatch) in enumerate((("input", SKY, ""), ("columns of im2col", ORANGE, "//"))):
         y = [row + 0.4 * (part - 0.5) for row in range(len(layers))]
         sizes = [size[part] / divisor for size in layers.values()]
         axes.barh(y, sizes, 0.4, color=colour, hatch=hatch, ec="black", lw=0.8, label=what)
         growth = [f",  {times(size[1] / size[0])} the input" if part else "" for size in layers.values()]
         for at, size, suffix in zip(y, sizes, growth, strict=True):
-            axes.text(size, at, f"  {digits(size)} {unit}{suffix}", va="center", fontsize=SMALL)
+            axes.text(size, at, f"  {digits(size)} {unit}{suffix}", va="center", fontsize=TEXT)
     longest = max(max(sizes) for sizes in layers.values()) / divisor
-    axes.set(yticks=range(len(layers)), yticklabels=list(layers), xlabel=f"memory in {unit}", xlim=(0, 1.38 * longest))
+    axes.set(yticks=range(len(layers)), yticklabels=list(layers), xlabel=f"memory in {unit}", xlim=(0, 1.7 * longest))
     axes.set_ylim(len(layers) - 0.5, -0.5)
     _legend(axes, 2)
     bars = [
@@ -272,7 +273,7 @@ def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
     longest = [max(convolutions[:i] + convolutions[i + 1 :], default=0.0) for i in range(len(rows))]
     omitted = [t - 1.3 * other if 0 < _CUT * other < t else 0.0 for t, other in zip(convolutions, longest, strict=True)]
     shown = np.array(convolutions) - omitted
-    figure, axes = plt.subplots(figsize=(8.8, 1.2 + 0.55 * len(rows)), dpi=90)
+    figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.65 * len(rows)), dpi=90)
     y = np.arange(len(rows))
     style: dict[str, Any] = {"ec": "black", "lw": 0.8}
     axes.barh(y, shown * 1e3, 0.55, color=SKY, label="convolutions", **style)
@@ -287,8 +288,8 @@ def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
     for i, text in enumerate(_speedups(rows)):
         _label_bar(axes, text, (ends[i] * 1e3, i), 8)
         if omitted[i]:
-            axes.text(shown[i] * 500, i, " / /  cut  / / ", ha="center", va="center", fontsize=SMALL, bbox=patch)
-    axes.set(yticks=y, yticklabels=list(rows), xlabel="milliseconds", xlim=(0, 1.55e3 * max(ends)))
+            axes.text(shown[i] * 500, i, " / /  cut  / / ", ha="center", va="center", fontsize=TEXT, bbox=patch)
+    axes.set(yticks=y, yticklabels=list(rows), xlabel="milliseconds", xlim=(0, 1.9e3 * max(ends)))
     axes.set_ylim(len(rows) - 0.5, -0.5)
     _legend(axes, 3)
     bars = [
@@ -326,7 +327,7 @@ def inventory(layers: Sequence[tuple[str, float, float, bool]]) -> Figure:
         check_positive(f"count of {name}", macs)
         check_positive(f"intensity of {name}", intensity)
     figure, (left, right) = plt.subplots(
-        1, 2, figsize=(9.2, 1.0 + 0.22 * len(layers)), dpi=90, sharey=True, width_ratios=(1.5, 1)
+        1, 2, figsize=(WIDTH, 1.0 + 0.24 * len(layers)), dpi=90, sharey=True, width_ratios=(1.5, 1)
     )
     y = range(len(layers))
     selected = np.array([layer[3] for layer in layers])
@@ -342,7 +343,7 @@ def inventory(layers: Sequence[tuple[str, float, float, bool]]) -> Figure:
     left.set(xlabel="million multiply-accumulates", xlim=(0, 1.12 * macs.max() / 1e6))
     right.set(xlabel="FLOP per byte", xlim=(0, 1.12 * intensities.max()))
     left.set_yticks(y)
-    left.set_yticklabels([layer[0] for layer in layers], fontsize=SMALL)
+    left.set_yticklabels([layer[0] for layer in layers], fontsize=TEXT)
     left.set_ylim(len(layers) - 0.4, -0.6)
     figure.tight_layout()
     values = [

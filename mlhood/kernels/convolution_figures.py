@@ -45,19 +45,19 @@ def window(size: int = 6, kernel: int = 3, stride: int = 1, padding: int = 1) ->
     rng = np.random.default_rng(3)
     x, w = np.pad(rng.integers(1, 6, (size, size)), padding), rng.integers(-1, 2, (kernel, kernel))
     pixel = (0, min(2, max(out - 2, 0)))
-    cell = min(0.42, 6.9 / (high + kernel + out))
+    cell = min(0.42, 4.6 / (high + kernel + out))
     tall = max(high, kernel) * cell
-    figure, axes = canvas(9.5, tall + 1.75)
+    figure, axes = canvas(7.0, tall + 1.75)
     middle = 0.95 + tall / 2
     image = Grid(axes, 0.4, middle + high * cell / 2, high, high, cell, cell)
-    weights = Grid(axes, image.right + 1.05, middle + kernel * cell / 2, kernel, kernel, cell, cell)
-    result = Grid(axes, weights.right + 1.05, middle + out * cell / 2, out, out, cell, cell)
+    weights = Grid(axes, image.right + 0.85, middle + kernel * cell / 2, kernel, kernel, cell, cell)
+    result = Grid(axes, weights.right + 0.75, middle + out * cell / 2, out, out, cell, cell)
     _image(image, x, g, pixel)
     weights.fill(0, 0, kernel, kernel, LIGHT_BLUE)
     _numbers(weights, w)
     weights.outline(0, 0, kernel, kernel)
     result.fill(*pixel, 1, 1, LIGHT_GREEN)
-    _numbers(result, _result(x, w, g), only=pixel if cell < 0.3 else None)
+    _numbers(result, _result(x, w, g), only=pixel if cell < 0.2 else None)
     result.outline(*pixel, 1, 1)
     border = f", {padding} {'zero' if padding == 1 else 'zeros'} around" if padding else ""
     for grid, title in (
@@ -120,7 +120,7 @@ def _sum(axes: Axes, x: np.ndarray, w: np.ndarray, g: Geometry, pixel: tuple[int
     terms = [f"{a}·{b}" if b >= 0 else f"{a}·({b})" for a, b in zip(values.ravel(), w.ravel(), strict=True)]
     shown = terms if len(terms) <= 9 else [*terms[:4], "…", *terms[-2:]]
     axes.text(0.4, 0.62, definition, fontsize=10, va="center", weight="bold")
-    axes.text(0.4, 0.36, f"           = {' + '.join(shown)}  =  {int((values * w).sum())}", fontsize=10, va="center")
+    axes.text(0.4, 0.36, f"     = {' + '.join(shown)}  =  {int((values * w).sum())}", fontsize=9.5, va="center")
     notes = ["heavy lines: this window"]
     if column + 1 < g.out[1]:
         notes.append(f"dashed: the next one, {stride} further (stride)")
@@ -146,9 +146,10 @@ def im2col_layout(channels: int = 2, size: int = 4, kernel: int = 3, stride: int
     wide, high, pixel = min(0.34, 3.6 / count), 0.25, 0.27
     stack = channels * side * pixel + (channels - 1) * 0.45
     tall = max(g.depth * high, stack, 3.0)
-    figure, axes = canvas(side * pixel + count * wide + 5.75, tall + 0.95)
+    left = max(side * pixel + 1.05, 2.0)
+    figure, axes = canvas(left + count * wide + 3.5, tall + 0.95)
     middle = tall / 2 + 0.4
-    columns = Grid(axes, side * pixel + 1.7, middle + g.depth * high / 2, g.depth, count, wide, high)
+    columns = Grid(axes, left, middle + g.depth * high / 2, g.depth, count, wide, high)
     window, position = min(1, count - 1), min(kernel + kernel - 1, g.depth - 1)
     numbers = np.arange(1, channels * size**2 + 1).reshape(channels, size, size)
     matrix = im2col(g, numbers.astype(np.float32))[0].astype(int)
@@ -158,8 +159,8 @@ def im2col_layout(channels: int = 2, size: int = 4, kernel: int = 3, stride: int
         _channel(grid, np.pad(numbers[channel], padding), g, channel, window, position)
         _bracket(columns, grid, channel, kernel * kernel)
     _columns(columns, matrix, g, window, position)
-    _legend(axes, columns.right + 0.85, middle + 1.55, g, window, position)
-    _product(axes, columns.right + 0.85, middle - 1.3, g, window)
+    _legend(axes, columns.right + 0.8, middle + 1.55, g, window, position)
+    _product(axes, columns.right + 0.8, middle - 1.3, g, window)
     return set_alt_text(
         figure,
         f"An image of {channels} channels, {size} x {size} pixels each, as a matrix of {g.depth} x {count}.",

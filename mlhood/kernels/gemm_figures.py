@@ -25,6 +25,7 @@ from mlhood.plotting.diagram import (
 )
 
 _BYTES = 4  # of a float32
+_WIDTH = 7.0  # of all figures, in inches
 _PANELS = ((LIGHT_BLUE, ""), (LIGHT_YELLOW, "//"), (LIGHT_GREEN, ".."))
 
 
@@ -42,8 +43,8 @@ def loop_orders(n: int = 8, line: int = 4) -> Figure:
     check_counts(line=line)
     check_at_most("rows", n, 16)
     cell = min(0.26, 2.2 / n)
-    tall = max(n * cell + 1.05, 1.9)
-    figure, axes = canvas(9.6, 2 * tall + 0.3)
+    tall = n * cell + 1.9
+    figure, axes = canvas(_WIDTH, 2 * tall + 0.3)
     lines = -(-n // line)
     row = f"along a row: {n} numbers\nin {_plural(lines, 'cache line')}"
     column = f"down a column: {n} numbers\nin {_plural(n, 'cache line')}"
@@ -53,14 +54,14 @@ def loop_orders(n: int = 8, line: int = 4) -> Figure:
         ("i", "k", "j", {"a": scalar, "b": row, "c": row}),
     )
     for i, (*order, captions) in enumerate(orders):
-        top = (2 - i) * tall - 0.1
-        _write_loops(axes, 0.1, top - n * cell / 2, order)
+        top = (2 - i) * tall - 1.0
+        _write_loops(axes, top + 0.9, order)
         for j, name in enumerate("abc"):
-            grid = Grid(axes, 2.35 + j * 2.55, top, n, n, cell, cell)
+            grid = Grid(axes, 0.1 + j * 2.3, top, n, n, cell, cell)
             _access_pattern(grid, name, order[-1], line)
-            axes.text(grid.centre[0], grid.bottom - 0.07, captions[name], ha="center", va="top", fontsize=9)
-    note = f"boxes: cache lines, drawn with {line} numbers; grey: fetched into the cache by the inner loop"
-    axes.text(0.1, 0.1, note, fontsize=9, color=MUTED, style="italic")
+            axes.text(grid.centre[0], grid.bottom - 0.07, captions[name], ha="center", va="top", fontsize=9.5)
+    note = f"boxes: cache lines, drawn with {line} numbers; grey: fetched by the inner loop"
+    axes.text(0.1, 0.1, note, fontsize=9.5, color=MUTED, style="italic")
     patterns = [
         f"order {', '.join(order)}: {'; '.join(f'{name} {caption}' for name, caption in captions.items())}"
         for *order, captions in orders
@@ -72,11 +73,11 @@ def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _write_loops(axes: Axes, x: float, y: float, order: Sequence[str]) -> None:
+def _write_loops(axes: Axes, y: float, order: Sequence[str]) -> None:
     loops = "\n".join(f"{'  ' * depth}for {name}:" for depth, name in enumerate(order))
-    code = f"{loops}\n      c[i,j] +=\n        a[i,k] * b[k,j]"
-    axes.text(x, y + 0.42, f"order {', '.join(order)}", fontsize=11, weight="bold", va="bottom")
-    axes.text(x, y + 0.3, code, family="monospace", fontsize=SMALL, va="top", linespacing=1.35)
+    axes.text(0.1, y, f"order {', '.join(order)}", fontsize=11, weight="bold", va="top")
+    code = f"{loops}\n      c[i,j] += a[i,k] * b[k,j]"
+    axes.text(1.75, y, code, family="monospace", fontsize=9.5, va="top", linespacing=1.2)
 
 
 def _access_pattern(grid: Grid, name: str, inner: str, line: int) -> None:
@@ -116,19 +117,19 @@ def blocking(n: int = 8, block: int = 4) -> Figure:
     check_at_most("rows", n, 16)
     check_at_most("rows in a block", block, n)
     cell = min(0.26, 2.2 / n)
-    tall = max(n * cell + 0.7, 1.7)
-    figure, axes = canvas(9.6, 2 * tall)
+    tall = n * cell + 1.35
+    figure, axes = canvas(_WIDTH, 2 * tall)
     cases = (
         ("without blocks", 0, {"a": (1, n), "b": (n, n), "c": (1, n)}),
         (f"blocks of {block} × {block}", block, dict.fromkeys("abc", (block, block))),
     )
     for i, (title, side, in_use) in enumerate(cases):
-        top = (2 - i) * tall - 0.25
+        top = (2 - i) * tall - 1.1
         size = sum(rows * columns for rows, columns in in_use.values())
-        axes.text(0.1, top, title, fontsize=11, weight="bold", va="top")
-        axes.text(0.1, top - 0.3, _reuse(side, size), fontsize=9, va="top", linespacing=1.4)
+        axes.text(0.1, top + 1.0, title, fontsize=11, weight="bold", va="top")
+        axes.text(0.1, top + 0.75, _reuse(side, size), fontsize=9.5, va="top", linespacing=1.3)
         for j, name in enumerate("abc"):
-            grid = Grid(axes, 2.75 + j * 2.4, top, n, n, cell, cell)
+            grid = Grid(axes, 0.1 + j * 2.3, top, n, n, cell, cell)
             _blocks(grid, name, in_use[name], side)
     without, blocked = (sum(rows * columns for rows, columns in in_use.values()) for *_, in_use in cases)
     return set_alt_text(
@@ -142,9 +143,9 @@ def _reuse(side: int, count: int) -> str:
     """Describe the working set of `count` numbers, and how often each is reused in blocks of this side (0: none)."""
     size = f"{count} numbers, {count * _BYTES} bytes"
     if not side:
-        return f"one row of c needs all of b;\nthe next row needs it again.\nIn use: {size}"
-    reuse = f"each number is used {_plural(side, 'time')}\nbefore the next block (arrows)"
-    return f"three blocks are in use:\n{size}.\n{2 * side**3} FLOP are done with them;\n{reuse}"
+        return f"one row of c needs all of b; the next row needs it again.\nIn use: {size}"
+    reuse = f"each number is used {_plural(side, 'time')} before the next block (arrows)"
+    return f"three blocks are in use: {size}.\n{2 * side**3} FLOP are done with them; {reuse}"
 
 
 def _blocks(grid: Grid, name: str, in_use: tuple[int, int], side: int) -> None:
@@ -181,9 +182,10 @@ def packing(rows: int = 6, columns: int = 8, width: int = 4) -> Figure:
     check_at_most("numbers", rows * columns, 99)
     panels = -(-columns // width)
     check_at_most("columns of b and of the panels", columns + panels * width, 24)
-    cell = min(0.34, (9.5 - 1.6 - 0.3 * panels) / (columns + panels * width))
-    figure, axes = canvas(9.6, rows * cell + 1.95)
-    top = rows * cell + 1.6
+    across, gaps = columns + panels * width, 1.7 + 0.3 * panels
+    cell = min(0.3, max((_WIDTH - gaps) / across, 0.18))
+    figure, axes = canvas(max(across * cell + gaps, _WIDTH), rows * cell + 2.1)
+    top = rows * cell + 1.75
     b = Grid(axes, 0.1, top, rows, columns, cell, cell)
     owners = [column // width for column in range(columns)]
     _panel(b, [[_position(row, column, columns) for column in range(columns)] for row in range(rows)], owners)
@@ -197,10 +199,11 @@ def packing(rows: int = 6, columns: int = 8, width: int = 4) -> Figure:
         axes.text(grid.left, top + 0.12, f"panel {panel}" if width > 1 else str(panel), fontsize=10, weight="bold")
         packed += [position for row in positions for position in row]
     arrow(axes, (b.right + 0.3, b.centre[1]), (left - 0.3, b.centre[1]), "pack")
-    _strip(axes, 1.35, "b in memory", range(1, rows * columns + 1), owners * rows)
-    _strip(axes, 0.85, "packed", packed, [i // (rows * width) for i in range(len(packed))])
+    _strip(axes, 1.5, "b in memory", range(1, rows * columns + 1), owners * rows)
+    _strip(axes, 1.0, "packed", packed, [i // (rows * width) for i in range(len(packed))])
     step = f"A step loads {_plural(width, 'number')} of a row."
-    axes.text(0.1, 0.3, f"{step} Those of the next step are {columns} further in b; packed, they are next.", fontsize=9)
+    text = f"{step} Those of the next step\nare {columns} further in b; packed, they are next."
+    axes.text(0.1, 0.33, text, fontsize=9.5)
     zeros = "; 0: padding" if columns % width else ""
     axes.text(0.1, 0.08, f"numbers: positions in b's memory, from 1{zeros}", fontsize=9, color=MUTED, style="italic")
     return set_alt_text(
@@ -240,8 +243,8 @@ def _write_position(grid: Grid, row: int, column: int, position: int, pad: float
 
 
 def _strip(axes: Axes, y: float, title: str, positions: Sequence[int], owners: Sequence[int]) -> None:
-    """Draw memory as one row of up to 40 cells."""
-    most = 40
+    """Draw memory as one row of up to 27 cells."""
+    most = 27
     axes.text(0.1, y - 0.13, title, fontsize=9, weight="bold", va="center")
     strip = Grid(axes, 1.2, y, 1, min(len(positions), most), 0.2, 0.26)
     for i, (position, owner) in enumerate(zip(positions[:most], owners, strict=False)):
@@ -271,10 +274,11 @@ def register_tile(rows: int = 4, vectors: int = 2, lanes: int = 4) -> Figure:
     check_at_most("rows", rows, 32)
     check_at_most("columns (vectors times lanes)", vectors * lanes, 48)
     depth, step = 5, 2
-    wide, high = min(0.34, 4.0 / (vectors * lanes)), 0.3
+    wide, high = min(0.3, 4.0 / (vectors * lanes)), 0.3
     tall = max((rows + depth) * high + 1.35, 3.9)
-    figure, axes = canvas(9.6, tall)
-    c = Grid(axes, 2.45, tall - depth * high - 0.75, rows, vectors * lanes, wide, high)
+    left = max(2.35 + vectors * lanes * wide + 0.25, 4.8)
+    figure, axes = canvas(max(left + 2.4, _WIDTH), tall)
+    c = Grid(axes, 2.35, tall - depth * high - 0.75, rows, vectors * lanes, wide, high)
     a = Grid(axes, 0.35, c.top, rows, depth, high, high)
     b = Grid(axes, c.left, tall - 0.35, depth, vectors * lanes, wide, high)
     _tile(c, vectors, lanes)
@@ -288,7 +292,7 @@ def register_tile(rows: int = 4, vectors: int = 2, lanes: int = 4) -> Figure:
     for row in range(rows):
         arrow(axes, (a.right + 0.08, a.middle(row, 0)[1]), (c.left - 0.06, c.middle(row, 0)[1]))
     _label_operands(a, b, c, step)
-    _counts(axes, max(c.right + 0.6, 6.6), tall / 2, (rows, vectors, lanes))
+    _counts(axes, left, tall / 2, (rows, vectors, lanes))
     sums = rows * vectors
     return set_alt_text(
         figure,

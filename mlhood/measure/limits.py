@@ -129,19 +129,22 @@ def ceilings(threads: int = 1, machine: Machine | None = None) -> Ceilings:
     return Ceilings(peak(threads, lanes), tuple(bandwidth(threads, machine)), lanes)
 
 
-def peak(threads: int = 1, lanes: int | None = None, rounds: int = ROUNDS) -> Ceiling:
+def peak(
+    threads: int = 1, lanes: int | None = None, rounds: int = ROUNDS, accumulators: Sequence[int] = ACCUMULATORS
+) -> Ceiling:
     """Measure float32 operations per second from registers; a multiply-add counts as two.
 
     Args:
         threads: Number of threads.
         lanes: float32 per vector; the host's by default.
-        rounds: Number of rounds for each of `ACCUMULATORS`.
+        rounds: Number of rounds for each number of accumulators.
+        accumulators: Numbers of independent sums to try; too few leave multipliers idle.
 
     Raises:
         MeasureError: The number of threads is less than 1, or LLVM cannot compile for this machine.
     """
     lanes = lanes or this_machine().vector.float32_lanes or PORTABLE_LANES
-    measured = [_peak(threads, lanes, count, rounds) for count in ACCUMULATORS]
+    measured = [_peak(threads, lanes, count, rounds) for count in accumulators]
     return max(measured, key=lambda ceiling: ceiling.value)
 
 
@@ -271,14 +274,17 @@ def measure_rate(
 
 
 def _calibrate(work: Callable[[int], None], clock: Callable[[], float]) -> int:
-    """Return how many units take about `SECONDS`, doubling from one."""
-    units = 1
-    while True:
+    """Return how many units take about `SECONDS`, doubling from one; another program may interrupt one of two tries."""
+
+    def seconds() -> float:
         start = clock()
         work(units)
-        if clock() - start >= SECONDS or units >= 2**40:
-            return units
+        return clock() - start
+
+    units = 1
+    while min(seconds(), seconds()) < SECONDS and units < 2**40:
         units *= 2
+    return units
 
 
 def all_threads() -> int:

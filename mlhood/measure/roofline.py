@@ -110,7 +110,7 @@ class Roofline:
         from mlhood.plotting.alt_text import listing, set_alt_text
         from mlhood.plotting.labels import label
 
-        figure, axes = plt.subplots(figsize=(8.6, 5.2), dpi=90, layout="constrained")
+        figure, axes = plt.subplots(figsize=(6.6, 5.6), dpi=90, layout="constrained")
         axes.set(xscale="log", yscale="log", title=title)
         axes.set(xlabel="arithmetic intensity [FLOP/byte]", ylabel="performance [GFLOP/s]")
         intensities = [*map(self.ridge, self.bandwidths), *(point.intensity for point in points)]
@@ -120,9 +120,9 @@ class Roofline:
         axes.grid(visible=True, which="major", color="#dddddd", lw=0.6)
         _plot_roofs(axes, self, left, right)
         _plot_points(axes, points)
-        figure.legend(loc="outside lower center", ncols=4, fontsize=8.5, handlelength=3.5)
-        names = [f"{point.name} ({point.rate / self.attainable(point.intensity):.0%})" for point in points]
-        label(axes, [(point.intensity, point.rate / 1e9) for point in points], names, fontsize=8.5)
+        figure.legend(loc="outside lower center", ncols=2, fontsize=9.5, handlelength=3.5)
+        names = [f"{point.name} ({point.rate / self.attainable(point.intensity):.1%})" for point in points]
+        label(axes, [(point.intensity, point.rate / 1e9) for point in points], names, fontsize=9)
         roofs = listing((name, rate(bandwidth, "B/s")) for name, bandwidth in self.bandwidths.items())
         kernels = "; ".join(f"{point.name} {rate(point.rate)} at {point.intensity:.3g} FLOP/byte" for point in points)
         return set_alt_text(

@@ -22,18 +22,21 @@ STAGES = (
     ("conv 5x5\n16 x 10 x 10", 16, 10),
     ("max pool 2\n16 x 5 x 5", 16, 5),
 )
+# by digit, each with a contrast of at least 4.5:1 to white
+DIGIT_COLOURS = ("#1f5fa8", "#a8510c", "#1e7d1e", "#b8201f", "#6a4ba0")
+DIGIT_COLOURS += ("#6b4035", "#a3307f", "#555555", "#6b6b00", "#0b7480")
 DENSE = (("flatten\n400", 400), ("dense\n120", 120), ("dense\n84", 84), ("dense\n10 logits", 10))
 
 
 def lenet() -> Figure:
     """Draw the shapes of LeNet's data from the image to the ten logits; ReLUs are omitted."""
-    figure, axes = plt.subplots(figsize=(10, 2.7), dpi=90)
+    figure, axes = plt.subplots(figsize=(6.4, 4.4), dpi=90)
     x = 0.0
     for text, planes, size in STAGES:
         x = _planes(axes, x, planes, size, text) + 12
-    for text, width in DENSE:
-        x = _bar(axes, x, width, text) + 15
-    axes.set(xlim=(-4, x - 4), ylim=(-36, 36), aspect="equal")
+    for place, (text, width) in enumerate(DENSE):
+        _bar(axes, 20 + place * (x - 40) / len(DENSE), width, text)
+    axes.set(xlim=(-4, x - 4), ylim=(-126, 36), aspect="equal")
     axes.axis("off")
     figure.subplots_adjust(0, 0, 1, 1)
     shapes = "; ".join(text for text, *_ in (*STAGES, *DENSE))
@@ -47,32 +50,49 @@ def _planes(axes: Axes, x: float, planes: int, size: int, text: str) -> float:
         corner = (x + step * plane, bottom + step * plane)
         axes.add_patch(Rectangle(corner, size, size, fc="#cfe8f7", ec="#336688", lw=0.7))
     width = size + step * (planes - 1)
-    axes.text(x + width / 2, -35, text, ha="center", va="bottom", fontsize=8.5)
+    axes.text(x + width / 2, -40, text, ha="center", va="bottom", fontsize=10)
     return x + width
 
 
-def _bar(axes: Axes, x: float, length: int, text: str) -> float:
-    height = 5 + 37 * (length / 400) ** 0.5
-    axes.add_patch(Rectangle((x, -height / 2), 4, height, fc="#fbe7b5", ec="#886622", lw=0.7))
-    axes.text(x + 2, -35, text, ha="center", va="bottom", fontsize=8.5)
-    return x + 4
+def _bar(axes: Axes, x: float, length: int, text: str) -> None:
+    height = 5 + 45 * (length / 400) ** 0.5
+    axes.add_patch(Rectangle((x, -85 - height / 2), 5, height, fc="#fbe7b5", ec="#886622", lw=0.7))
+    axes.text(x + 2.5, -125, text, ha="center", va="bottom", fontsize=10)
 
 
-def digits(images: Any, titles: Sequence[str], columns: int = 10) -> Figure:
-    """Show images [N, 1, 32, 32] in rows, each with its title."""
-    count = len(titles)
-    rows = max(1, -(-count // columns))
-    figure, grid = plt.subplots(
-        rows, columns, figsize=(columns * 0.9, rows * (1.15 + 0.2 * ("\n" in "".join(titles)))), dpi=80, squeeze=False
+def digits(images: Any, titles: Sequence[str], columns: int = 5, what: str = "handwritten digits") -> Figure:
+    """Show images [N, 1, 32, 32] in rows, each with its title; `what` they are is in the alternative text."""
+    figure = _pictures([np.asarray(image)[0] for image in images], titles, columns, cmap="gray_r")
+    captions = "; ".join(title.replace("\n", ", ") for title in titles)
+    return set_alt_text(figure, f"{len(titles)} {what} in rows of {columns}, with the captions: {captions}.")
+
+
+def filters(weights: np.ndarray, columns: int = 5) -> Figure:
+    """Show the kernels of a convolution's weights [F, C, KH, KW]: positive weights red, negative ones blue."""
+    names = [(f, c) for f, c in np.ndindex(*weights.shape[:2])]
+    titles = [f"filter {f}" + (f"\nchannel {c}" if weights.shape[1] > 1 else "") for f, c in names]
+    limit = float(np.abs(weights).max())
+    kernels = weights.reshape(-1, *weights.shape[2:])
+    figure = _pictures(kernels, titles, columns, cmap="RdBu_r", vmin=-limit, vmax=limit)
+    rows = (f"{f}, {c}: {' / '.join(' '.join(f'{w:.1f}' for w in row) for row in weights[f, c])}" for f, c in names)
+    return set_alt_text(
+        figure,
+        "The kernels of a convolution, positive weights red, negative ones blue; by filter and channel, row by row:",
+        f"{'; '.join(rows)}.",
     )
+
+
+def _pictures(images: Any, titles: Sequence[str], columns: int, **style: Any) -> Figure:
+    rows = max(1, -(-len(titles) // columns))
+    size = columns * 1.15, rows * (1.45 + 0.2 * ("\n" in "".join(titles)))
+    figure, grid = plt.subplots(rows, columns, figsize=size, dpi=80, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
     for axes, image, title in zip(grid.flat, images, titles, strict=False):
-        axes.imshow(np.asarray(image)[0], cmap="gray_r")
-        axes.set_title(title, fontsize=8.5)
+        axes.imshow(image, **style)
+        axes.set_title(title, fontsize=10)
     figure.tight_layout(pad=0.3)
-    captions = "; ".join(title.replace("\n", ", ") for title in titles)
-    return set_alt_text(figure, f"{count} handwritten digits in rows of {columns}, with the captions: {captions}.")
+    return figure
 
 
 def losses(values: Sequence[float]) -> Figure:
@@ -119,8 +139,7 @@ def feature_map(features: Any, labels: Any) -> Figure:
     points = centred @ (axes_of_variance[:2] * signs[:, None]).T
     figure, axes = plt.subplots(figsize=(6, 4.6), dpi=90)
     for (x, y), label in zip(points, labels, strict=True):
-        colour = plt.get_cmap("tab10")(int(label))
-        axes.text(x, y, str(int(label)), color=colour, fontsize=9, ha="center", va="center")
+        axes.text(x, y, str(int(label)), color=DIGIT_COLOURS[int(label)], fontsize=10, ha="center", va="center")
     share = _share_of_alike_neighbours(points, np.asarray(labels))
     low, high = points.min(axis=0), points.max(axis=0)
     margin = 0.06 * (high - low)

@@ -26,8 +26,9 @@ def test_torch_in_its_own_layouts_agrees():
     for channels in (3, 20):
         x = rng.standard_normal((1, channels, 9, 7), np.float32)
         w = rng.standard_normal((6, channels, 3, 3), np.float32)
-        got = baselines.torch_blocked(x, w, 2, 1)()
-        np.testing.assert_allclose(np.asarray(got), CONV2D["naive"](x, w, None, 2, 1), rtol=1e-4, atol=1e-4)
+        bias = rng.standard_normal(6, np.float32)
+        got = baselines.torch_blocked(x, w, bias, 2, 1)()
+        np.testing.assert_allclose(np.asarray(got), CONV2D["naive"](x, w, bias, 2, 1), rtol=1e-4, atol=1e-4)
 
 
 def test_a_product_of_bytes_is_exact():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,10 +17,10 @@ from mlhood.grading.rpc.transport import LocalTransport
 class _Solved(Submission):
     """A submission whose functions are the solutions; their results are noted in `results`."""
 
-    def __init__(self, task: Task, check: Check, seed: int) -> None:
+    def __init__(self, task: Task, check: Check, seed: int, folder: Path) -> None:
         context = CheckContext(stream(task, check, seed), parameters=SimpleNamespace(**task.values))
         self.names: dict[str, Any] = {}
-        session = Session(LocalTransport(self.names), None, None)  # type: ignore[arg-type] a comparison needs no files
+        session = Session(LocalTransport(self.names), folder, folder)
         super().__init__(session, context)
         self.task, self.results = task, []
 
@@ -42,7 +44,8 @@ def recorded_results(project: Project) -> dict[str, str]:
     for task in project.tasks:
         for check in task.checks:
             for seed in SEEDS if check.solved else ():
-                submission = _Solved(task, check, seed)
-                check(submission)
+                with TemporaryDirectory() as folder:
+                    submission = _Solved(task, check, seed, Path(folder))
+                    check(submission)
                 found |= record(f"{task.id} {check.name}", seed, submission.results)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.grading.projects.examples import Mistake, mistakes
 from tests.grading.projects.p1_snippets import (
+    BY_ITSELF,
     DYNAMIC,
     GEMM,
     GOOD_FORWARD,
@@ -17,10 +18,12 @@ from tests.grading.projects.p1_snippets import (
     SAME,
     agreement,
     export,
+    forked,
     forward,
     hand_made,
     layers,
     reader,
+    scanner,
     table,
     train,
 )
@@ -30,11 +33,12 @@ LOGITS, VALUES, BATCH = "gives_ten_logits_an_image", "computes_lenet", "takes_a_
 MOVES, LOSS = "training_moves_every_weight", "loss_is_told_and_falls"
 ACCURACY, MISTAKES = "model_reads_unseen_digits", "mistakes_are_found"
 FILE_NAMES, FILE_VALUES = "file_has_the_asked_names", "file_computes_the_model"
+SCANNED, INVERTED = "scanner_is_exported", "each_image_is_inverted_by_itself"
 FILE_BATCH, TRAINED = "batch_is_dynamic", "lenet_onnx_holds_the_trained_model"
 DIFFERENCES, PREDICTIONS = "differences_are_measured", "changed_predictions_are_noticed"
 ROWS, PARAMETER_COUNTS = "rows_follow_the_graph", "parameters_are_counted"
 MAC_COUNTS, ANSWERS = "multiply_accumulates_are_counted", "questions_are_answered"
-ANY_PDF, LENET_PDF = "any_graph_is_printed", "lenet_is_printed"
+ANY_PDF, LENET_PDF, FORKS = "any_graph_is_printed", "lenet_is_printed", "forks_are_found"
 OPERATORS, LAYER, RUN = "graph_has_two_operators", "graph_computes_the_layer", "graph_is_run"
 TENTH, FORTIETH = "reader_is_a_tenth_of_lenet", "reader_is_a_fortieth_of_lenet"
 EIGHTIETH, COURSES = "reader_is_an_eightieth_of_lenet", "reader_is_as_small_as_the_courses"
@@ -151,6 +155,19 @@ WRONG: tuple[Mistake, ...] = (
             (FILE_NAMES, FILE_VALUES, FILE_BATCH, TRAINED),
             "not a model that ONNX Runtime can run",
         ),
+        (
+            "an `if` on numbers",
+            {"P1-4-solution-2": "class Exportable(Scanner):\n    pass"},
+            (SCANNED, INVERTED),
+            "Could not guard on data-dependent expression",
+        ),
+        (
+            "one decision for a whole batch",
+            scanner("torch.where(x[:, 0, 0, 0].mean() > 0, -x, x)"),
+            INVERTED,
+            "one value for each image",
+        ),
+        ("images of one size", scanner(BY_ITSELF, enlarged="x"), SCANNED, "shapes cannot be multiplied"),
     ),
     *mistakes(
         "P1.5",
@@ -248,6 +265,18 @@ WRONG: tuple[Mistake, ...] = (
             },
             (ANY_PDF, LENET_PDF),
             "not a PDF that can be read",
+        ),
+        (
+            "weights among the values",
+            forked("[name for name in dict.fromkeys(sum(inputs, [])) if sum(name in each for each in inputs) >= 2]"),
+            FORKS,
+            "a weight does not count",
+        ),
+        (
+            "a value that one node reads twice",
+            forked("[name for name in values if sum(inputs, []).count(name) >= 2]"),
+            FORKS,
+            "A node that reads a value twice is one",
         ),
     ),
     *mistakes(

@@ -31,6 +31,7 @@ SHAPE, COLUMNS_FLOAT32, ROWS = "columns_have_their_shape", "columns_stay_float32
 COLUMNS, ZEROS = "columns_are_in_order", "padding_holds_zeros"
 PRODUCT, OF_COLUMNS, BATCH = "product_is_right", "product_is_of_columns", "batches_are_kept_apart"
 PRODUCT_BIAS, FLOAT32 = "product_gets_its_bias", "product_stays_float32"
+HEADROOM = "idle_units_are_counted"
 RATES, COMPARED, OPERATIONS = "rates_are_told", "rows_are_comparisons", "operations_are_told"
 FASTER = "blas_is_faster_and_agrees"
 REORDERED, ROW_ORDER, BLOCKED = "reordered_is_right", "reordered_walks_along_rows", "blocked_is_right"
@@ -165,6 +166,12 @@ COSTS: tuple[Mistake, ...] = (
 MEASURED: tuple[Mistake, ...] = (
     *mistakes(
         "P3.5",
+        (
+            "a loop that waits for nothing",
+            {"P3-5-solution-3": "def headroom(lanes, units, latency):\n    return lanes * units"},
+            HEADROOM,
+            "it waits for its sum",
+        ),
         ("MACs per second", rate("macs / seconds / 1e9"), RATES, "two operations"),
         (
             "a missing row",

@@ -16,7 +16,16 @@ from mlhood.grading.projects.p1.drawing import check_drawing
 from mlhood.grading.rpc.transport import LocalTransport
 from tests.grading.projects.examples import Mistake
 from tests.grading.projects.p1_claims import BOX, CLAIMS, LINE, WORDS
-from tests.grading.projects.p1_snippets import GOOD_FORWARD, GOOD_LAYERS, forward, layers
+from tests.grading.projects.p1_snippets import (
+    BY_ITSELF,
+    FORKED,
+    GOOD_FORWARD,
+    GOOD_LAYERS,
+    forked,
+    forward,
+    layers,
+    scanner,
+)
 
 GIVEN = """
 import numpy as np, onnx, pandas as pd, torch
@@ -30,6 +39,8 @@ torch.manual_seed(0)
 BEFORE = {
     "P1.2": layers(GOOD_LAYERS),
     "P1.3": layers(GOOD_LAYERS) | forward(GOOD_FORWARD),
+    "P1.4": scanner(BY_ITSELF),
+    "P1.7": forked(FORKED),
 }
 TRAINED = """
 model = LeNet()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from types import SimpleNamespace
 
@@ -130,7 +131,8 @@ def with_table(seconds: dict[str, list[float]], rows: tuple[str, ...] = tuple(RE
             table[row, column] = Measurement(tuple(times), **parts)
 
     functions = {"conv_direct": taking(0.03), "conv_blas": taking(0.00075)}
-    return {"table": table, "gflops": lambda macs, seconds: 2e-9 * macs / seconds, **functions}
+    formulas = {"gflops": lambda macs, seconds: 2e-9 * macs / seconds, "headroom": lambda *factors: math.prod(factors)}
+    return {"table": table, **formulas, **functions}
 
 
 @pytest.fixture(autouse=True)

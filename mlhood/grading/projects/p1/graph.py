@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from mlhood.grading.checks import expect
@@ -12,10 +14,13 @@ from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.learning import weights_of
 from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
 from mlhood.grading.projects.p1.network import PROBES, lenet_with, random_images, random_name
+from mlhood.grading.rpc.codec import Tensor
 from mlhood.grading.rpc.file_channel import write_fresh
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits
 
+CONTRASTS = (0.8, 1.0, 1.2)  # of the three readings of the notebook's `Scanner`
+SCANNED = "what the file of `Exportable` computes"
 # the last argument of `to_onnx`
 EXPORT_ARGUMENT = Parameter("export_argument", ("none", "names", "batch_name"))
 # what `agreement` returns of the absolute differences, and of the predictions
@@ -66,7 +71,7 @@ def _check_that_it_reads_images(facts: OnnxFacts, weights: reference.Weights, im
     )
 
 
-@points(3)
+@points(2)
 def file_has_the_asked_names(submission: Submission) -> None:
     """`to_onnx` writes a single, complete ONNX file with {{ "input `image` and output `logits`" if export_argument != "names" else "the names that it is given" }}."""  # noqa: E501 a template
     facts, weights, images = _exported(submission)
@@ -82,7 +87,7 @@ def file_has_the_asked_names(submission: Submission) -> None:
     _check_that_it_reads_images(facts, weights, images)
 
 
-@points(3)
+@points(2)
 def file_computes_the_model(submission: Submission) -> None:
     """ONNX Runtime computes the same logits from the file as torch does from the model."""
     facts, weights, images = _exported(submission)
@@ -93,7 +98,7 @@ def file_computes_the_model(submission: Submission) -> None:
     expect.close(facts.results[0], reference.lenet(weights, images), "the exported model", atol=1e-4, hint=hint)
 
 
-@points(3)
+@points(2)
 def batch_is_dynamic(submission: Submission) -> None:
     """The exported graph accepts a batch of any size."""
     facts, weights, images = _exported(submission)
@@ -108,7 +113,7 @@ def batch_is_dynamic(submission: Submission) -> None:
     _check_that_it_reads_images(facts, weights, images)
 
 
-@points(3)
+@points(2)
 def lenet_onnx_holds_the_trained_model(submission: Submission) -> None:
     """`lenet.onnx` contains the trained model."""
     data = digits()
@@ -140,6 +145,54 @@ def _check_default_names(argument: str, facts: OnnxFacts) -> None:
         got, expected = [value.first for value in facts.inputs], ["batch"]
     what = f"`lenet.onnx`, exported without `{argument}`, does not have the default names"
     expect.equal(got, expected, what, hint="the argument is optional: what is its default?")
+
+
+def _scanned(submission: Submission, signs: np.ndarray, given: str, hint: str) -> None:
+    """Check what the file of the student's scanner computes for images whose background is dark where a sign is 1."""
+    weights, file = submission.once("scanner", lambda: _export_scanner(submission))
+    images = random_images(submission, len(signs))
+    corners = signs * (0.2 + np.abs(images[:, 0, 0, 0]))
+    images[:, 0, 0, 0] = corners
+    light = np.where(corners[:, None, None, None] > 0, -images, images)
+    facts = onnx_facts(file, images, what="the file of `Exportable`")
+    expect.close(facts.results[0], _readings(weights, light), SCANNED, atol=1e-4, given=given, hint=hint)
+
+
+def _export_scanner(submission: Submission) -> tuple[reference.Weights, Path]:
+    """Return the weights of a LeNet, and the file of the student's scanner of it."""
+    weights, path = reference.random_weights(submission.rng), submission.scratch / "scanner.onnx"
+    path.unlink(missing_ok=True)
+    with expect.case("the export of `Exportable`", "export it in the notebook: the end of the message names a line"):
+        submission.call(PROBES + "export_scanner", submission.value("Exportable"), weights, str(path))
+    return weights, submission.written(path)
+
+
+def _readings(weights: reference.Weights, images: np.ndarray) -> np.ndarray:
+    """Return the mean of three readings [N,10] of images [N,1,32,32] with a light background."""
+    readings = [reference.lenet(weights, np.float32(contrast) * images) for contrast in CONTRASTS]
+    return np.stack(readings).mean(axis=0)
+
+
+@points(2)
+def scanner_is_exported(submission: Submission) -> None:
+    """`Exportable` can be exported, and computes what `Scanner` does for images of one kind."""
+    count = int(submission.rng.integers(3, 7))
+    hint = "what does `Scanner` compute for these, line by line?"
+    _scanned(submission, np.full(count, -1), f"{count} images with a light background", hint)
+    _scanned(submission, np.full(count, 1), f"{count} images with a dark background", hint)
+    weights, small = reference.random_weights(submission.rng), random_images(submission, 2)[:, :, ::2, ::2]
+    small[:, 0, 0, 0] = -1
+    got = submission.call(PROBES + "scan", submission.value("Exportable"), weights, Tensor(small))
+    want = _readings(weights, small.repeat(2, axis=2).repeat(2, axis=3))
+    expect.close(got, want, "what `Exportable` computes", atol=1e-4, given="images of 16 x 16 pixels", hint=hint)
+
+
+@points(2)
+def each_image_is_inverted_by_itself(submission: Submission) -> None:
+    """In a batch of both kinds of images, each is inverted or not by itself."""
+    signs = submission.rng.permutation([-1, -1, -1, 1, 1])
+    hint = "the condition needs one value for each image: keep the axis of the batch, and let the others broadcast"
+    _scanned(submission, signs, "3 images with a light background and 2 with a dark one", hint)
 
 
 def _agreement(submission: Submission, file_weights: reference.Weights, model: object, images: np.ndarray) -> dict:
@@ -294,12 +347,14 @@ TASKS = (
             file_has_the_asked_names,
             file_computes_the_model,
             batch_is_dynamic,
+            scanner_is_exported,
+            each_image_is_inverted_by_itself,
         ),
-        fallback='to_onnx(model, "lenet.onnx")',
+        fallback='to_onnx(model, "lenet.onnx")\nto_onnx(Exportable(model), "scanner.onnx")',
         solution_is_fallback=True,
         varies=(EXPORT_ARGUMENT,),
         libraries=TORCH_AND_ONNX,
-        minutes=20,
+        minutes=40,
         builds_on=("P1.3",),
     ),
     Task(

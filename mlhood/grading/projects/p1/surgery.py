@@ -1,14 +1,19 @@
-"""Checks of P1.7 to P1.9: the graph as a PDF, a graph built by hand, and a graph cut before its last layer."""
+"""Checks of P1.7 to P1.9: a graph as a PDF and its forks, one built by hand, and one cut before its last layer."""
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.exchange import find_browser
 from mlhood.grading.checks import expect
+from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.oracle import OnnxFacts, PdfFacts, onnx_facts, pdf_facts
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
@@ -51,7 +56,7 @@ def _check_text(facts: PdfFacts, words: dict[str, int], what: str, hint: str) ->
         )
 
 
-@points(5)
+@points(3)
 def any_graph_is_printed(submission: Submission) -> None:
     """`print_graph` prints the graph of any ONNX file to a PDF with searchable text."""
     if find_browser() is None:
@@ -83,7 +88,7 @@ def _print_arguments(submission: Submission, path: Path) -> tuple[tuple[str, ...
     return (str(path), str(pdf)), pdf
 
 
-@points(3)
+@points(2)
 def lenet_is_printed(submission: Submission) -> None:
     """`{{ "lenet.onnx.pdf" if printed == "appended" else "lenet.pdf" }}` shows the graph of LeNet."""
     if find_browser() is None:
@@ -97,6 +102,44 @@ def lenet_is_printed(submission: Submission) -> None:
     expected = "two convolutions and three dense layers"
     expect.true(layers["Conv"] >= 2 and dense >= 3, what, expected=expected, got=dict(layers), hint=hint)
     check_drawing(pdf, model, what=f"`{name}`", hint=hint)
+
+
+def _call_forks(submission: Submission, path: str) -> Any:
+    """Call `forks` with a copy of a file of the grader."""
+    copy = submission.scratch / "forked.onnx"
+    write_fresh(copy, Path(path).read_bytes())
+    return submission.call("forks", str(copy))
+
+
+@compared(
+    3,
+    "forks",
+    call=_call_forks,
+    hint="how many nodes have each value among their inputs? A node that reads a value twice is one, and a weight does "
+    "not count; the graph's input comes first, then the outputs of its nodes, one node after the other",
+)
+def forks_are_found(submission: Submission) -> Iterator[Arguments]:
+    """`forks` returns the names of the values that more than one node reads, in the order of the graph."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(3):
+            path = Path(folder, f"forked-{number}.onnx")
+            path.write_bytes(_forked_onnx(submission.rng))
+            yield (str(path),)
+
+
+def _forked_onnx(rng: np.random.Generator) -> bytes:
+    """Draw a chain of additions to what the node before returns: a weight, the same value again, or an earlier one."""
+    weight, *values = (random_name(rng) for _ in range(2))
+    nodes = []
+    for kind in rng.permutation(["weight"] * 3 + ["same"] * 2 + ["earlier"] * 3):
+        earlier = values[int(rng.integers(len(values)))]
+        other = {"weight": weight, "same": values[-1], "earlier": earlier}[kind]
+        nodes.append(helper.make_node("Add", [values[-1], other], [random_name(rng)]))
+        values += nodes[-1].output
+    first, last = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in (values[0], values[-1]))
+    stored = numpy_helper.from_array(np.ones(2, np.float32), weight)
+    graph = helper.make_graph(nodes, "forked", [first], [last], [stored])
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString()
 
 
 def _draw_layer(submission: Submission) -> tuple[np.ndarray, np.ndarray]:
@@ -261,9 +304,9 @@ TASKS = (
     Task(
         "P1.7",  # in the notebook's kernel: Netron needs a browser
         "Print the graph from Netron",
-        checks=(lenet_is_printed, any_graph_is_printed),
+        checks=(lenet_is_printed, any_graph_is_printed, forks_are_found),
         varies=(PRINTED,),
-        minutes=10,
+        minutes=20,
         builds_on=("P1.4",),
     ),
     Task(

@@ -1,4 +1,4 @@
-"""Checks of P3.5 and P3.6: the tables of convolutions and of the model, and the conversion of times to rates."""
+"""Checks of P3.5 and P3.6: the tables of convolutions and of the model, what a core could do, and rates."""
 
 from __future__ import annotations
 
@@ -49,7 +49,25 @@ def _table(submission: Submission) -> Table:
 
 
 @compared(
-    2,
+    1,
+    "headroom",
+    hint="one multiply-add of the loop takes all of the latency: how many instructions could have been started in this "
+    "time, and on how many numbers does each of them work?",
+    mistakes={
+        "the loop does not start one multiply-add in each cycle: it waits for its sum": (
+            lambda right, lanes, units, latency: lanes * units
+        )
+    },
+)
+def idle_units_are_counted(submission: Submission) -> Iterator[Arguments]:
+    """`headroom` is how many times as fast as a loop that waits for its sum a core could be."""
+    for _ in range(3):
+        yield tuple(int(number) for number in submission.rng.permutation([2, 3, 4, 5, 6, 8, 16])[:3])
+    yield 1, 1, 1
+
+
+@compared(
+    1,
     "gflops",
     hint="operations, not multiply-accumulates, for each second; giga is 10**9",
     mistakes={
@@ -209,7 +227,13 @@ TASKS = (
     Task(
         "P3.5",
         "The table",
-        checks=(rates_are_told, rows_are_comparisons, operations_are_told, blas_is_faster_and_agrees),
+        checks=(
+            idle_units_are_counted,
+            rates_are_told,
+            rows_are_comparisons,
+            operations_are_told,
+            blas_is_faster_and_agrees,
+        ),
         varies=(TIME_UNIT, OPERATIONS, ROUNDS),
         seconds=600.0,  # a hundred convolutions by the definition, on a slow laptop
         libraries=ARRAYS,
