@@ -210,7 +210,7 @@ WRONG: tuple[Mistake, ...] = (
             (AGAIN, FILLED, DENSE),
             "which of the placed buffers",
         ),
-        ("as they are allocated", allocator(key="b.first"), DENSE, "the order in which buffers are placed"),
+        ("the smallest first", allocator(key="b.bytes"), DENSE, "the order in which buffers are placed"),
         (
             "an exact fit is refused",
             allocator(fits="at + b.bytes < offsets[o.name]"),
