@@ -137,7 +137,7 @@ def test_commands_act_in_any_folder(installed, tmp_path):
     shape = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]), helper.make_tensor_value_info("y", 1, [2, 3])
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], "rectify")], "tiny", shape[:1], shape[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), tmp_path / "t.onnx")
-    assert "rectify" in run(program, "compile", "t.onnx", "--text", folder=tmp_path)
+    assert "rectify" in run(program, "compile", "t.onnx", "--text", "hir", folder=tmp_path)
     assert "there is no notebook of the course here" in run(program, "run", folder=tmp_path, code=2)
     assert "there is no gradebook" in run(program, "export", "x", "--to", "x.csv", folder=tmp_path, code=2)
 

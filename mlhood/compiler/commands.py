@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -71,8 +71,12 @@ def compile_model(
         typer.Option(help="The shape of an input, such as x=batch,3,8,8, if the model declares none; may be repeated."),
     ] = None,
     text: Annotated[
-        bool, typer.Option(help="Print the last graph; with --target nmp what runs where, and what each layer costs.")
-    ] = False,
+        Literal["hir", "stablehlo"] | None,
+        typer.Option(
+            help="Print the last graph: as hir, or as the stablehlo to which JAX lowers it, a dialect of MLIR; with "
+            "--target nmp what runs where, and what each layer costs."
+        ),
+    ] = None,
     draw: Annotated[
         Path | None,
         typer.Option(
@@ -131,13 +135,15 @@ def compile_model(
 
     Example: mlhood compile lenet.onnx --compare direct --dim batch=4 --draw difference.svg
 
-    Example: mlhood compile lenet.onnx --target cpu --stop-after lowered --text
+    Example: mlhood compile lenet.onnx --target cpu --stop-after lowered --text hir
+
+    Example: mlhood compile lenet.onnx --text stablehlo
 
     Example: mlhood compile lenet.onnx --target cpu --trace lenet.json
 
     Example: mlhood compile lenet.onnx --quantize symmetric --target c --out lenet
 
-    Example: mlhood compile lenet.onnx --quantize power_of_two --target nmp --text --trace lenet.json --draw lenet.svg
+    Example: mlhood compile lenet.onnx --quantize power_of_two --target nmp --text hir --draw lenet.svg
     """
     from mlhood.compiler.quantize import Recipe
     from mlhood.compiler.quantize.samples import read_samples
@@ -159,7 +165,7 @@ def compile_model(
     if target == "nmp":
         chosen = nmp_commands.machine(machine)
         last = _compile(model, recipe, stop_after, data, inputs, target)
-        nmp_commands.write(last.graph, chosen, text, draw, trace, out)
+        nmp_commands.write(last.graph, chosen, text is not None, draw, trace, out)
         return
     last = _compile(model, recipe, stop_after, data, inputs, "interpreter" if compare else target)
     _print(last, text)
@@ -312,12 +318,16 @@ def _quantization_loss(graph: Graph, quantized: Graph, data: Mapping[str, np.nda
     return f"on the calibration data: SQNR {decibels:.1f} dB; layer with most loss: {worst}; kept in float: {in_float}"
 
 
-def _print(stage: Stage, text: bool) -> None:
-    """Print a stage's program, or its graph if `text`."""
+def _print(stage: Stage, text: str | None) -> None:
+    """Print a stage's graph as `text`, or its program."""
     from mlhood.compiler.hir.text import to_text
     from mlhood.compiler.lir.text import to_text as program_to_text
 
-    if stage.program is not None:
+    if text == "stablehlo":
+        from mlhood.compiler.backends.xla import Xla
+
+        echo(Xla(stage.graph).lower(_random_inputs(stage.graph)).as_text(), nl=False)
+    elif stage.program is not None:
         echo(program_to_text(stage.program), nl=False)
     elif text:
         echo(to_text(stage.graph), nl=False)

@@ -3,9 +3,12 @@
 import json
 import re
 
+import jax
 import numpy as np
 import onnx
 import pytest
+from jax.interpreters.mlir import make_ir_context
+from jaxlib.mlir import ir
 from typer.testing import CliRunner
 
 import mlhood
@@ -149,7 +152,7 @@ def test_models_without_default_data_need_calibration(new_model):
 
 def test_the_command_draws_prints_and_exports(path, images, tmp_path):
     drawing, model = tmp_path / "lenet.svg", tmp_path / "quantised.onnx"
-    result = command(path, "--quantize", "power_of_two", "--draw", drawing, "--out", model, "--text")
+    result = command(path, "--quantize", "power_of_two", "--draw", drawing, "--out", model, "--text", "hir")
     assert result.exit_code == 0, result.output
     assert [line.split()[0] for line in result.output.splitlines()[:3]] == ["hir", "optimized", "quantized"]
     assert "QuantizedConv" in result.output
@@ -189,10 +192,23 @@ def test_the_command_prints_the_program(path):
 
 
 def test_the_command_prints_the_lowered_graph(path):
-    result = command(path, "--target", "cpu", "--stop-after", "lowered", "--text")
+    result = command(path, "--target", "cpu", "--stop-after", "lowered", "--text", "hir")
     assert result.exit_code == 0, result.output
     assert "BlockedConv" in result.output
     assert result.output.splitlines()[2].startswith("lowered")
+
+
+@pytest.mark.parametrize("stage", ["hir", "optimized", "lir"])
+def test_mlir_verifies_the_stablehlo_that_the_command_prints_and_xla_runs_it(path, images, stage):
+    result = command(path, "--stop-after", stage, "--dim", "batch=2", "--text", "stablehlo")
+    assert result.exit_code == 0, result.output
+    text = "module @" + result.output.partition("module @")[2]
+    with make_ir_context():
+        assert ir.Module.parse(text).operation.verify()
+    device = jax.devices("cpu")[0]
+    (logits,) = device.client.compile_and_load(text, [device]).execute([jax.device_put(images[:2], device)])
+    expected = interpret(mlhood.compile(path, stop_after="hir"), image=images[:2])["logits"]
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-3)
 
 
 def test_the_command_plans_the_memory(path, tmp_path):
@@ -214,7 +230,7 @@ def test_the_planned_memory_gives_the_same_outputs(path, images):
 def test_the_command_cuts_a_graph_for_the_neural_processor(path, tmp_path):
     drawing, trace, out = tmp_path / "cut.svg", tmp_path / "trace.json", tmp_path / "out"
     files = ["--draw", drawing, "--trace", trace, "--out", out]
-    result = command(path, "--quantize", "power_of_two", "--target", "nmp", "--text", *files)
+    result = command(path, "--quantize", "power_of_two", "--target", "nmp", "--text", "hir", *files)
     assert result.exit_code == 0, result.exception
     assert re.search(r"NMP 4x8: \d+ instructions, [\d,]+ cycles", result.output)
     assert "conv1" in result.output.partition("NMP 4x8")[2]

@@ -62,12 +62,19 @@ class Xla:
         Raises:
             CompilerError: An input is missing, unknown or of another type, or an operator fails on these inputs.
         """
-        placeholders = self.graph.placeholders
-        types = {name: placeholder.type for name, placeholder in placeholders.items()}
-        bound = bind_inputs(types, inputs, f"graph {self.graph.name!r}")
+        bound = self._bind(inputs)
         with _settings():
             outputs = self._compiled(bound) if observe is None else self._run_nodes(bound, observe)
             return {name: np.asarray(outputs[name]) for name in self.graph.outputs}  # JAX sorts them by name
+
+    def lower(self, inputs: Mapping[str, Any]) -> jax.stages.Lowered:
+        """Lower the graph for the shapes of some inputs to StableHLO, which `as_text` returns; see `run`."""
+        with _settings():
+            return self._compiled.lower(self._bind(inputs))
+
+    def _bind(self, inputs: Mapping[str, Any]) -> Arrays:
+        types = {name: placeholder.type for name, placeholder in self.graph.placeholders.items()}
+        return bind_inputs(types, inputs, f"graph {self.graph.name!r}")
 
     def _outputs(self, inputs: Mapping[str, Any]) -> Arrays:
         """Compute the outputs; traced by JAX."""

@@ -184,6 +184,7 @@ WRONG: tuple[Mistake, ...] = (
             (AGAIN, FILLED, DENSE),
             "which of the placed buffers",
         ),
+        ("the smallest first", allocator(key="b.bytes"), DENSE, "the order in which buffers are placed"),
         (
             "not aligned",
             allocator(end="offsets[o.name] + o.bytes"),

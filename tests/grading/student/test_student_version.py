@@ -29,7 +29,7 @@ COMMANDS = (
     (("validate", "P1.ipynb"), 0, "ready to hand in"),
     (("check", "P1.ipynb", "--hints"), 1, "60 of 80"),
     (("run", "P1.ipynb"), 1, "60 of 80"),
-    (("compile", "tiny.onnx", "--text"), 0, "rectify"),
+    (("compile", "tiny.onnx", "--text", "hir"), 0, "rectify"),
     (("--help",), 0, "The instructor's version has more commands."),
     (("grade", "submissions"), 2, "No such command 'grade'."),
     (("bench", "gemm"), 2, "No such command 'bench'."),

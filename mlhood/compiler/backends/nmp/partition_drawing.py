@@ -16,6 +16,7 @@ STYLES = {
     NMP: NodeStyle("neural processor (NMP)", "#c3e5f7", "cut"),
 }
 _LABEL_SIZE = 10.0
+_MAX_NAMES = 5
 
 
 def draw_partition(cut: Partition, path: str | Path | None = None, *, limit: int = 500) -> Drawing:
@@ -46,9 +47,19 @@ def draw_partition(cut: Partition, path: str | Path | None = None, *, limit: int
         box.lines += tuple(_crossing(value, *crossing[value]) for value in arriving if value is not None)
     sheet = StyleSheet((FAMILIES["end"], *STYLES.values()), (FLOAT, QUANTIZED, INTEGER))
     drawing = draw_scene(Scene(scene.name, scene.boxes, scene.wires, sheet))
+    drawing.alt_text += _description(cut)
     if path is not None:
         drawing.save(path)
     return drawing
+
+
+def _description(cut: Partition) -> str:
+    """Say what runs where, beside what the description of a graph says."""
+    text = ""
+    for device, style in STYLES.items():
+        names = [node.operator.name for node in cut.graph.topological() if cut.devices[node] == device]
+        text += f" On the {style.title}: {', '.join(names) if len(names) <= _MAX_NAMES else f'{len(names)} nodes'}."
+    return f"{text} Values that cross: {', '.join(value.name for value in cut.transfers()) or 'none'}."
 
 
 def _crossing(value: Value, source: str, target: str) -> Line:

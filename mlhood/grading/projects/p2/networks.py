@@ -1,7 +1,7 @@
-"""Drawn lifetimes of buffers: at random, and as the activations of ResNet-18 and MobileNetV2 at drawn sizes have them.
+"""Drawn lifetimes of buffers: at random, and as the activations of U-Net and MobileNetV2 at drawn sizes have them.
 
-The networks are those of He et al. (2016, table 1) and Sandler et al. (2018, table 2), one buffer for the result of
-each fused operator, float32, one image.
+The networks are those of Ronneberger et al. (2015, figure 1) and Sandler et al. (2018, table 2), one buffer for the
+result of each fused operator, float32, one image.
 """
 
 from __future__ import annotations
@@ -46,19 +46,20 @@ def equal_buffers(rng: np.random.Generator) -> list[Lifetime]:
     return [Lifetime(f"v{i}", size, first, first + length) for i, (first, length) in enumerate(rows)]
 
 
-def residual_network(rng: np.random.Generator) -> list[Lifetime]:
-    """Draw a ResNet-18 of another width and resolution: the input of a block lives until it is added."""
-    network, channels, size = Activations(), int(rng.integers(40, 80)), int(rng.integers(40, 64))
-    x = network.add(channels, size, network.add(channels, 2 * size))
-    for block in range(8):
-        shortcut, downsampled = x, block in (2, 4, 6)
-        if downsampled:
-            channels, size = 2 * channels, (size + 1) // 2
-        inner = network.add(channels, size, x)
-        if downsampled:
-            shortcut = network.add(channels, size, x)
-        x = network.add(channels, size, inner, shortcut)
-    network.add(1000, 1, network.add(channels, 1, x))
+def u_net(rng: np.random.Generator) -> list[Lifetime]:
+    """Draw a U-Net of another width and resolution: on its way up, it joins what it computed on its way down."""
+    network, channels, size = Activations(), int(rng.integers(24, 80)), int(rng.integers(96, 200))
+    x, waiting = network.add(3, size), []
+    for _ in range(4):
+        x = network.add(channels, size, network.add(channels, size, x))
+        waiting.append((x, channels, size))
+        channels, size = 2 * channels, (size + 1) // 2
+        x = network.add(channels // 2, size, x)
+    x = network.add(channels, size, network.add(channels, size, x))
+    for shortcut, channels, size in reversed(waiting):
+        joined = network.add(2 * channels, size, network.add(channels, size, x), shortcut)
+        x = network.add(channels, size, network.add(channels, size, joined))
+    network.add(2, size, x)
     return network.lifetimes
 
 

@@ -247,7 +247,7 @@ def test_errors(lenet_onnx, tmp_path):
     ("options", "message"),
     [
         (["--target", "c"], "--out"),
-        (["--target", "c", "--out", "x", "--text"], "--text"),
+        (["--target", "c", "--out", "x", "--text", "hir"], "--text"),
         (["--target", "c", "--out", "x", "--levels", "1"], "--levels"),
         (["--levels", "0,1"], "--target c"),
     ],
