@@ -125,6 +125,14 @@ class Report:
         """Passes through shared memory beyond the fewest possible: conflicts of banks."""
         return sum(each.served - each.needed for each in self.accesses if each.shared)
 
+    @property
+    def summary(self) -> str:
+        """The totals in words."""
+        text = f"{self.requests:,} requests to global memory, {self.sectors:,} sectors, {self.bytes:,} bytes"
+        if self.passes:
+            text += f"; {self.passes:,} passes through shared memory, {self.conflicts:,} of them bank conflicts"
+        return text
+
     def __str__(self) -> str:
         heads = ("array", "", "line", "requests", "threads in one", "sectors", "passes")
         rows: list[tuple[str, ...]] = [heads]
@@ -135,11 +143,7 @@ class Report:
             rows.append((each.array, f"{space}, {kind}", str(each.place.line), f"{each.requests:,}", threads, *served))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True)) for row in rows]
-        lines.append(
-            f"{self.requests:,} requests to global memory, {self.sectors:,} sectors, {self.bytes:,} bytes; "
-            f"{self.passes:,} passes through shared memory, {self.conflicts:,} of them bank conflicts"
-        )
-        return "\n".join([*lines, *self.problems])
+        return "\n".join([*lines, self.summary, *self.problems])
 
     __repr__ = __str__
 

@@ -275,4 +275,4 @@ def test_a_report_is_a_table(of_64):
     text = str(of_64["tiled"])
     assert "part_of_a  shared, written" in text
     assert text.splitlines()[-1].startswith("1,152 requests to global memory, 4,608 sectors, 147,456 bytes")
-    assert str(launch(lambda out: None, 1, 1, np.zeros(1))).endswith("0 of them bank conflicts")
+    assert str(launch(lambda out: None, 1, 1, np.zeros(1))).endswith("0 requests to global memory, 0 sectors, 0 bytes")
