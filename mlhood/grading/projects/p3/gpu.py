@@ -60,13 +60,16 @@ def _launch(submission: Submission, name: str, m: int, k: int, n: int, *, rows_a
     given = f"a {a.shape}, b {b.shape}, {blocks[0]} x {blocks[1]} blocks of {BLOCK} x {BLOCK} threads"
     with expect.case(given, EDGES):
         report = submission.call(LAUNCHED, submission.value(name), blocks, BLOCK, a, b)
-        report = expect.mapping(report, ("c", "asked", "conflicts", "problems"), "the report of the launch")
-        asked = expect.mapping(report["asked"], (*BEST, "shared"), "the report of the launch")
-        counts = {key: [expect.integer(count, "a count") for count in asked[key]] for key in (*BEST, "shared")}
+        what = "the report of the launch"
+        report = expect.mapping(report, ("c", "asked", "conflicts", "problems"), what)
+        asked = expect.mapping(report["asked"], (*BEST, "shared"), what)
+        lists = {key: expect.sequence(asked[key], list, what) for key in (*BEST, "shared")}
+        counts = {key: [expect.integer(count, what) for count in counts] for key, counts in lists.items()}
+        problems = expect.sequence(report["problems"], list, what)
         c = expect.is_array(report["c"], np.float32, "c")
         expect.equal(c.shape, (m, n), "c has another shape")
-    conflicts = expect.integer(report["conflicts"], "a count")
-    return _Launch(given, c, a @ b, k, counts, conflicts, list(report["problems"]))
+        conflicts = expect.integer(report["conflicts"], what)
+    return _Launch(given, c, a @ b, k, counts, conflicts, list(problems))
 
 
 def _check_values(submission: Submission, name: str, *, rows_along_x: bool = False) -> None:
