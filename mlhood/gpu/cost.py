@@ -50,10 +50,10 @@ GPUS = {
     gpu.name: gpu
     for gpu in (
         GPU("T4", 40, 64, 1.59e9, 320e9, "NVIDIA, T4 Tensor Core GPU Product Brief, PB-09256, 2020"),
-        GPU("A100", 108, 64, 1.41e9, 1555e9, "NVIDIA, A100 Tensor Core GPU Architecture, 2020, table 4 (SXM4, 40 GB)"),
-        GPU("H100", 132, 128, 1.98e9, 3352e9, "NVIDIA, H100 Tensor Core GPU Architecture, v1.04, table 2 (SXM5)"),
+        GPU("A100", 108, 64, 1.41e9, 1555e9, "NVIDIA, A100 Tensor Core GPU Architecture, 2020 (SXM4, 40 GB)"),
+        GPU("H100", 132, 128, 1.98e9, 3352e9, "NVIDIA, H100 Tensor Core GPU Architecture, 2022 (SXM5)"),
         GPU("RTX A6000", 84, 128, 1.80e9, 768e9, "NVIDIA, RTX A6000 data sheet, 2021"),
-        GPU("RTX 4060 Laptop", 24, 128, 2.37e9, 256e9, "NVIDIA, GeForce laptops compared, 2023 (highest clock)"),
+        GPU("RTX 4060 Laptop", 24, 128, 2.37e9, 256e9, "NVIDIA, GeForce Laptops, Compare, 2023 (highest clock)"),
     )
 }
 PUBLISHED = {"naive": 309.0, "coalesced": 1986.5, "tiled": 2980.3, "registers": 15971.7, "cuBLAS": 23249.6}

@@ -18,17 +18,17 @@ ARCHITECTURE = "sm_75"  # of a T4; newer ones run it
 NAME = "dot"
 
 BODY = (
-    ("loop:", "for each k:"),
-    ("  %k = phi i64 [ 0, %entry ], [ %next, %loop ]", ""),
-    ("  %total = phi float [ 0.0, %entry ], [ %sum, %loop ]", "a sum in a register"),
+    ("loop:", ""),
+    ("  %k = phi i64 [ 0, %entry ], [ %next, %loop ]", "k, from 0"),
+    ("  %total = phi float [ 0.0, %entry ], [ %sum, %loop ]", "the sum, from 0"),
     ("  %at_a = getelementptr float, ptr SPACE %a, i64 %k", "the address of a[k]"),
     ("  %x = load float, ptr SPACE %at_a", "a[k]"),
-    ("  %row = mul i64 %k, %n", ""),
+    ("  %row = mul i64 %k, %n", "n numbers for each k"),
     ("  %at_b = getelementptr float, ptr SPACE %b, i64 %row", "the address of b[k, 0]"),
     ("  %y = load float, ptr SPACE %at_b", "b[k, 0]"),
     ("  %sum = call float @llvm.fma.f32(float %x, float %y, float %total)", "one multiply-add"),
     ("  %next = add i64 %k, 1", "the next k"),
-    ("  %more = icmp ult i64 %next, %depth", "is there one? and where are its numbers?"),
+    ("  %more = icmp ult i64 %next, %depth", "is there a next one, and where?"),
     ("  br i1 %more, label %loop, label %end", "and again"),
 )
 """The loop, and what its instructions are for."""
@@ -124,7 +124,7 @@ def compiled() -> Steps:
     rows = [
         Step(" ".join(text.replace("SPACE ", "").split()), meaning, ptx.get(i, ()), host.get(i, ()))
         for i, (text, meaning) in enumerate(BODY)
-        if meaning and i
+        if i
     ]
     return Steps(tuple(rows))
 
