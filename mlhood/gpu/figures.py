@@ -29,7 +29,7 @@ SHOWN = 16  # rows and columns of a matrix in `lanes`
 
 def hierarchy() -> Figure:
     """Draw a grid of blocks, a block of threads with its first warp, and the memories that they can reach."""
-    figure, axes = canvas(9.6, 4.1)
+    figure, axes = canvas(9.6, 3.75)
     grid = Grid(axes, 0.1, 3.3, 4, 4, 0.5, 0.5)
     grid.fill(1, 2, 1, 1, LIGHT_BLUE)
     grid.lines()
