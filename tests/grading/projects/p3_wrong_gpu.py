@@ -36,7 +36,7 @@ if i < c.shape[0] and j < c.shape[1]:
         c[i, j] += a[i, k] * b[k, j]
 """
 INSIDE_ONLY = {
-    "P3-15-solution": tiled()["P3-15-solution"].replace(
+    "P3-15-solution-3": tiled()["P3-15-solution-3"].replace(
         "    for t in", "    if i >= c.shape[0] or j >= c.shape[1]:\n        return\n    for t in"
     )
 }
@@ -101,7 +101,7 @@ GPU = (
         ),
         (
             "without tiles",
-            {"P3-15-solution": kernels()["P3-14-solution"].replace("gpu_coalesced", "gpu_tiled")},
+            {"P3-15-solution-3": kernels()["P3-14-solution-2"].replace("gpu_coalesced", "gpu_tiled")},
             (LOADED, BANKS, BARRIERS),
             "uses no shared memory",
         ),
