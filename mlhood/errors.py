@@ -123,6 +123,12 @@ class KernelError(MlhoodError):
     stage = "kernels"
 
 
+class GPUError(MlhoodError):
+    """A kernel for a GPU accesses what does not exist, or this machine cannot run or compile it."""
+
+    stage = "gpu"
+
+
 class DataflowError(MlhoodError):
     """An invalid loop nest, tiling or systolic array, or a description of one that cannot be parsed."""
 

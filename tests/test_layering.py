@@ -45,6 +45,7 @@ PLAN: dict[str, set[str]] = {
     "kernels.codegen": set(),
     "kernels": {"kernels.codegen"},
     "kernels.commands": {"exchange", "kernels"},
+    "gpu": set(),
     "dataflow": {"kernels", "kernels.codegen"},
     "dataflow.systolic": {"exchange"},
     "dataflow.sliced": {"exchange", "kernels", "kernels.codegen", "dataflow"},
@@ -94,7 +95,7 @@ PLAN: dict[str, set[str]] = {
         "compiler.quantize",
         "kernels",
     }
-    | {"dataflow", "dataflow.sliced", "dataflow.systolic", "jaxlab", "grading.rpc", "grading.checks"}
+    | {"dataflow", "dataflow.sliced", "dataflow.systolic", "gpu", "jaxlab", "grading.rpc", "grading.checks"}
     | {"grading.variants", "grading.bare"},
     "grading.notebooks": {"grading.variants", "grading.checks", "grading.projects"},
     "grading.execution": {"grading.rpc", "grading.variants", "grading.checks", "grading.projects", "grading.notebooks"}

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-_states: dict[int, Any] = {}  # by the identity of an instrumented array
+states: dict[int, Any] = {}
+"""What subclasses of `InstrumentedArray` know of an array, by its identity."""
 
 
 class InstrumentedArray:
@@ -21,33 +22,33 @@ class InstrumentedArray:
     __slots__ = ("__weakref__",)
 
     def __init__(self, state: Any) -> None:
-        _states[id(self)] = state
+        states[id(self)] = state
 
     def __del__(self) -> None:
-        _states.pop(id(self), None)
+        states.pop(id(self), None)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the array."""
-        return _states[id(self)].array.shape
+        return states[id(self)].array.shape
 
     @property
     def dtype(self) -> np.dtype:
         """Type of an element."""
-        return _states[id(self)].array.dtype
+        return states[id(self)].array.dtype
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return _states[id(self)].array.ndim
+        return states[id(self)].array.ndim
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return _states[id(self)].array.size
+        return states[id(self)].array.size
 
     def __len__(self) -> int:
-        return len(_states[id(self)].array)
+        return len(states[id(self)].array)
 
 
 @dataclass
@@ -72,16 +73,16 @@ class Counted(InstrumentedArray):
     @property
     def reads(self) -> int:
         """Number of elements read so far."""
-        return _states[id(self)].reads
+        return states[id(self)].reads
 
     @property
     def writes(self) -> int:
         """Number of elements written so far."""
-        return _states[id(self)].writes
+        return states[id(self)].writes
 
     def __getitem__(self, index: Any) -> Any:
         """Read elements; a slice reads all of its elements, and returns a read-only copy."""
-        state = _states[id(self)]
+        state = states[id(self)]
         value = state.array[index]
         state.reads += np.size(value)
         if isinstance(value, np.ndarray):
@@ -90,13 +91,13 @@ class Counted(InstrumentedArray):
         return value
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        state = _states[id(self)]
+        state = states[id(self)]
         state.writes += np.size(state.array[index])
         state.array[index] = value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Read the whole array, as every NumPy function does with its arguments."""
-        state = _states[id(self)]
+        state = states[id(self)]
         state.reads += state.array.size
         return state.array.astype(dtype or state.array.dtype)
 
@@ -184,7 +185,7 @@ class TracedArray(InstrumentedArray, NDArrayOperatorsMixin):
 
     def __getitem__(self, index: Any) -> Any:
         """Read one element, or return a view."""
-        part = _states[id(self)]
+        part = states[id(self)]
         value = part.array[index]
         if isinstance(value, np.ndarray):
             return self._view(value, part.addresses[index])
@@ -192,13 +193,13 @@ class TracedArray(InstrumentedArray, NDArrayOperatorsMixin):
         return value
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        part = _states[id(self)]
+        part = states[id(self)]
         part.trace.record(part.addresses[index])
         part.array[index] = value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Read all elements, as every NumPy function does with its arguments."""
-        part = _states[id(self)]
+        part = states[id(self)]
         part.trace.record(part.addresses)
         if part.array.size == part.total > 1:
             part.trace.whole.add(part.name)
@@ -221,12 +222,12 @@ class TracedArray(InstrumentedArray, NDArrayOperatorsMixin):
     @property
     def T(self) -> TracedArray:  # noqa: N802 - NumPy's name
         """A transposed view."""
-        part = _states[id(self)]
+        part = states[id(self)]
         return self._view(part.array.T, part.addresses.T)
 
     def astype(self, dtype: Any) -> TracedArray:
         """Convert without recording accesses: as if the array had had this type from the start."""
-        part = _states[id(self)]
+        part = states[id(self)]
         return self._view(part.array.astype(dtype), part.addresses)
 
     def copy(self) -> TracedArray:
@@ -234,13 +235,13 @@ class TracedArray(InstrumentedArray, NDArrayOperatorsMixin):
         return self.astype(self.dtype)
 
     def _view(self, array: np.ndarray, addresses: np.ndarray) -> TracedArray:
-        return TracedArray(replace(_states[id(self)], array=array, addresses=addresses))
+        return TracedArray(replace(states[id(self)], array=array, addresses=addresses))
 
 
 def _record_write(out: Any) -> Any:
     if not isinstance(out, TracedArray):
         return out
-    part = _states[id(out)]
+    part = states[id(out)]
     part.trace.record(part.addresses)
     return part.array
 

@@ -151,9 +151,9 @@ def test_an_instrumented_array_shows_neither_data_nor_record():
 
 
 def test_the_state_of_an_array_goes_with_it():
-    before = len(traffic._states)
+    before = len(traffic.states)
     counted = Counted(DATA.copy())
-    assert len(traffic._states) == before + 1
+    assert len(traffic.states) == before + 1
     del counted
     gc.collect()
-    assert len(traffic._states) == before
+    assert len(traffic.states) == before

@@ -35,5 +35,5 @@ class Libraries:
 
 ARRAYS = Libraries()
 LOOPS = Libraries(
-    modules=("mlhood.measure.touches", "mlhood.measure.traffic"), products=False
+    modules=("mlhood.measure.touches", "mlhood.measure.traffic", "mlhood.gpu.simulator"), products=False
 )  # where a product of matrices is the task

@@ -280,8 +280,74 @@ def gemm_packed(a, b):
 }
 
 
+GUARDS_THAT_RETURN = {
+    "P3-14-solution": """
+@cuda.jit
+def gpu_naive(x, y, z):
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    j = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+    if i >= z.shape[0] or j >= z.shape[1]:
+        return
+    row, total = x[i], 0.0
+    for k in range(len(row)):
+        total += row[k] * y[k][j]
+    z[i, j] = total
+""",
+    "P3-14-solution-2": """
+@cuda.jit(device=True)
+def dot(a, b, i, j):
+    total = float32(0)
+    for k in range(a.shape[1]):
+        total += a[i, k] * b[k, j]
+    return total
+
+@cuda.jit
+def gpu_coalesced(a, b, c):
+    column, row = cuda.grid(2)
+    if row < c.shape[0]:
+        if column < c.shape[1]:
+            c[row, column] = dot(a, b, row, column)
+""",
+    "P3-16-solution": """
+def tiled_bytes(n, tile):
+    return np.int64(4) * n * n * (1 + 2 * (n // tile))
+
+def gpu_seconds(flops, moved, peak, bandwidth):
+    return np.maximum(flops / peak, moved / bandwidth)
+""",
+    "P3-16-solution-2": """
+def tile_needed(peak, bandwidth):
+    return next(2**e for e in range(64) if 2**e * bandwidth >= 4 * peak)
+""",
+}
+OTHER_TILES = {
+    "P3-15-solution-3": """
+@cuda.jit
+def gpu_tiled(a, b, c):
+    staged = cuda.shared.array((2, TILE, TILE), float32)
+    x, y, rows, columns = cuda.threadIdx.x, cuda.threadIdx.y, a.shape[0], b.shape[1]
+    i, j = TILE * cuda.blockIdx.y + y, TILE * cuda.blockIdx.x + x
+    total, first = 0.0, 0
+    while first < a.shape[1]:
+        staged[0, y, x] = 0
+        staged[1, y, x] = 0
+        if i < rows and first + x < a.shape[1]:
+            staged[0, y, x] = a[i, first + x]
+        if first + y < a.shape[1] and j < columns:
+            staged[1, y, x] = b[first + y, j]
+        cuda.syncthreads()
+        for k in range(min(TILE, a.shape[1] - first)):
+            total += staged[0, y, k] * staged[1, k, x]
+        first += TILE
+        cuda.syncthreads()
+    if i < rows and j < columns:
+        c[i, j] = total
+""",
+}
+GPU_STYLES = (GUARDS_THAT_RETURN, OTHER_TILES)
+
 RIGHT = {
-    "array operations": ARRAY_OPERATIONS,
+    "array operations": {**ARRAY_OPERATIONS, **GUARDS_THAT_RETURN, **OTHER_TILES},
     "plain loops": LOOPS,
     "compiled": COMPILED,
 }

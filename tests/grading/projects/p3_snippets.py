@@ -251,3 +251,57 @@ QUICK = {
     **blocked(),
     **packing(),
 }
+
+
+def kernels(naive: str = "", coalesced: str = "") -> dict[str, str]:
+    """P3.14, from the bodies of its kernels."""
+    body = """
+{index} = cuda.grid(2)
+if i < c.shape[0] and j < c.shape[1]:
+    total = float32(0)
+    for k in range(b.shape[0]):
+        total += a[i, k] * b[k, j]
+    c[i, j] = total
+"""
+    first = _function("@cuda.jit\ndef gpu_naive(a, b, c):", naive or body.format(index="i, j"))
+    second = _function("@cuda.jit\ndef gpu_coalesced(a, b, c):", coalesced or body.format(index="j, i"))
+    return {"P3-14-solution": first, "P3-14-solution-2": second}
+
+
+def tiled(**changes: str) -> dict[str, str]:
+    """P3.15, with some parts of its kernel changed."""
+    parts = {
+        "load_a": "sa[y, x] = a[i, t + x] if i < a.shape[0] and t + x < a.shape[1] else float32(0)",
+        "load_b": "sb[y, x] = b[t + y, j] if t + y < b.shape[0] and j < b.shape[1] else float32(0)",
+        "loaded": "cuda.syncthreads()",
+        "product": "total += sa[y, k] * sb[k, x]",
+        "used": "cuda.syncthreads()",
+    } | changes
+    body = """
+sa = cuda.shared.array((TILE, TILE), float32)
+sb = cuda.shared.array((TILE, TILE), float32)
+x, y = cuda.threadIdx.x, cuda.threadIdx.y
+j, i = cuda.grid(2)
+total = float32(0)
+for t in range(0, a.shape[1], TILE):
+    {load_a}
+    {load_b}
+    {loaded}
+    for k in range(TILE):
+        {product}
+    {used}
+if i < c.shape[0] and j < c.shape[1]:
+    c[i, j] = total
+"""
+    return {"P3-15-solution-3": _function("@cuda.jit\ndef gpu_tiled(a, b, c):", body.format(**parts))}
+
+
+def gpu_needs(
+    moved: str = "8 * n**3 // tile + 4 * n * n",
+    seconds: str = "max(flops / peak, moved / bandwidth)",
+    needed: str = "1 << max(0, math.ceil(math.log2(4 * peak / bandwidth)))",
+) -> dict[str, str]:
+    first = f"def tiled_bytes(n, tile):\n    return {moved}\n"
+    first += f"def gpu_seconds(flops, moved, peak, bandwidth):\n    return {seconds}"
+    second = f"import math\ndef tile_needed(peak, bandwidth):\n    return {needed}"
+    return {"P3-16-solution": first, "P3-16-solution-2": second}

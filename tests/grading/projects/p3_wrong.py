@@ -22,6 +22,7 @@ from tests.grading.projects.p3_snippets import (
     size,
     worth,
 )
+from tests.grading.projects.p3_wrong_gpu import GPU
 
 WINDOWS, LAST_STEP = "windows_are_counted", "the_last_step_must_fit"
 MACS, BYTES, INTENSITY = "macs_are_counted", "bytes_are_counted", "intensity_is_flop_per_byte"
@@ -296,4 +297,4 @@ MEASURED: tuple[Mistake, ...] = (
     ),
 )
 
-WRONG = (*COSTS, *MEASURED)
+WRONG = (*COSTS, *MEASURED, *GPU)

@@ -15,7 +15,11 @@ from mlhood.grading.projects.collect import collect_project
 
 @pytest.mark.parametrize("project", PROJECTS.values(), ids=PROJECTS)
 def test_tasks_come_in_the_order_of_their_numbers(project):
-    assert [task.id for task in project.tasks] == [f"{project.id}.{i}" for i in range(1, len(project.tasks) + 1)]
+    numbers, questions = (
+        [int(each.id.removeprefix(f"{project.id}.")) for each in part] for part in (project.tasks, project.questions)
+    )
+    assert numbers == sorted(numbers)
+    assert sorted([*numbers, *questions]) == [*range(1, len(numbers) + len(questions) + 1)]
 
 
 def test_a_project_loads_no_module_that_declares_no_tasks():

@@ -112,7 +112,7 @@ def columns_stay_float32(submission: Submission) -> Iterator[Arguments]:
 
 
 @compared(
-    4,
+    3,
     "im2col",
     compare=_same_rows,
     hint="a row is one position in all windows{% if row_order == 'C, KH, KW' %}: in which order does w.reshape(F, -1) "
@@ -127,7 +127,7 @@ def rows_are_in_order(submission: Submission) -> Iterator[Arguments]:
 
 
 @compared(
-    3,
+    2,
     "im2col",
     compare=_same_columns,
     hint="a column is one window; the windows follow one another as the pixels of y do in memory",

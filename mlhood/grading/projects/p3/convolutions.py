@@ -115,7 +115,7 @@ def is_float32(got: Any, want: np.ndarray, what: str) -> None:
 
 
 @compared(
-    4,
+    3,
     "conv_direct",
     hint="write out one output by hand: which pixel meets w[f, c, 0, 0]? "
     '{% if direct_argument == "flip" %}The kernel is not transposed{% else %}The kernel is not flipped, nor transposed'
@@ -171,7 +171,7 @@ def bias_is_added(submission: Submission) -> Iterator[Arguments]:
 
 
 @compared(
-    2,
+    1,
     "conv_direct",
     hint="height and width each have their own size, kernel and output; axis 0 is the batch. If all of these are right "
     "alone, what if a batch, the bias, the stride and the padding come together? At an edge, w[f, c, 0, 0] meets the "
@@ -274,7 +274,7 @@ def product_gets_its_bias(submission: Submission) -> Iterator[Arguments]:
     return _bias(submission)
 
 
-@points(2)
+@points(1)
 def product_stays_float32(submission: Submission) -> None:
     """`conv_blas` multiplies and returns float32, the type of its inputs."""
     # with other columns, as those of `im2col` may have another type, and weights for which their order does not matter

@@ -152,7 +152,7 @@ def _own_intensity(submission: Submission, cost: Mapping[str, Any], x: Shape, w:
 
 
 @compared(
-    2,
+    1,
     "conv_cost",
     key="intensity",
     own=_own_intensity,
@@ -165,7 +165,7 @@ def intensity_is_flop_per_byte(submission: Submission) -> Iterator[Arguments]:
 
 
 @compared(
-    3,
+    2,
     "im2col_bytes",
     hint="rows and columns of the matrix that `im2col` returns for one image: what are they, in terms of w and y?",
     mistakes={

@@ -176,7 +176,7 @@ def reordered_is_right(submission: Submission) -> None:
     )
 
 
-@points(3)
+@points(2)
 def reordered_walks_along_rows(submission: Submission) -> None:
     """`gemm_reordered` walks along the rows of b, as they are stored in memory."""
     k, n = (int(size) for size in submission.rng.permutation([24, 40]))
@@ -226,7 +226,7 @@ def blocked_is_right(submission: Submission) -> None:
         _check_products(submission, "gemm_blocked", hint, block)
 
 
-@points(3)
+@points(2)
 def blocked_uses_blocks_again(submission: Submission) -> None:
     """`gemm_blocked` reuses what is in the cache before it moves on."""
     # all rows of a block of columns of a, or of c, fit into the cache; those of b do not

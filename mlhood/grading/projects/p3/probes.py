@@ -193,3 +193,31 @@ def packed(b: np.ndarray, width: int, padding: str = PANEL_PADDINGS[0]) -> np.nd
     sides = (missing, 0) if padding == "before" else (0, missing)
     padded = np.pad(b, ((0, 0), sides), mode="edge" if padding == "copies" else "constant")
     return np.ascontiguousarray(padded.reshape(depth, -1, width).transpose(1, 0, 2))
+
+
+def launched(kernel: Callable, blocks: list[int], threads: int, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
+    """Run a kernel of a product c = a b in the simulator of a GPU.
+
+    Args:
+        kernel: Of (a, b, c), whatever it calls them.
+        blocks: Along x and y.
+        threads: Of a block along x, and along y.
+        a: The left matrix.
+        b: The right matrix.
+
+    Returns:
+        The result `c`; as `asked` the requests, elements and sectors of each matrix by its name here, and those of
+        `shared` memory; the number of bank `conflicts`; and the `problems`.
+    """
+    from mlhood.gpu.simulator import launch
+
+    c = np.full((len(a), b.shape[1]), np.nan, np.float32)
+    report = launch(kernel, tuple(blocks), (threads, threads), a, b, c)
+    names = getattr(kernel, "fn", kernel).__code__.co_varnames[:3]
+    parts = {key: report.of(name).accesses for key, name in zip("abc", names, strict=True)}
+    parts["shared"] = report.of(shared=True).accesses
+    asked = {
+        key: [sum(getattr(each, count) for each in accesses) for count in ("requests", "lanes", "served")]
+        for key, accesses in parts.items()
+    }
+    return {"c": c, "asked": asked, "conflicts": report.conflicts, "problems": list(report.problems)}

@@ -84,7 +84,7 @@ def rates_are_told(submission: Submission) -> Iterator[Arguments]:
         yield int(rng.integers(10**6, 10**9)), float(rng.uniform(1e-4, 1e-1)) * units
 
 
-@points(4)
+@points(3)
 def rows_are_comparisons(submission: Submission) -> None:
     """Every row is filled by one comparison of both columns\
 {{ ", of %d rounds" % rounds if rounds != 21 else "" }}."""
@@ -119,7 +119,7 @@ def _outputs(row: str) -> int:
     return layer.filters * math.prod(layer.geometry.out)
 
 
-@points(4)
+@points(3)
 def blas_is_faster_and_agrees(submission: Submission) -> None:
     """The convolution by BLAS is faster in every row and computes the same."""
     # Both claims are verified from outside: the rows are timed again in random order, and the results are compared.
@@ -205,7 +205,7 @@ def models_are_comparisons(submission: Submission) -> None:
     _check_remeasured_models(submission, filled_rows(_models(submission), FILL))
 
 
-@points(4)
+@points(3)
 def blas_speeds_up_the_model(submission: Submission) -> None:
     """The model is faster with BLAS in every row, as much as the table claims, and computes the same."""
     table = _models(submission)
