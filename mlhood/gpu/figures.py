@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mlhood.gpu.report import SECTOR, Access, Report
+from mlhood.gpu.report import SECTOR, WORD, Access, Report
 from mlhood.plotting.alt_text import set_alt_text
 from mlhood.plotting.diagram import (
     DARK,
@@ -68,12 +68,12 @@ def _caption(grid: Grid, title: str, text: str) -> None:
     grid.axes.text(grid.left, grid.bottom - 0.12, text, fontsize=9.5, va="top")
 
 
-def lanes(reports: Mapping[str, Report], itemsize: int = 4) -> Figure:
+def lanes(reports: Mapping[str, Report]) -> Figure:
     """Draw which elements of global memory the first request of a warp touches, and the sectors that serve it.
 
     Args:
-        reports: Of kernels with matrices of 16 columns or more, by name. The first access to each array is drawn.
-        itemsize: Bytes of an element.
+        reports: Of kernels with float32 matrices of 16 columns or more, by name. The first access to each array is
+            drawn.
     """
     columns = max(len(_first_accesses(report)) for report in reports.values())
     figure, axes = canvas(1.3 + 2.8 * columns, 3.1 * len(reports) + 0.3)
@@ -83,7 +83,7 @@ def lanes(reports: Mapping[str, Report], itemsize: int = 4) -> Figure:
         axes.text(0.05, top - 1.1, name, fontsize=11, weight="bold", va="center")
         for j, access in enumerate(_first_accesses(report)):
             grid = Grid(axes, 1.35 + 2.8 * j, top, SHOWN, SHOWN, 0.14, 0.14)
-            told.append(f"{name}: {_draw_request(axes, grid, access, itemsize)}")
+            told.append(f"{name}: {_draw_request(axes, grid, access)}")
     note = "blue: what the 32 threads of the first warp touch at once; boxes: sectors of 32 bytes that are fetched"
     axes.text(0.05, 0.08, note, fontsize=9, color=MUTED, style="italic")
     return set_alt_text(figure, "What a warp touches in global memory at once.", "; ".join(told) + ".")
@@ -97,11 +97,11 @@ def _first_accesses(report: Report) -> list[Access]:
     return list(found.values())
 
 
-def _draw_request(axes: Axes, grid: Grid, access: Access, itemsize: int) -> str:
+def _draw_request(axes: Axes, grid: Grid, access: Access) -> str:
     """Draw the upper left part of a matrix, and return what is to be seen in words."""
     offsets = access.lanes_of_first[access.lanes_of_first >= 0]
-    elements, sectors = np.unique(offsets // itemsize), np.unique(offsets // SECTOR)
-    width, row = SECTOR // itemsize, access.shape[1]
+    elements, sectors = np.unique(offsets // WORD), np.unique(offsets // SECTOR)
+    width, row = SECTOR // WORD, access.shape[1]
     for sector in sectors:
         at = divmod(int(sector) * width, row)
         if max(at) < SHOWN:
@@ -122,13 +122,9 @@ def _draw_request(axes: Axes, grid: Grid, access: Access, itemsize: int) -> str:
     return f"{access.array}, {kind}, {text}"
 
 
-def tiles(n: int = 8, tile: int = 2) -> Figure:
-    """Draw how a block walks through a and b, tile after tile, and keeps the current ones in shared memory.
-
-    Args:
-        n: Rows and columns of the matrices as drawn.
-        tile: Rows and columns of a tile as drawn.
-    """
+def tiles() -> Figure:
+    """Draw how a block walks through a and b, tile after tile, and keeps the current ones in shared memory."""
+    n, tile = 8, 2
     figure, axes = canvas(9.6, 3.5)
     cell, step = 0.27, n // tile // 2
     grids = {name: Grid(axes, left, 3.05, n, n, cell, cell) for name, left in (("a", 0.1), ("b", 2.65), ("c", 7.25))}

@@ -57,7 +57,7 @@ def launch(kernel: Callable, blocks: int | tuple[int, ...], threads: int | tuple
     recorder = _Recorder(block)
     names = function.__code__.co_varnames
     given = [
-        recorder.array(value, name, shared=False) if isinstance(value, np.ndarray) else value
+        recorder.array(value, recorder.add(value, name)) if isinstance(value, np.ndarray) else value
         for name, value in zip(names, arguments, strict=False)
     ]
     module = _Module(grid, block, recorder)
@@ -214,13 +214,15 @@ class _Recorder:
         """Record an access of the current thread."""
         self.log.extend((self.block, self.thread, self.phase, number, offset, write, self.place(frame)))
 
-    def array(self, data: np.ndarray, name: str, *, shared: bool) -> _Recorded:
-        """Return an array of which each access is recorded."""
-        memory = Memory(name, data.shape, data.itemsize, shared)
-        if memory not in self.memories or not shared:
-            self.memories.append(memory)
+    def add(self, data: np.ndarray, name: str, *, shared: bool = False) -> int:
+        """Return the number of a new array of global, or shared, memory."""
+        self.memories.append(Memory(name, data.shape, data.itemsize, shared))
+        return len(self.memories) - 1
+
+    def array(self, data: np.ndarray, number: int) -> _Recorded:
+        """Return an array of which each access is recorded under this number."""
         axes = [np.arange(size) * step for size, step in zip(data.shape, data.strides, strict=True)]
-        return _Recorded(_Part(data, functools.reduce(np.add.outer, axes), self, self.memories.index(memory)))
+        return _Recorded(_Part(data, functools.reduce(np.add.outer, axes), self, number))
 
     def where(self) -> str:
         """Return the current thread and block in words."""
@@ -235,6 +237,7 @@ class _Shared:
     def __init__(self, recorder: _Recorder) -> None:
         self.recorder = recorder
         self.arrays: dict[tuple[int, int], _Recorded] = {}
+        self.numbers: dict[tuple[int, int], int] = {}  # the same in all blocks
 
     def array(self, shape: int | tuple[int, ...], dtype: Any) -> _Recorded:
         """Return the array of this block; floating-point numbers are NaN until they are written."""
@@ -244,9 +247,11 @@ class _Shared:
             data = np.zeros(shape, as_dtype(dtype) if isinstance(dtype, types.Type) else dtype)
             if data.dtype.kind == "f":
                 data.fill(np.nan)
-            stores = (step for step in dis.get_instructions(frame.f_code) if step.opname.startswith("STORE_"))
-            name = next((step.argval for step in stores if step.offset > frame.f_lasti), "shared")
-            self.arrays[key] = self.recorder.array(data, str(name), shared=True)
+            if key not in self.numbers:
+                stores = (step for step in dis.get_instructions(frame.f_code) if step.opname.startswith("STORE_"))
+                name = next((step.argval for step in stores if step.offset > frame.f_lasti), "shared")
+                self.numbers[key] = self.recorder.add(data, str(name), shared=True)
+            self.arrays[key] = self.recorder.array(data, self.numbers[key])
         return self.arrays[key]
 
 

@@ -203,6 +203,24 @@ def test_races_are_named(barriers, messages):
     assert np.allclose(c, a @ b, atol=1e-5) == (not messages)
 
 
+def test_arrays_of_the_same_name_are_different_ones():
+    @cuda.jit(device=True)
+    def neighbour(value):
+        tile = cuda.shared.array(4, float32)
+        tile[cuda.threadIdx.x] = value
+        cuda.syncthreads()
+        return tile[(cuda.threadIdx.x + 1) % 4]
+
+    def kernel(out):
+        tile = cuda.shared.array(4, float32)
+        tile[cuda.threadIdx.x] = 10
+        out[cuda.threadIdx.x] = neighbour(cuda.threadIdx.x) + tile[cuda.threadIdx.x]
+
+    out = np.zeros(4, np.float32)
+    assert launch(kernel, 1, 4, out).problems == ()
+    np.testing.assert_array_equal(out, [11, 12, 13, 10])
+
+
 def test_blocks_race_for_global_memory():
     def kernel(out):
         out[cuda.threadIdx.x] += cuda.blockIdx.x

@@ -9,6 +9,7 @@ import pytest
 from numba import float32
 
 from mlhood.gpu.simulator import cuda
+from mlhood.grading.bare.files import files_of
 from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.projects.p3 import P3
@@ -42,3 +43,9 @@ def test_wrong_kernels_lose_what_is_wrong(entry, tmp_path):
     failed = failures(entry.cells, entry.task, tmp_path)
     assert set(failed) == set(entry.loses), failed
     assert re.search(entry.message, "\n".join(failed.values()), re.DOTALL), failed
+
+
+@pytest.mark.parametrize("task", TASKS[:2])
+def test_the_courses_kernels_do_not_exist_where_kernels_are_graded(task):
+    folder = files_of(P3.task(task).libraries).tree / "mlhood/gpu"
+    assert {path.stem for path in folder.glob("*.py")} == {"__init__", "simulator", "report"}
