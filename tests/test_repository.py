@@ -22,7 +22,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted(ROOT.glob("P?.ipynb"))
 NOTEBOOK_BYTES = 1_000_000
-CELL_LINES = 15
+CELL_LINES = 20
 WRITTEN_BY_TOOLS = {".git", ".venv", "out", "build", "dist", "__pycache__", ".pytest_cache", ".ruff_cache"}
 
 # joined from pieces, as this file is searched too
