@@ -298,7 +298,7 @@ ERROR = [{"output_type": "error", "ename": "ValueError", "evalue": "", "tracebac
     [
         ([cell(None)], "not all run in order"),
         ([cell(2), cell(1)], "not all run in order"),
-        ([cell(source="x\n" * 16)], "16 lines"),
+        ([cell(source="x\n" * 21)], "21 lines"),
         ([cell(outputs=ERROR)], "ends with ValueError"),
         ([cell(outputs=shown("image/jpeg"))], "shows image/jpeg"),
         ([cell(outputs=shown("application/vnd.jupyter.widget-view+json"))], "widget-view"),
