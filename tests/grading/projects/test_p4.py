@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,14 +15,17 @@ from mlhood.dataflow.nest import Nest, gemm
 from mlhood.dataflow.slicing import analysis, fit
 from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import ORDERS, Problem, counts
-from mlhood.dataflow.systolic import Array, count, gemm_layer
+from mlhood.dataflow.systolic import Array, count, gemm_layer, resnet_layers
 from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
+from mlhood.grading.notebooks.notebook import read
 from mlhood.grading.projects.collect import parameters_of, with_values
 from mlhood.grading.projects.p4 import P4, orders, reference, table, traffic, xla
 from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.transport import LocalTransport
 from tests.grading.projects import p4_snippets
+
+ROOT = Path(__file__).parents[3]
 
 SOLUTION = Solution("P4", P4.parameters)
 SIZES = [(7, 5, 2, 2, 3), (12, 18, 1, 3, 2), (1, 4, 3, 8, 8), (9, 1, 1, 1, 4)]
@@ -160,6 +164,13 @@ def test_drawn_layers_allow_tiles_that_are_too_small_and_too_large(seed, tmp_pat
 def test_the_solution_counts_the_packages_cycles(dataflow, rows, columns, m, n, k):
     counted = count(gemm_layer("product", m, n, k), Array(rows, columns, dataflow.lower()))
     assert SOLUTION("cycles", dataflow, rows, columns, m, n, k) == counted.cycles
+
+
+def test_the_model_answer_about_wiring_an_array_says_what_the_package_counts():
+    (answer,) = (cell.source for cell in read(ROOT / "P4.ipynb").cells if cell.id == "P4-11-question")
+    for dataflow, rows, columns in (("os", 32, 32), ("ws", 32, 32), ("is", 32, 32), ("os", 16, 64)):
+        total = sum(count(layer, Array(rows, columns, dataflow)).cycles for layer in resnet_layers())
+        assert f"{total:,}" in answer
 
 
 # -- the texts of XLA
