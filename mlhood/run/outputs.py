@@ -31,6 +31,7 @@ MAX_COLUMNS = 12
 MAX_CELL = 200  # characters
 MAX_REASON = 300
 MAX_WIDTH = 1.7  # of the interval of a ratio: its upper bound over its lower
+CLEAR = 5.0  # times or more, and no text depends on how many
 PLAIN_NUMBER = re.compile(r"[-+]?\d[\d,.]*(e[-+]?\d+)?|–|NaN|nan|inf")
 
 
@@ -110,7 +111,8 @@ def uncertain(notebook: NotebookNode) -> Iterator[str]:
             base, other = (row, table.baseline or ""), (row, column)
             if column != table.baseline and base in table and other in table:
                 measured = ratio(table[base], table[other])
-                if measured.high > MAX_WIDTH * measured.low:
+                is_clear = measured.low > CLEAR or measured.high < 1 / CLEAR
+                if measured.high > MAX_WIDTH * measured.low and not is_clear:
                     yield f"{table.id}: {row}: {table.baseline} / {column} is {measured}"
 
 

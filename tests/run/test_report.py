@@ -303,10 +303,13 @@ def test_the_excerpts_are_those_of_the_course():
     assert set(EXCERPTS) == set(PROJECTS)
 
 
-@pytest.mark.parametrize(("spread", "named"), [(0.1, []), (0.6, ["T9.times: row: b / a is "])])
-def test_a_ratio_of_a_wide_interval_is_too_uncertain_to_be_committed(spread, named):
+@pytest.mark.parametrize(
+    ("spread", "time", "named"),
+    [(0.1, 1.0, []), (0.6, 1.0, ["T9.times: row: b / a is "]), (0.6, 20.0, []), (0.6, 0.05, [])],
+)
+def test_a_ratio_of_a_wide_interval_is_too_uncertain_to_be_committed(spread, time, named):
     table = Table("T9.times", ("row",), ("a", "b"), baseline="b")
-    draws = tuple(np.resize([1 - spread, 1 + spread], 21).tolist())
+    draws = tuple(np.resize([time * (1 - spread), time * (1 + spread)], 21).tolist())
     table["row", "a"], table["row", "b"] = Measurement((1.0,) * 21, run="x"), Measurement(draws, run="x")
     notebook = new_notebook(cells=[new_code_cell(outputs=[tabled(table)])])
     found = list(module.uncertain(notebook))
