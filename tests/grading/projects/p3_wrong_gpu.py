@@ -51,7 +51,7 @@ GPU = (
             "threads beyond the edge",
             kernels(naive=UNGUARDED),
             NAIVE,
-            r"out of bounds.*thread \(\d+, \d+\)",
+            r"(?s)out of bounds.*thread \(\d+, \d+\)",
         ),
         ("x counts rows again", kernels(coalesced=ROW_MAJOR), (COALESCED, NEIGHBOURS), "does not touch all elements"),
         ("x and y exchanged within the block", kernels(coalesced=ACROSS), NEIGHBOURS, "needs too many sectors.*16.0"),
