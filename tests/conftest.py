@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# `numba.cuda` is the simulator, whichever test imports it first.
+os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
 # The same examples in every run, however slow the machine is. A test that suppresses health checks names too_slow, too.
 settings.load_profile("ci")
 
