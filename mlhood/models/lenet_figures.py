@@ -62,9 +62,9 @@ def _bar(axes: Axes, x: float, length: int, text: str) -> None:
 
 def digits(images: Any, titles: Sequence[str], columns: int = 5, what: str = "handwritten digits") -> Figure:
     """Show images [N, 1, 32, 32] in rows, each with its title; `what` they are is in the alternative text."""
-    figure = _pictures([np.asarray(image)[0] for image in images], titles, columns, cmap="gray_r")
     captions = "; ".join(title.replace("\n", ", ") for title in titles)
-    return set_alt_text(figure, f"{len(titles)} {what} in rows of {columns}, with the captions: {captions}.")
+    alt = f"{len(titles)} {what} in rows of {columns}, with the captions: {captions}."
+    return _pictures([np.asarray(image)[0] for image in images], titles, columns, alt, cmap="gray_r")
 
 
 def filters(weights: np.ndarray, columns: int = 5) -> Figure:
@@ -73,16 +73,13 @@ def filters(weights: np.ndarray, columns: int = 5) -> Figure:
     titles = [f"filter {f}" + (f"\nchannel {c}" if weights.shape[1] > 1 else "") for f, c in names]
     limit = float(np.abs(weights).max())
     kernels = weights.reshape(-1, *weights.shape[2:])
-    figure = _pictures(kernels, titles, columns, cmap="RdBu_r", vmin=-limit, vmax=limit)
     rows = (f"{f}, {c}: {' / '.join(' '.join(f'{w:.1f}' for w in row) for row in weights[f, c])}" for f, c in names)
-    return set_alt_text(
-        figure,
-        "The kernels of a convolution, positive weights red, negative ones blue; by filter and channel, row by row:",
-        f"{'; '.join(rows)}.",
-    )
+    alt = "The kernels of a convolution, positive weights red, negative ones blue; by filter and channel, row by row: "
+    alt += f"{'; '.join(rows)}."
+    return _pictures(kernels, titles, columns, alt, cmap="RdBu_r", vmin=-limit, vmax=limit)
 
 
-def _pictures(images: Any, titles: Sequence[str], columns: int, **style: Any) -> Figure:
+def _pictures(images: Any, titles: Sequence[str], columns: int, alt: str, **style: Any) -> Figure:
     rows = max(1, -(-len(titles) // columns))
     size = columns * 1.15, rows * (1.45 + 0.2 * ("\n" in "".join(titles)))
     figure, grid = plt.subplots(rows, columns, figsize=size, dpi=80, squeeze=False)
@@ -92,7 +89,7 @@ def _pictures(images: Any, titles: Sequence[str], columns: int, **style: Any) ->
         axes.imshow(image, **style)
         axes.set_title(title, fontsize=10)
     figure.tight_layout(pad=0.3)
-    return figure
+    return set_alt_text(figure, alt)
 
 
 def losses(values: Sequence[float]) -> Figure:
