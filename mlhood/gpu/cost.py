@@ -56,6 +56,7 @@ GPUS = {
         GPU("RTX 4060 Laptop", 24, 128, 2.37e9, 256e9, "NVIDIA, GeForce Laptops, Compare, 2023 (highest clock)"),
     )
 }
+"""What the makers say of some GPUs, by name."""
 PUBLISHED = {"naive": 309.0, "coalesced": 1986.5, "tiled": 2980.3, "registers": 15971.7, "cuBLAS": 23249.6}
 """GFLOP/s for n = 4092 on an RTX A6000, with `PUBLISHED_TILES`, from S. Boehm, "How to Optimize a CUDA Matmul Kernel
 for cuBLAS-like Performance: a Worklog", 2022, https://siboehm.com/articles/22/CUDA-MMM."""

@@ -166,3 +166,4 @@ RUNGS = {
     "tiled": Rung(tiled),
     "registers": Rung(registers, tile=WIDE),
 }
+"""The rungs of the ladder by name, each faster than the one before."""

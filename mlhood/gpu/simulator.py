@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
+import numba.cuda
 import numpy as np
-from numba import config, cuda, types
+from numba import config, types
 from numba.cuda.errors import normalize_kernel_dimensions
 from numba.cuda.simulator.kernel import BlockThread, _push_kernel_context
 from numba.cuda.simulator.kernelapi import FakeCUDAModule, swapped_cuda_module
@@ -30,6 +31,9 @@ from mlhood.gpu.report import FIELDS, Memory, Place, Report, analyse, as_index
 from mlhood.measure.traffic import InstrumentedArray, states
 
 __all__ = ["cuda", "launch"]
+
+cuda = numba.cuda
+"""Numba's CUDA target: here the simulator, unless a process imported `numba.cuda` before this package."""
 
 
 def launch(kernel: Callable, blocks: int | tuple[int, ...], threads: int | tuple[int, ...], *arguments: Any) -> Report:
