@@ -55,8 +55,14 @@ def check_comparisons(table: Table, hint: str) -> None:
     for row, cells in rows.items():
         check_one_comparison(cells, row, hint)
         threads = cells[0].threads or 1  # without a number, they may have been set before
-        what, hint = "the comparison was not made on one core", "compare(..., threads=1)"
-        expect.true(threads == 1, what, expected="1 thread", got=threads, given=row, hint=hint)
+        expect.true(
+            threads == 1,
+            "the comparison was not made on one core",
+            expected="1 thread",
+            got=threads,
+            given=row,
+            hint="compare(..., threads=1)",
+        )
 
 
 def check_one_comparison(cells: Sequence[Measurement], given: str, hint: str) -> None:
