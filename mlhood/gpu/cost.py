@@ -95,12 +95,12 @@ def work(rung: str, n: int, tile: int = 0, per_thread: int = 0) -> Work:
         rung: A key of `ladder.RUNGS`.
         n: Rows and columns.
         tile: Rows and columns of c that a block computes, a multiple of 8; by default those of the course's kernel.
-        per_thread: Rows and columns of c that a thread computes; likewise.
+        per_thread: Rows and columns of c that a thread computes; by default those of the course's kernel.
     """
     tile, per_thread = (tile or TILES[rung][0]), (per_thread or TILES[rung][1])
     across = min(WARP, tile // per_thread)  # threads of a warp along x
     down = WARP // across
-    written = SECTOR / NUMBERS  # bytes per element of c
+    written = WORD  # bytes per element of c
     if rung == "naive":  # for each k, a warp reads a row of a per thread along x, and neighbours of b along y
         read, written = (across + -(-down // NUMBERS)) * SECTOR / WARP, across * SECTOR / WARP
     elif rung == "coalesced":
@@ -109,7 +109,7 @@ def work(rung: str, n: int, tile: int = 0, per_thread: int = 0) -> Work:
         read = 2 * WORD / tile
     passes = 0.0
     if rung in ("tiled", "registers"):
-        passes = (2 * per_thread / per_thread**2 + 2 / tile) / BANKS
+        passes = (2 / per_thread + 2 / tile) / BANKS
     return Work(2.0 * n**3, read * n**3 + written * n**2, passes * n**3)
 
 

@@ -77,16 +77,16 @@ def lanes(reports: Mapping[str, Report]) -> Figure:
     """
     columns = max(len(_first_accesses(report)) for report in reports.values())
     figure, axes = canvas(1.3 + 2.8 * columns, 3.1 * len(reports) + 0.3)
-    told = []
+    descriptions = []
     for i, (name, report) in enumerate(reports.items()):
         top = 3.1 * (len(reports) - i) - 0.15
         axes.text(0.05, top - 1.1, name, fontsize=11, weight="bold", va="center")
         for j, access in enumerate(_first_accesses(report)):
             grid = Grid(axes, 1.35 + 2.8 * j, top, SHOWN, SHOWN, 0.14, 0.14)
-            told.append(f"{name}: {_draw_request(axes, grid, access)}")
+            descriptions.append(f"{name}: {_draw_request(axes, grid, access)}")
     note = "blue: what the 32 threads of the first warp touch at once; boxes: sectors of 32 bytes that are fetched"
     axes.text(0.05, 0.08, note, fontsize=9, color=MUTED, style="italic")
-    return set_alt_text(figure, "What a warp touches in global memory at once.", "; ".join(told) + ".")
+    return set_alt_text(figure, "What a warp touches in global memory at once.", "; ".join(descriptions) + ".")
 
 
 def _first_accesses(report: Report) -> list[Access]:

@@ -266,7 +266,7 @@ def _distinct(request: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 @dataclass(frozen=True)
-class _Teller:
+class _Text:
     """Puts accesses into words."""
 
     columns: dict[str, np.ndarray]
@@ -292,21 +292,21 @@ class _Teller:
 
 def _races(columns: dict[str, np.ndarray], *rest: Sequence) -> list[str]:
     """Return the first element of each array that one thread writes and another accesses with no barrier in between."""
-    tell = _Teller(columns, *rest)
+    text = _Text(columns, *rest)
     found = []
-    for number, memory in enumerate(tell.memories):
+    for number, memory in enumerate(text.memories):
         rows = np.flatnonzero(columns["memory"] == number)
         block, thread, phase, offset = (columns[name][rows] for name in ("block", "thread", "phase", "offset"))
         if pair := _conflicting(_number(block, phase, offset), thread, columns["write"][rows]):
             one, other = rows[pair[0]], rows[pair[1]]
             found.append(
-                f"race on {tell.element(one)} in block {tell.block_of(one)}: {tell.who(one)} and {tell.who(other)}, "
+                f"race on {text.element(one)} in block {text.block_of(one)}: {text.who(one)} and {text.who(other)}, "
                 "with no barrier between them"
             )
         elif not memory.shared and (pair := _conflicting(_number(offset), block, columns["write"][rows])):
             one, other = rows[pair[0]], rows[pair[1]]
             found.append(
-                f"race on {tell.element(one)}: {tell.who(one, block=True)} and {tell.who(other, block=True)}, "
+                f"race on {text.element(one)}: {text.who(one, block=True)} and {text.who(other, block=True)}, "
                 "and no barrier holds between blocks"
             )
     return found
@@ -331,8 +331,8 @@ def _conflicting(groups: np.ndarray, actors: np.ndarray, writes: np.ndarray) -> 
 
 def _unwritten(columns: dict[str, np.ndarray], *rest: Sequence) -> list[str]:
     """Return elements of shared memory that are read although no thread has written them up to the next barrier."""
-    tell = _Teller(columns, *rest)
-    shared = np.array([memory.shared for memory in tell.memories])[columns["memory"]]
+    text = _Text(columns, *rest)
+    shared = np.array([memory.shared for memory in text.memories])[columns["memory"]]
     rows = np.flatnonzero(shared)
     if not len(rows):
         return []
@@ -342,6 +342,6 @@ def _unwritten(columns: dict[str, np.ndarray], *rest: Sequence) -> list[str]:
     np.minimum.at(first, elements[writes], columns["phase"][rows][writes])
     early = rows[~writes & (columns["phase"][rows] < first[elements])]
     return [
-        f"{tell.element(row)} in block {tell.block_of(row)} is {tell.who(row)}, but nobody has written it"
+        f"{text.element(row)} in block {text.block_of(row)} is {text.who(row)}, but nobody has written it"
         for row in early[:MOST_PROBLEMS]
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
 from mlhood.kernels.codegen import vector_math
@@ -20,7 +21,7 @@ from mlhood.kernels.codegen.rows_kernel import across_lanes, add
 from mlhood.kernels.codegen.target import Target
 
 FIELDS = ("tasks", "queries", "keys", "mask_head", "mask_query", "scale", "q", "k", "v", "mask", "out")
-_LOWEST = -3.4028234663852886e38  # of float32: unlike -inf, it may be subtracted from itself
+_LOWEST = float(np.finfo(np.float32).min)  # unlike -inf, it may be subtracted from itself
 
 
 def build(target: Target, depth: int, width: int, masked: bool, causal: bool) -> str:

@@ -1,4 +1,4 @@
-"""Attention: of few queries a kernel of its own, of many two products and a Softmax.
+"""Attention: one fused kernel for few queries, two products and a Softmax for many.
 
 Where there are few queries, as in each step of a decoder, and no mask or one that hides nothing whole:
 

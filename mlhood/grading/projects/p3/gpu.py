@@ -34,7 +34,7 @@ class _Launch:
         c: The result.
         product: What it should be.
         depth: Columns of a.
-        asked: By array: its requests to global memory, the numbers in them, and the sectors; `shared` memory likewise.
+        asked: By array: its requests to global memory, the numbers in them, and the sectors; `shared` is shared memory.
         conflicts: Passes through shared memory beyond the fewest.
         problems: Races and the like.
     """
