@@ -61,6 +61,7 @@ PUBLISHED = {"naive": 309.0, "coalesced": 1986.5, "tiled": 2980.3, "registers": 
 """GFLOP/s for n = 4092 on an RTX A6000, with `PUBLISHED_TILES`, from S. Boehm, "How to Optimize a CUDA Matmul Kernel
 for cuBLAS-like Performance: a Worklog", 2022, https://siboehm.com/articles/22/CUDA-MMM."""
 PUBLISHED_TILES = {"naive": (32, 1), "coalesced": (32, 1), "tiled": (32, 1), "registers": (128, 8)}
+"""Rows, and columns, of c that a block computes, and those that a thread computes, by the rung, of that article."""
 TILES = {"naive": (TILE, 1), "coalesced": (TILE, 1), "tiled": (TILE, 1), "registers": (WIDE, PER_THREAD)}
 """Rows, and columns, of c that a block computes, and those that a thread computes, by the rung."""
 

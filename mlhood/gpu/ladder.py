@@ -19,6 +19,7 @@ PER_THREAD = 4  # rows, and columns, of c that a thread of `registers` computes
 WIDE = TILE * PER_THREAD  # rows, and columns, of c that a block of `registers` computes
 PADDED = WIDE + TILE  # so that two rows, which a warp writes at once, are in different banks
 SOFTMAX_THREADS = 128
+"""Threads of a block of `softmax`."""
 SOFTMAX_COLUMNS = 1024  # at most
 
 

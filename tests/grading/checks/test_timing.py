@@ -13,13 +13,15 @@ from mlhood.grading.checks import timing
 from mlhood.grading.checks.expect import CheckFailed, CheckUndecided, close
 from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
-from mlhood.grading.checks.tables import check_remeasured_claims
+from mlhood.grading.checks.tables import check_comparisons, check_remeasured_claims
 from mlhood.grading.checks.task import Check, Task
 from mlhood.grading.checks.timing_claim import ALLOWANCE, Course, Prepared, TimedCall, TimingClaim
 from mlhood.grading.checks.timing_verdict import Rounds, decide, trimmed_mean
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.rpc.transport import LocalTransport
+from mlhood.measure.measurement import Measurement
 from mlhood.measure.ratio import Ratio
+from mlhood.measure.table import Table
 from tests.waiting import PATIENCE
 
 CALLS = 4
@@ -389,3 +391,14 @@ def test_patched_timers_and_lazy_results_do_not_deceive_the_clock(tmp_path, monk
         verdict = timing.measure_claim(submission, same, clocks=timing.Clocks(*2 * [itertools.count().__next__]))
     assert min(rounds.slow + rounds.fast) > 0.15
     assert verdict.state != "holds"
+
+
+def test_a_later_row_keeps_the_hint_of_its_check():
+    table = Table("times", ["first", "second"], ["slow", "fast"])
+    for row in table.rows:
+        for column in table.columns:
+            run = row if row == "first" else column
+            table[row, column] = Measurement((0.1, 0.2, 0.3) * 7, None, run, True)
+    with pytest.raises(CheckFailed, match="not from one comparison") as caught:
+        check_comparisons(table, "compare both")
+    assert "hint: compare both" in str(caught.value)
