@@ -32,28 +32,23 @@ MESSAGES = {
 
 # replies that the student's process writes in place of the server's
 FORGE = """
-import io, json, numpy as np, zipfile
+import json
 import mlhood.grading.rpc.server as server
-def forge(value, method=zipfile.ZIP_STORED, **arrays):
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, 'w', method) as archive:
-        for name, array in arrays.items():
-            with archive.open(name + '.npy', 'w') as file:
-                np.save(file, array)
-    files = {'npz': buffer.getvalue(), 'json': b'{"$dict": [["called", []], ["value", %s]]}' % value.encode()}
-    def serve(folder, number, names=None):
-        for suffix, data in files.items():
-            open(f'{folder}/reply-{number}.{suffix}', 'wb').write(data)
+def forge(value, elements=b''):
+    text = b'{"$dict": [["called", []], ["value", %s]]}' % value.encode()
+    def serve(folder, number):
+        open(f'{folder}/reply-{number}', 'wb').write(len(text).to_bytes(8) + text + elements)
     server.serve = serve
 """
 REPLIES = {
-    "as much as is allowed": 'forge(\'{"$array": "a0"}\', a0=np.ones(70 << 20, np.uint8))',
-    "as many bytes as are allowed": 'forge(\'{"$bytes": "a0"}\', a0=np.ones(70 << 20, np.uint8))',
-    "too many bytes": "forge('1', a0=np.ones(200 << 20, np.uint8))",
-    "one array many times": "forge('[' + '{\"$array\": \"a0\"},' * 10_000 + '0]', a0=np.ones(1 << 20, np.uint8))",
-    "compressed": "forge('1', zipfile.ZIP_DEFLATED, a0=np.ones(300 << 20, np.uint8))",
-    "many arrays": "forge('1', **{f'a{n}': np.ones(1) for n in range(30_000)})",
-    "no elements": 'forge(\'{"$array": "a0"}\', a0=np.ones((0, 1 << 50)))',
+    "as much as is allowed": f"forge(json.dumps({{'$array': ['|u1', {70 << 20}]}}), bytes(70 << 20))",
+    "as many bytes as are allowed": f"forge(json.dumps({{'$bytes': ['|u1', {70 << 20}]}}), bytes(70 << 20))",
+    "too many bytes": f"forge(json.dumps({{'$bytes': ['|u1', {200 << 20}]}}), bytes(200 << 20))",
+    "bytes of no array": "forge('1', bytes(70 << 20))",
+    "a text of another length": "forge('1' + ' ' * (60 << 20))",
+    "more elements than bytes": f"forge(json.dumps({{'$array': ['<f8', {1 << 23}]}}), bytes(1 << 20))",
+    "many arrays": "forge(json.dumps([{'$array': ['|u1', 1]}] * 60_000), bytes(60_000))",
+    "no elements": f"forge(json.dumps({{'$array': ['<f8', 0, {1 << 50}]}}))",
     "small objects": "forge('[' + '{},' * 2_000_000 + '0]')",
     "short texts": "forge('[' + '\"a\",' * 1_900_000 + '0]')",
     "wide text": "forge('\"' + chr(0x1f600) + 'x' * 8_000_000 + '\"')",

@@ -27,9 +27,9 @@ from mlhood.grading.bare.files import files_of
 from mlhood.grading.bare.libraries import Libraries
 from mlhood.grading.checks.cell_lines import Claim
 from mlhood.grading.checks.expect import single_line
-from mlhood.grading.rpc.codec import CodecError, Message
-from mlhood.grading.rpc.file_channel import FileChannel
-from mlhood.grading.rpc.transport import NoReply
+from mlhood.grading.rpc.codec import MAX_MESSAGE_BYTES, CodecError
+from mlhood.grading.rpc.file_channel import read_message, write_fresh
+from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile, NoReply
 
 SERVE = "import mlhood.grading.rpc.server as _server; _server.serve({folder!r}, {number})"
 START_SECONDS = 300
@@ -110,12 +110,13 @@ class Kernel:
             self._restart()
         return outcome
 
-    def send(self, request: Message, seconds: float) -> Message:
+    def send(self, request: bytes, seconds: float) -> bytes:
         """Send a request to the notebook's objects (see `transport.Transport`) and return the reply."""
         self._requests += 1
-        channel, number = FileChannel(self.scratch), self._requests
+        number = self._requests
+        sent, received = self.scratch / f"request-{number}", self.scratch / f"reply-{number}"
         try:
-            channel.send("request", number, request)
+            write_fresh(sent, request)
             self._upload()
         except OSError as error:
             raise NoReply(f"the folder for requests has been damaged: {error.strerror}") from None
@@ -125,12 +126,14 @@ class Kernel:
             self._restart()
             raise NoReply(outcome.error)
         try:
-            self._download(channel.file_names("reply", number))
-            return channel.receive("reply", number)
+            self.fetch(received, MAX_MESSAGE_BYTES)
+            return read_message(received)
+        except InvalidFile as error:
+            raise NoReply(f"the reply {error}") from None
         except (OSError, CodecError) as error:
             raise NoReply(outcome.error or str(error)) from None
         finally:
-            self._discard([*channel.file_names("request", number), *channel.file_names("reply", number)])
+            self._discard([sent.name, received.name])
 
     def cpu_seconds(self) -> float | None:
         """Return the CPU time of the kernel so far, of all its threads; None where work of it may be hidden.
@@ -154,14 +157,11 @@ class Kernel:
         """Return the process that does all work of the notebook, or None; here the notebook is trusted."""
         return self.pid
 
-    def fetch(self, path: Path) -> None:
-        """Make a file of the notebook available at its path in this process."""
+    def fetch(self, path: Path, limit: int = MAX_FETCHED_BYTES) -> None:
+        """Make a file of the notebook of at most `limit` bytes available at its path in this process."""
 
     def _upload(self) -> None:
         """Make the files in `scratch` available to the kernel."""
-
-    def _download(self, names: list[str]) -> None:
-        """Make files that the kernel wrote into `scratch` available here."""
 
     def _discard(self, names: list[str]) -> None:
         """Remove the files of a request that is answered."""

@@ -1,16 +1,19 @@
 """The messages between a student's process and the grader's: arrays and plain data, never pickled objects.
 
-A message is JSON text and a set of numeric arrays. Any other object stays in the student's process and is represented
-by a handle. The reader trusts nothing, and reads in the grader's own process, since a notebook is asked hundreds of
-times: the limits below hold for all of a message, and are checked before anything is allocated. Every array is referred
-to once, so nothing is larger when it is decoded; a message at all limits takes 150 MiB while it is read. The largest of
-the course's own solutions has 1 MiB.
+A message is the length of a JSON text (`LENGTH`), the text, and the elements of numeric arrays, one array after the
+other in the order in which the text names their types and shapes. Any other object stays in the student's process and
+is represented by a handle. The reader trusts nothing, and reads in the grader's own process, since a notebook is asked
+hundreds of times: the limits below hold for all of a message, and are checked before anything is allocated. Every
+element is read once, so nothing is larger when it is decoded; a message at all limits takes 150 MiB while it is read.
+The largest of the course's own solutions has 1 MiB.
 """
 
 from __future__ import annotations
 
-import io
 import json
+import math
+import re
+import struct
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -23,19 +26,19 @@ from typing import Any
 import numpy as np
 
 from mlhood.files.untrusted_json import has_at_most, loads
-from mlhood.grading.rpc.npz import OVERHEAD_BYTES, NpzError, read_npz
 
+LENGTH = struct.Struct(">Q")
 MAX_TEXT_BYTES = 8 << 20
 MAX_VALUES = 200_000  # of the JSON, with names and what marks types
-MAX_ARRAYS = 4096
 MAX_ARRAY_BYTES = 72 << 20  # of all arrays and bytes: a file that is fetched, and inputs for it
+MAX_MESSAGE_BYTES = LENGTH.size + MAX_TEXT_BYTES + MAX_ARRAY_BYTES
 MAX_DEPTH = 30
 MAX_INTEGER_BITS = 1023  # so that it can be converted to a float
 MAX_COLLISIONS = 16
 """Keys with the same hash. A dictionary compares each with all others, so that 100,000 take minutes."""
 MAX_COLUMNS = 1000
 MAX_AXIS, MAX_AXES = 1 << 31, 32
-NUMERIC_KINDS = "biufc"
+NUMERIC = re.compile(r"[<>|][biufc]\d{1,2}")  # `numpy.dtype.str` of numbers
 
 
 class CodecError(Exception):
@@ -76,44 +79,7 @@ class Remote:
     text: str
 
 
-@dataclass
-class Message:
-    """JSON text, and the arrays that it refers to by name."""
-
-    text: str
-    arrays: dict[str, np.ndarray]
-
-    def to_bytes(self) -> tuple[bytes, bytes]:
-        """Return the JSON text and the arrays as an uncompressed npz."""
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **self.arrays)  # pyright: ignore[reportArgumentType]
-        return self.text.encode(), buffer.getvalue()
-
-    @classmethod
-    def from_bytes(cls, text: bytes, arrays: bytes) -> Message:
-        """Return the message that `to_bytes` wrote.
-
-        Raises:
-            CodecError: The message is too large or malformed.
-        """
-        if len(text) > MAX_TEXT_BYTES:
-            raise CodecError(f"{len(text)} bytes of plain data; the limit is {MAX_TEXT_BYTES}")
-        try:
-            return cls(
-                text.decode(errors="replace"), read_npz(arrays, max_bytes=MAX_ARRAY_BYTES, max_arrays=MAX_ARRAYS)
-            )
-        except NpzError as error:
-            raise CodecError(f"the arrays cannot be read: {error}") from None
-        except Exception as error:  # NumPy and struct raise more kinds on damaged bytes than they document
-            raise CodecError(f"the arrays cannot be read: {type(error).__name__}: {error}") from None
-
-
-def max_file_bytes() -> dict[str, int]:
-    """Return how large the files of a message are at most, by their suffix."""
-    return {".json": MAX_TEXT_BYTES, ".npz": MAX_ARRAY_BYTES + (MAX_ARRAYS + 1) * OVERHEAD_BYTES}
-
-
-def encode(value: object, register: Callable[[object], int] | None = None) -> Message:
+def encode(value: object, register: Callable[[object], int] | None = None) -> bytes:
     """Encode a value as a message.
 
     Args:
@@ -124,18 +90,18 @@ def encode(value: object, register: Callable[[object], int] | None = None) -> Me
     Raises:
         CodecError: The value cannot be encoded.
     """
-    arrays: dict[str, np.ndarray] = {}
-    text = json.dumps(_Encoder(arrays, register).encode(value, 0))
+    encoder = _Encoder(register)
+    text = json.dumps(encoder.encode(value, 0)).encode()
     if len(text) > MAX_TEXT_BYTES:
         raise CodecError(f"{len(text)} bytes of plain data; the limit is {MAX_TEXT_BYTES}")
-    if not has_at_most(text.encode(), MAX_VALUES):
+    if not has_at_most(text, MAX_VALUES):
         raise CodecError(f"more than {MAX_VALUES:,} values of plain data")
-    return Message(text, arrays)
+    return b"".join([LENGTH.pack(len(text)), text, *(array.data for array in encoder.arrays)])
 
 
 class _Encoder:
-    def __init__(self, arrays: dict[str, np.ndarray], register: Callable[[object], int] | None) -> None:
-        self.arrays = arrays
+    def __init__(self, register: Callable[[object], int] | None) -> None:
+        self.arrays: list[np.ndarray] = []
         self.register = register
         self.remaining = MAX_ARRAY_BYTES
 
@@ -151,19 +117,17 @@ class _Encoder:
             raise CodecError(f"{type(value).__name__} is not supported: only arrays and plain data are")
         return {"$object": [self.register(value), type(value).__name__, _short_text(value)]}
 
-    def store(self, array: np.ndarray) -> str:
-        if array.dtype.kind not in NUMERIC_KINDS:
+    def store(self, array: np.ndarray) -> list[str | int]:
+        """Keep the elements of an array for the end of the message, and return its type and shape."""
+        if not NUMERIC.fullmatch(array.dtype.str):
             raise CodecError(f"arrays of type {array.dtype} are not supported: only numeric arrays are")
         self.remaining -= array.nbytes
-        if self.remaining < 0 or len(self.arrays) == MAX_ARRAYS:
-            raise CodecError(
-                f"arrays and bytes exceed the limit of {MAX_ARRAY_BYTES >> 20} MiB or {MAX_ARRAYS:,} arrays"
-            )
-        name = f"a{len(self.arrays)}"
-        self.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
-        return name
+        if self.remaining < 0:
+            raise CodecError(f"arrays and bytes exceed the limit of {MAX_ARRAY_BYTES >> 20} MiB")
+        self.arrays.append(np.ascontiguousarray(array))
+        return [array.dtype.str, *array.shape]
 
-    def store_bytes(self, data: bytes | bytearray) -> str:
+    def store_bytes(self, data: bytes | bytearray) -> list[str | int]:
         return self.store(np.frombuffer(data, np.uint8))
 
     def encode_all(self, values: Any, depth: int) -> list:
@@ -235,7 +199,7 @@ ENCODERS: tuple[tuple[Callable[[object], bool], Callable[[_Encoder, Any, int], A
 )
 
 
-def decode(message: Message, resolve: Callable[[int], object] | None = None) -> Any:
+def decode(message: bytes, resolve: Callable[[int], object] | None = None) -> Any:
     """Decode a message to a value.
 
     Args:
@@ -244,11 +208,18 @@ def decode(message: Message, resolve: Callable[[int], object] | None = None) -> 
             and tensors as arrays.
 
     Raises:
-        CodecError: The message is malformed.
+        CodecError: The message is malformed or too large.
     """
     try:
-        tree = loads(message.text.encode("utf-8", "replace"), max_bytes=MAX_TEXT_BYTES, max_values=MAX_VALUES)
-        return _Decoder(dict(message.arrays), resolve).decode(tree, 0)
+        end = LENGTH.size + LENGTH.unpack_from(message)[0]
+        if end > len(message):
+            raise CodecError("the message is shorter than its text")
+        tree = loads(message[LENGTH.size : end], max_bytes=MAX_TEXT_BYTES, max_values=MAX_VALUES)
+        decoder = _Decoder(memoryview(message)[end:], resolve)
+        value = decoder.decode(tree, 0)
+        if decoder.elements:
+            raise CodecError("the message is longer than its arrays")
+        return value
     except CodecError:
         raise
     except Exception as error:  # data that a hostile process made up may fail in any way
@@ -256,8 +227,8 @@ def decode(message: Message, resolve: Callable[[int], object] | None = None) -> 
 
 
 class _Decoder:
-    def __init__(self, arrays: dict[str, np.ndarray], resolve: Callable[[int], object] | None) -> None:
-        self.arrays = arrays
+    def __init__(self, elements: memoryview, resolve: Callable[[int], object] | None) -> None:
+        self.elements = elements  # those that are not read yet
         self.resolve = resolve
 
     def decode(self, tree: Any, depth: int) -> Any:
@@ -273,12 +244,12 @@ class _Decoder:
             return [self.decode(item, depth + 1) for item in tree]
         ((kind, body),) = tree.items()
         if kind in ("$array", "$tensor"):
-            array = self.take(body)
+            array = self.take(*body)
             return _as_tensor(array) if kind == "$tensor" and self.resolve else array
         if kind == "$bytes":
-            return self.take_bytes(body)
+            return self.take(*body).tobytes()
         if kind == "$onnx" and self.resolve:
-            return _as_model(self.take_bytes(body))
+            return _as_model(self.take(*body).tobytes())
         if kind == "$remote" and self.resolve:
             return self.resolve(int(body))
         if kind == "$object":
@@ -289,17 +260,18 @@ class _Decoder:
             return self.graph(*children)
         return DECODERS[kind](children)
 
-    def take(self, name: object) -> np.ndarray:
-        """Return an array; a second reference to it is an error, since together they may be larger than any limit."""
-        if not isinstance(name, str) or name not in self.arrays:
-            raise CodecError("an array is missing, or is referred to twice")
-        return self.arrays.pop(name)
-
-    def take_bytes(self, name: object) -> bytes:
-        array = self.take(name)
-        if array.dtype != np.uint8 or array.ndim != 1:
-            raise CodecError("bytes are not an array of bytes")
-        return array.tobytes()
+    def take(self, dtype: str, *shape: int) -> np.ndarray:
+        """Return the next array, a copy that can be written."""
+        # an empty array can have long axes, too, of which a sum along the empty one has the length
+        if len(shape) > MAX_AXES or math.prod(max(n, 1) for n in shape) > MAX_ARRAY_BYTES:
+            raise CodecError("an array has too many dimensions or elements")
+        if not NUMERIC.fullmatch(dtype) or any(type(n) is not int or n < 0 for n in shape):
+            raise CodecError("the type of an array is not that of numbers, or its shape is none")
+        size = np.dtype(dtype).itemsize * math.prod(shape)
+        if size > len(self.elements):
+            raise CodecError("the message is shorter than its arrays")
+        elements, self.elements = self.elements[:size], self.elements[size:]
+        return np.frombuffer(elements, dtype).reshape(shape).copy()
 
     def graph(self, text: object, constants: object) -> Any:
         if not isinstance(text, str) or not isinstance(constants, dict):

@@ -1,4 +1,4 @@
-"""A channel of request and reply files in a folder, between two processes that do not trust each other."""
+"""Files by which two processes that do not trust each other exchange messages in a folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from mlhood.grading.rpc.codec import CodecError, Message, max_file_bytes
+from mlhood.grading.rpc.codec import MAX_MESSAGE_BYTES, CodecError
 
 # links are not followed and pipes do not block; Windows has neither flag, but needs the binary one
 READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -25,47 +25,23 @@ def write_fresh(path: Path, data: bytes) -> Path:
     return path
 
 
-class FileChannel:
-    """A folder with `request-N.*` files from one side and `reply-N.*` files from the other."""
+def read_message(path: Path) -> bytes:
+    """Return the content of a file. Its type is checked once it is open: the path may be replaced at any time.
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-
-    def send(self, kind: str, number: int, message: Message) -> None:
-        """Write a message; its text last, so that a reader who finds the text finds all of it."""
-        text, arrays = message.to_bytes()
-        write_fresh(self._path(kind, number, "npz"), arrays)
-        write_fresh(self._path(kind, number, "json"), text)
-
-    def receive(self, kind: str, number: int) -> Message:
-        """Read a message.
-
-        Raises:
-            CodecError: There is none, or it is malformed or too large.
-        """
-        return Message.from_bytes(self._read(kind, number, "json"), self._read(kind, number, "npz"))
-
-    def file_names(self, kind: str, number: int) -> list[str]:
-        """Return the names of a message's files."""
-        return [self._path(kind, number, suffix).name for suffix in ("json", "npz")]
-
-    def _read(self, kind: str, number: int, suffix: str) -> bytes:
-        """Return the content of a file. Its type is checked once it is open: the path may be replaced at any time."""
-        path = self._path(kind, number, suffix)
+    Raises:
+        CodecError: There is none, it is not a regular file, or it is too large.
+    """
+    try:
         if path.is_symlink():  # where opening would follow it
-            raise CodecError(f"there is no {kind}")
-        try:
-            descriptor = os.open(path, READ)
-        except OSError:
-            raise CodecError(f"there is no {kind}") from None
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise CodecError(f"there is no {kind}")
-            limit = max_file_bytes()[path.suffix]
-            data = file.read(min(os.fstat(descriptor).st_size, limit) + 1)  # the file may still grow
-        if len(data) > limit:
-            raise CodecError(f"the {kind} exceeds the limit of {limit >> 20} MiB")
-        return data
-
-    def _path(self, kind: str, number: int, suffix: str) -> Path:
-        return self.folder / f"{kind}-{number}.{suffix}"
+            raise FileNotFoundError
+        descriptor = os.open(path, READ)
+    except OSError:
+        raise CodecError("there is no message") from None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise CodecError("there is no message")
+        # the file may still grow
+        data = file.read(min(os.fstat(descriptor).st_size, MAX_MESSAGE_BYTES) + 1)
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise CodecError(f"the message exceeds the limit of {MAX_MESSAGE_BYTES >> 20} MiB")
+    return data

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import struct
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-from mlhood.grading.rpc.codec import CodecError, Message, decode, encode, max_file_bytes
+from mlhood.grading.rpc.codec import LENGTH, MAX_MESSAGE_BYTES, CodecError, decode, encode
 
 ROOT = Path(__file__).parents[3]
 MEMORY = 1 << 30
@@ -36,7 +35,6 @@ MEMORY_OF_A_CORE = 32 << 20  # libraries start a thread for each, with a stack
 MAX_THREADS = 1024
 WORK = Path("/tmp/work")  # noqa: S108 (inside the sandbox)
 WORK_BYTES = 64 << 20
-SIZES = struct.Struct(">QQ")
 KILL_SECONDS = 20.0
 
 
@@ -85,7 +83,7 @@ class IsolatedProcess:
             raise IsolatedCallError(str(error)) from None
         return _value(reply)
 
-    def _answer(self, request: Message) -> Message:
+    def _answer(self, request: bytes) -> bytes:
         process = self._process if self._process and self._process.poll() is None else self._start()
         sent, received = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
         late = threading.Event()
@@ -99,8 +97,8 @@ class IsolatedProcess:
         try:
             with contextlib.suppress(BrokenPipeError):  # it has ended, and its code says why
                 _write(sent, request)
-            if header := received.read(SIZES.size):
-                return _read_parts(received, header)
+            if reply := _read(received):
+                return reply
             code = process.wait()
         finally:
             timer.cancel()
@@ -168,22 +166,20 @@ def _sandbox() -> Iterator[tuple[Sequence[str], tuple[int, ...]]]:
         )
 
 
-def _write(file: IO[bytes], message: Message) -> None:
-    text, arrays = message.to_bytes()
-    file.write(SIZES.pack(len(text), len(arrays)))
-    file.write(text)
-    file.write(arrays)
+def _write(file: IO[bytes], message: bytes) -> None:
+    file.write(LENGTH.pack(len(message)))
+    file.write(message)
     file.flush()
 
 
-def _read_parts(file: IO[bytes], header: bytes) -> Message:
-    if len(header) < SIZES.size:
-        raise CodecError("there is no reply")
-    sizes = SIZES.unpack(header)
-    if any(size > limit for size, limit in zip(sizes, max_file_bytes().values(), strict=True)):
+def _read(file: IO[bytes]) -> bytes:
+    """Return the next message, or nothing at the end of the file."""
+    if len(header := file.read(LENGTH.size)) < LENGTH.size:
+        return b""
+    (size,) = LENGTH.unpack(header)
+    if size > MAX_MESSAGE_BYTES:
         raise CodecError("the reply is too large")
-    text, arrays = (file.read(size) for size in sizes)
-    return Message.from_bytes(text, arrays)
+    return file.read(size)
 
 
 def main() -> None:
@@ -194,8 +190,8 @@ def main() -> None:
         os.dup2(2, 1)  # what a library prints is no reply
         from mlhood.grading.rpc.server import handle_request
 
-        while header := sys.stdin.buffer.read(SIZES.size):
-            _write(replies, handle_request(_read_parts(sys.stdin.buffer, header), {}))
+        while request := _read(sys.stdin.buffer):
+            _write(replies, handle_request(request, {}))
         os._exit(0)  # threads of libraries need not be waited for
 
 
@@ -207,7 +203,7 @@ def set_limits(memory: int, seconds: int, *, sandboxed: bool) -> None:
         limits = {
             "RLIMIT_DATA": memory,
             "RLIMIT_CPU": seconds * (os.cpu_count() or 1) + 1,
-            "RLIMIT_FSIZE": sum(max_file_bytes().values()) + SIZES.size,
+            "RLIMIT_FSIZE": LENGTH.size + MAX_MESSAGE_BYTES,
             "RLIMIT_CORE": 0,
             **({"RLIMIT_NPROC": MAX_THREADS} if sandboxed else {}),  # outside it counts all of the user's processes
         }

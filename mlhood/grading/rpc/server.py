@@ -13,10 +13,11 @@ import io
 import logging
 import traceback
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from mlhood.grading.rpc.codec import Message, decode, encode
-from mlhood.grading.rpc.file_channel import FileChannel
+from mlhood.grading.rpc.codec import decode, encode
+from mlhood.grading.rpc.file_channel import read_message, write_fresh
 from mlhood.grading.rpc.guard import Guard
 from mlhood.grading.rpc.loader import loaded
 
@@ -31,7 +32,7 @@ def register(value: object) -> int:
     return len(_objects) - 1
 
 
-def handle_request(request: Message, namespace: Mapping[str, Any], *, installed: bool = False) -> Message:
+def handle_request(request: bytes, namespace: Mapping[str, Any], *, installed: bool = False) -> bytes:
     """Execute one request on the notebook's objects and return the reply.
 
     A request is a dictionary: `target` (a name of the notebook, `module:name`, or a `Remote`), `method` (a name or
@@ -71,18 +72,13 @@ def _logging_disabled() -> Iterator[None]:
         logging.disable(level)
 
 
-def serve(folder: str, number: int, namespace: Mapping[str, Any] | None = None) -> None:
-    """Answer request `number` of a file channel, on the notebook's names if no others are given."""
-    names = _notebook_names() if namespace is None else namespace
-    channel = FileChannel(folder)
-    channel.send("reply", number, handle_request(channel.receive("request", number), names))
-
-
-def _notebook_names() -> Mapping[str, Any]:
+def serve(folder: str, number: int) -> None:
+    """Answer the file `request-NUMBER` of a folder by `reply-NUMBER`, on the notebook's names."""
     from IPython.core.getipython import get_ipython
 
     shell: Any = get_ipython()
-    return shell.user_ns
+    request = read_message(Path(folder, f"request-{number}"))
+    write_fresh(Path(folder, f"reply-{number}"), handle_request(request, shell.user_ns))
 
 
 def _execute(request: dict[str, Any], namespace: Mapping[str, Any]) -> object:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
-from mlhood.grading.rpc.codec import Message
 from mlhood.grading.rpc.server import handle_request
 
 MAX_FETCHED_BYTES = 64 << 20
@@ -22,7 +21,7 @@ class InvalidFile(Exception):
 class Transport(Protocol):
     """Sends requests to a notebook's objects."""
 
-    def send(self, request: Message, seconds: float) -> Message:
+    def send(self, request: bytes, seconds: float) -> bytes:
         """Send a request (see `server.handle_request`) and return the reply.
 
         Raises:
@@ -49,7 +48,7 @@ class LocalTransport:
     def __init__(self, namespace: dict[str, Any]) -> None:
         self.namespace = namespace
 
-    def send(self, request: Message, seconds: float) -> Message:
+    def send(self, request: bytes, seconds: float) -> bytes:
         """Execute the request at once."""
         return handle_request(request, self.namespace, installed=True)
 

@@ -17,8 +17,7 @@ from nbformat.v4 import new_output
 
 from mlhood.errors import GradingError
 from mlhood.grading.execution.kernel import CellOutcome, Kernel
-from mlhood.grading.rpc.codec import max_file_bytes
-from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile, NoReply
+from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile
 from mlhood.grading.sandbox.channels import TOO_LARGE, KernelManager
 from mlhood.grading.sandbox.limits import MIB
 from mlhood.grading.sandbox.provisioner import BubblewrapProvisioner
@@ -148,14 +147,14 @@ class SandboxedKernel(Kernel):
             cell.outputs = [new_output("stream", name="stderr", text=OMITTED)] if cell.outputs else []
         return outcome
 
-    def fetch(self, path: Path) -> None:
-        """Copy a file of the sandbox to the same path outside.
+    def fetch(self, path: Path, limit: int = MAX_FETCHED_BYTES) -> None:
+        """Copy a file of the sandbox of at most `limit` bytes to the same path outside.
 
         Raises:
             InvalidFile: It is a link or a special file, or too large.
         """
         try:
-            self.sandbox.download(path, MAX_FETCHED_BYTES)
+            self.sandbox.download(path, limit)
         except NotRegularFile as error:
             raise InvalidFile(str(error)) from None
 
@@ -168,13 +167,6 @@ class SandboxedKernel(Kernel):
         except OSError:  # the notebook has filled or damaged the folder
             self.sandbox.clear_scratch()
             self.sandbox.upload()
-
-    def _download(self, names: list[str]) -> None:
-        try:
-            for name in names:
-                self.sandbox.download(self.scratch / name, max_file_bytes()[Path(name).suffix])
-        except NotRegularFile as error:
-            raise NoReply(f"the reply {error}") from None
 
     def _discard(self, names: list[str]) -> None:
         self.sandbox.discard(names)

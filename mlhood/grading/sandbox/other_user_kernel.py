@@ -91,7 +91,7 @@ class OtherUserKernel(Kernel):
         finally:
             super().__exit__(*exception)
 
-    def fetch(self, path: Path) -> None:
+    def fetch(self, path: Path, limit: int = MAX_FETCHED_BYTES) -> None:
         """Replace a file in `scratch` by a copy of the grader's, or copy a file of the notebook's folder to `folder`.
 
         Raises:
@@ -104,7 +104,7 @@ class OtherUserKernel(Kernel):
             target.unlink(missing_ok=True)
             target.parent.mkdir(parents=True, exist_ok=True)
             with _opened(root) as folder:
-                folder.copy_out(str(path.relative_to(base)), target, MAX_FETCHED_BYTES)
+                folder.copy_out(str(path.relative_to(base)), target, limit)
             target.replace(path)
         except (FileNotFoundError, ValueError):
             return

@@ -8,7 +8,7 @@ import pytest
 from mlhood.grading.checks import submission as module
 from mlhood.grading.checks.expect import CheckFailed, CheckSkipped, CheckUndecided
 from mlhood.grading.checks.submission import Session, Submission
-from mlhood.grading.rpc.codec import Message, encode
+from mlhood.grading.rpc.codec import LENGTH, encode
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.measure import Measurement, Table, faster
 
@@ -101,7 +101,7 @@ def test_value_in_this_process(submission):
 def test_malformed_reply_is_a_failed_check(session, reply):
     class Forger:
         def send(self, request, seconds):
-            return Message(reply, {})
+            return LENGTH.pack(len(reply)) + reply.encode()
 
     with pytest.raises(CheckFailed, match="gave no usable answer"):
         asking(session, Forger()).value("x")
@@ -183,7 +183,7 @@ def forged(session, change) -> Submission:
 
     class Forger:
         def send(self, request, seconds):
-            return Message.from_bytes(*encode({"value": data}).to_bytes())
+            return encode({"value": data})
 
     return asking(session, Forger())
 

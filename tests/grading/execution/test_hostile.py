@@ -83,9 +83,9 @@ def test_built_in_names_may_be_overwritten(kernel):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes are files on POSIX only")
 def test_a_pipe_at_the_path_is_replaced(tmp_path):
-    os.mkfifo(tmp_path / "request-1.json")
-    write_fresh(tmp_path / "request-1.json", b"text")
-    assert (tmp_path / "request-1.json").read_bytes() == b"text"
+    os.mkfifo(tmp_path / "request-1")
+    write_fresh(tmp_path / "request-1", b"text")
+    assert (tmp_path / "request-1").read_bytes() == b"text"
 
 
 def test_a_link_at_the_path_is_replaced_and_not_followed(tmp_path):
