@@ -4,53 +4,39 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.scaling import Prediction
 from mlhood.measure.units import duration
 from mlhood.plotting.alt_text import listing, set_alt_text
-from mlhood.plotting.diagram import BLUE, PINK, VERMILION
+from mlhood.plotting.diagram import BLUE, VERMILION
 
-MAX_COLUMNS = 4
 HALF = 0.5
 _COLUMN, _MIN_WIDTH = 4.4, 6.6  # inches: of one of several columns, and of the figure
 _CHARACTERS = 12.7  # per inch, in the small font
 
 
-def scaling(predictions: Prediction | Sequence[Prediction], titles: Sequence[str] = ()) -> Figure:
+def scaling(predictions: Sequence[Prediction]) -> Figure:
     """Draw predictions side by side on the same axes: a step's time and its parts above, the efficiency below.
 
-    Devices and time are logarithmic. If communication overlaps with computation, a dotted line is the exposed part. A
-    diamond marks the largest number of devices with an efficiency of at least a half. Notes state the assumptions.
+    Devices and time are logarithmic. A diamond marks the largest number of devices with an efficiency of at least a
+    half. Notes state the assumptions.
 
     Args:
-        predictions: One, or up to four.
-        titles: One for each; the name of its algorithm and last link if omitted.
-
-    Raises:
-        ClusterError: There are no predictions or too many, or their number differs from that of the titles.
+        predictions: Up to four.
     """
-    shown = [predictions] if isinstance(predictions, Prediction) else list(predictions)
-    titles = list(titles) or [f"{p.network.name}, {p.network.links[-1].name}" for p in shown]
-    if not 1 <= len(shown) <= MAX_COLUMNS or len(titles) != len(shown):
-        raise ClusterError(
-            "invalid number of predictions or titles",
-            expected=f"1 to {MAX_COLUMNS} predictions, and a title for each or none",
-            got=f"{len(shown)} predictions, {len(titles)} titles",
-        )
-    width = max(_COLUMN, _MIN_WIDTH / len(shown))
-    notes = [_notes(prediction, int(_CHARACTERS * width)) for prediction in shown]
+    titles = [f"ring, {prediction.network.link.name}" for prediction in predictions]
+    width = max(_COLUMN, _MIN_WIDTH / len(predictions))
+    notes = [_notes(prediction, int(_CHARACTERS * width)) for prediction in predictions]
     below = 0.155 * max(len(note) for note in notes) + 0.2
     figure, grid = plt.subplots(
         3,
-        len(shown),
-        figsize=(width * len(shown), 4.9 + below),
+        len(predictions),
+        figsize=(width * len(predictions), 4.9 + below),
         dpi=90,
         squeeze=False,
         sharex="row",
@@ -58,19 +44,17 @@ def scaling(predictions: Prediction | Sequence[Prediction], titles: Sequence[str
         height_ratios=(3, 1.4, below),
         layout="constrained",
     )
-    for prediction, title, note, (top, middle, bottom) in zip(shown, titles, notes, grid.T, strict=True):
+    for prediction, title, note, (top, middle, bottom) in zip(predictions, titles, notes, grid.T, strict=True):
         _times(top, prediction)
         _efficiency(middle, prediction)
-        top.set_title("\n".join(textwrap.wrap(title, 42)), fontsize=10, weight="bold")
+        top.set_title(title, fontsize=10, weight="bold")
         bottom.axis("off")
         bottom.text(0, 1, "\n".join(note), transform=bottom.transAxes, va="top", fontsize=8.5)
     grid[0, 0].set_ylabel("time [s]")
     grid[1, 0].set_ylabel("efficiency")
-    handles = {text: line for axes in grid[0] for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(
-        handles.values(), handles.keys(), loc="outside upper center", ncols=4, fontsize=9, frameon=False, handlelength=3
-    )
-    lines = [f"{title}: {_summary(prediction)}" for title, prediction in zip(titles, shown, strict=True)]
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=9, frameon=False, handlelength=3)
+    lines = [f"{title}: {_summary(prediction)}" for title, prediction in zip(titles, predictions, strict=True)]
     return set_alt_text(figure, f"Predicted time of a step by number of devices. {'; '.join(lines)}.")
 
 
@@ -91,12 +75,10 @@ def _times(axes: Axes, prediction: Prediction) -> None:
     steps = prediction.steps
     devices = [step.devices for step in steps]
     # a logarithmic axis has no zero
-    communication = [(step.devices, step.communication) for step in steps if step.communication > 0]
-    exposed = [(step.devices, step.exposed) for step in steps if step.exposed > 0]
+    sent = [(step.devices, step.communication) for step in steps if step.communication > 0]
     axes.plot(devices, [step.compute for step in steps], color=BLUE, ls="--", lw=1.6, label="computation")
-    _plot(axes, communication, color=VERMILION, ls="-.", lw=1.6, label="communication")
-    if prediction.overlap:
-        _plot(axes, exposed, color=PINK, ls=":", lw=2, label="not hidden")
+    style = {"color": VERMILION, "ls": "-.", "lw": 1.6, "label": "communication"}
+    axes.plot([x for x, _ in sent], [y for _, y in sent], **style)
     axes.plot(devices, [step.seconds for step in steps], color="black", marker="o", ms=4.5, lw=2.2, label="step")
     axes.set(xscale="log", yscale="log")
     axes.margins(y=0.18)
@@ -106,10 +88,6 @@ def _times(axes: Axes, prediction: Prediction) -> None:
     end = (last.devices, last.seconds)
     axes.annotate(text, end, (-2, 8), textcoords="offset points", ha="right", fontsize=9, bbox=box)
     _device_axis(axes, devices)
-
-
-def _plot(axes: Axes, points: list[tuple[int, float]], **style: Any) -> None:
-    axes.plot([x for x, _ in points], [y for _, y in points], **style)
 
 
 def _efficiency(axes: Axes, prediction: Prediction) -> None:

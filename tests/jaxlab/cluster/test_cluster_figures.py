@@ -9,6 +9,7 @@ from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import parallel
 from mlhood.jaxlab.cluster.collectives import Collective
+from mlhood.jaxlab.cluster.mesh import shard
 from mlhood.jaxlab.cluster.sharding_figures import layout, ring
 
 
@@ -22,8 +23,8 @@ def texts(figure):
 
 
 def test_each_shard_has_a_tile_with_its_devices(mesh_2x4, batch):
-    params, x, _ = parallel.shard_inputs(mesh_2x4, *batch)
-    figure = layout({"x": x, **params})
+    x, _ = parallel.shard_batch(mesh_2x4, *batch[1:])
+    figure = layout({"x": x, **shard(mesh_2x4, batch[0], parallel.SPECS)})
     assert len(patches(figure, Rectangle)) == 2 + 4 + 4 + 4 + 1
     labels = texts(figure)
     assert labels[:3] == ["0-3", "4-7", "x  [16, 16]"]

@@ -28,8 +28,7 @@ JAX = Libraries(
     ),
     without=(
         f"{CLUSTER}.mesh.shard",
-        *(f"{CLUSTER}.parallel.{name}" for name in ("SPECS", "by_jit", "by_shard_map", "shard_inputs", "shard_batch")),
-        f"{CLUSTER}.parallel.predicted_bytes",
+        *(f"{CLUSTER}.parallel.{name}" for name in ("SPECS", "by_jit", "shard_batch")),
     ),
     processes=True,  # those of a cluster
 )
