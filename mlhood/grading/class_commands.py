@@ -72,11 +72,11 @@ def grade(
     echo("mlhood grade: loading", err=True)  # at once: what follows takes a while
     from rich.console import Console
 
-    from mlhood.grading.batch.grade_class import SANDBOXED, UNSANDBOXED, GradeOptions, grade_class
+    from mlhood.grading.batch.grade_class import GradeOptions, grade_class
     from mlhood.grading.batch.progress import BatchProgress
 
-    grader = UNSANDBOXED if no_sandbox else SANDBOXED
-    options = GradeOptions(jobs, seed_file, late, roster, layout, again, 60 * minutes, grader, scheduler, variant or "")
+    grading = (again, 60 * minutes, not no_sandbox, scheduler, variant or "")
+    options = GradeOptions(jobs, seed_file, late, roster, layout, *grading)
     with BatchProgress(Console(stderr=True)) as progress:
         result = grade_class(submissions, out, options, progress)
     echo(result.text())

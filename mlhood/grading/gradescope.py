@@ -30,7 +30,7 @@ from mlhood.grading.batch.course_grader import project_spec
 from mlhood.grading.checks.marks import unsolved
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
-from mlhood.grading.execution.kernel import KernelFactory
+from mlhood.grading.execution.kernel import NewKernel
 from mlhood.grading.exporters.formats import gradescope, json_text
 from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.gradebook.records import Record
@@ -159,7 +159,7 @@ class Isolation:
     """How a submission is isolated, described for the instructor, and where its kernel comes from."""
 
     description: str
-    kernels: KernelFactory | None = None
+    kernels: NewKernel | None = None
 
 
 @contextlib.contextmanager
@@ -176,16 +176,16 @@ def isolation(hidden: Path) -> Iterator[Isolation]:
 
         # for one submission there is nothing to do during which another sandbox could warm up
         with SandboxPool(imports=(), prewarm=False) as sandboxes:
-            yield Isolation(SANDBOX, sandboxes)
+            yield Isolation(SANDBOX, sandboxes.kernel)
         return
     problem = _close(hidden) or other_user.problem(hidden=[hidden])
     if problem:
         yield Isolation(f"{NOT_ISOLATED} ({reason}; {problem})")
         return
-    from mlhood.grading.sandbox.other_user_kernel import OtherUsers  # the module needs Linux
+    from mlhood.grading.sandbox.other_user_kernel import OtherUserKernel  # the module needs Linux
 
     readable = close_to_others()
-    yield Isolation(f"{OTHER_USER} ({reason}{'; ' * bool(readable)}{readable})", OtherUsers())
+    yield Isolation(f"{OTHER_USER} ({reason}{'; ' * bool(readable)}{readable})", OtherUserKernel)
 
 
 def _close(folder: Path) -> str:
@@ -199,7 +199,7 @@ def _close(folder: Path) -> str:
     return ""
 
 
-def grade_one(submission: SubmittedFile, path: Path, kernels: KernelFactory | None = None) -> Record:
+def grade_one(submission: SubmittedFile, path: Path, kernels: NewKernel | None = None) -> Record:
     """Grade a notebook on fresh inputs. One still as it was released is not run. Lateness is up to the platform.
 
     A notebook that cannot be run has a result without points. Without `kernels` (see `isolation`) it has our rights.

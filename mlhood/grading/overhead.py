@@ -221,7 +221,9 @@ def time_grading(subject: Subject, pool: SandboxPool | None, clock: Clock = time
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # of an earlier run
     with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as folder:
-        settings = RunSettings(0, kernels=pool, on_step=recorder.step, on_result=recorder.result)
+        settings = RunSettings(
+            0, kernels=pool.kernel if pool else None, on_step=recorder.step, on_result=recorder.result
+        )
         grade(notebook, subject.project, Path(folder), settings)
     ended = clock()
     cells = sum(_seconds(cell) for cell in notebook.cells)

@@ -6,7 +6,6 @@ import pytest
 
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.sandbox.bubblewrap import problem
-from mlhood.grading.sandbox.kernel import SandboxedKernel
 from mlhood.grading.sandbox.pool import SandboxPool
 from tests.attacks.attacked import SECRET, SMALL, Attacked
 from tests.grading import synthetic_course
@@ -27,7 +26,7 @@ def pool(bubblewrap):
 
 @pytest.fixture
 def attacked(pool, tmp_path):
-    with SandboxedKernel(tmp_path, pool.acquire) as kernel:
+    with pool.kernel(tmp_path) as kernel:
         attacked = Attacked(kernel)
         attacked.run("def f(): return 1")
         yield attacked
@@ -40,7 +39,7 @@ def shared(bubblewrap, tmp_path_factory):
         patch.setenv("GRADEBOOK_TOKEN", SECRET)
         with (
             SandboxPool(SMALL, imports=(), prewarm=False) as pool,
-            SandboxedKernel(tmp_path_factory.mktemp("kept"), pool.acquire) as kernel,
+            pool.kernel(tmp_path_factory.mktemp("kept")) as kernel,
         ):
             attacked = Attacked(kernel)
             attacked.run("import os, socket, subprocess, sys, ctypes\nfrom pathlib import Path\ndef f(): return 1")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from mlhood.grading.checks.expect import CheckFailed
 from mlhood.grading.execution.kernel import CellOutcome
-from mlhood.grading.sandbox.kernel import SandboxedKernel
 from mlhood.grading.sandbox.limits import MIB, Limits
 from mlhood.grading.sandbox.pool import SandboxPool
 from tests.attacks.attacked import Attacked
@@ -29,7 +28,7 @@ def main() -> None:
     with (
         SandboxPool(LIMITS, imports=(), prewarm=False) as pool,
         tempfile.TemporaryDirectory() as folder,
-        SandboxedKernel(Path(folder), pool.acquire) as kernel,
+        pool.kernel(Path(folder)) as kernel,
     ):
         for name, prepare, source, check in attacks:
             report[name] = [_attack(Attacked(kernel), prepare, source, check=check), _peak()]

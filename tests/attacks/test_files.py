@@ -6,7 +6,6 @@ import pytest
 
 from mlhood.grading.checks.expect import CheckFailed
 from mlhood.grading.rpc.transport import NoReply
-from mlhood.grading.sandbox.kernel import SandboxedKernel
 from tests.attacks.attacked import SECRET, SMALL, Attacked
 
 
@@ -148,7 +147,7 @@ def test_files_are_copied_into_the_sandbox_and_back(shared):
 def test_only_regular_files_are_kept(pool, tmp_path, secret):
     target = tmp_path / "kept"
     target.mkdir()
-    with SandboxedKernel(target, pool.acquire) as kernel:
+    with pool.kernel(target) as kernel:
         Attacked(kernel).run(
             "import os\nfrom pathlib import Path\nPath('a/b').mkdir(parents=True)\nPath('a/b/c').write_text('c')\n"
             f"os.symlink({str(secret)!r}, 'link')\nos.symlink('/', 'root')\nos.mkfifo('pipe')\n"

@@ -26,7 +26,7 @@ def earned(book, course, pool, tmp_path, libraries=None) -> list[float]:
     project = replace(course.SYNTHETIC, tasks=(replace(first, libraries=libraries), *others))
     folder = tmp_path / "work"
     folder.mkdir()
-    return [task.earned for task in grade(book, project, folder, RunSettings(4711, kernels=pool)).tasks]
+    return [task.earned for task in grade(book, project, folder, RunSettings(4711, kernels=pool.kernel)).tasks]
 
 
 def test_a_weakened_given_cell_runs_as_it_was_given(course, pool, tmp_path):

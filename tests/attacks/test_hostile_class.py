@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
+from mlhood.grading.batch import local_executor
 from mlhood.grading.batch.grade_class import GradeOptions, grade_class
 from mlhood.grading.exporters.formats import plain_csv
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER
 from mlhood.grading.reports.feedback import feedback_of, feedback_page
+from tests.grading.fake_class import RecordingObserver
 
 SCRIPT = "<script>owned=1</script><img src=x onerror=owned=1><style>*{display:none}</style>"
 SIGN = f"88{os.getpid()}"
@@ -71,20 +73,6 @@ CLASS = {
 }
 
 
-class SilentObserver:
-    def stage(self, text): ...
-
-    def started(self, submission): ...
-
-    def task_graded(self, submission, task): ...
-
-    def begin(self, count, done): ...
-
-    def graded(self, submission, state, reason): ...
-
-    def lost(self, submission, reason): ...
-
-
 @pytest.fixture(scope="module")
 def graded(bubblewrap, tmp_path_factory):
     from tests.grading import synthetic_course
@@ -98,8 +86,8 @@ def graded(bubblewrap, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
-        options = GradeOptions(grader="tests.attacks.hostile_grader:make", layout="classroom")
-        return grade_class([folder / "in"], folder / "out", options, SilentObserver())
+        patch.setattr(local_executor, "WORKER", "tests.attacks.hostile_worker")
+        return grade_class([folder / "in"], folder / "out", GradeOptions(layout="classroom"), RecordingObserver())
 
 
 def test_everyone_has_a_result_and_who_can_be_graded_keeps_what_was_earned(graded):

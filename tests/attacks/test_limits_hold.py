@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from mlhood.grading.sandbox.kernel import SandboxedKernel
 from mlhood.grading.sandbox.limits import Limits
 from mlhood.grading.sandbox.pool import SandboxPool
 from tests.attacks.attacked import SMALL, Attacked
@@ -160,7 +159,7 @@ def test_a_full_exchange_folder_is_cleared(attacked):
 
 def test_the_time_of_all_cells_together_is_limited(tmp_path):
     limits = Limits(memory=SMALL.memory, seconds=2)
-    with SandboxPool(limits, imports=(), prewarm=False) as pool, SandboxedKernel(tmp_path, pool.acquire) as kernel:
+    with SandboxPool(limits, imports=(), prewarm=False) as pool, pool.kernel(tmp_path) as kernel:
         attacked = Attacked(kernel)
         attacked.run("import time\ntime.sleep(600)")
         outcome = attacked.run("x = 1")
@@ -187,7 +186,7 @@ def marked(sign: bytes) -> list[str]:
 def test_nothing_remains_outside(pool, tmp_path):
     mounts = lines_of("/proc/self/mounts")
     sign = f"77{os.getpid()}"
-    with SandboxedKernel(tmp_path / "kept", pool.acquire) as kernel:
+    with pool.kernel(tmp_path / "kept") as kernel:
         attacked = Attacked(kernel)
         attacked.run(
             "import os, subprocess\n"

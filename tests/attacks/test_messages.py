@@ -115,6 +115,6 @@ def test_an_error_of_megabytes_is_a_short_note(shared):
 def test_the_errors_of_many_cells_are_a_few_notes(course, pool, tmp_path):
     book = course.notebook()
     book.cells[3:3] = [new_code_cell("1 / 0") for _ in range(100)]
-    marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
+    marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool.kernel))
     assert marks.earned == 80
     assert len(marks.tasks[0].notes) < 25

@@ -11,7 +11,6 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
 
 from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.execution.grade_notebook import RunSettings, grade, grade_file
-from mlhood.grading.sandbox.kernel import SandboxedKernel
 from mlhood.grading.sandbox.pool import SandboxPool
 from tests.attacks.attacked import SMALL
 from tests.grading import synthetic_course
@@ -114,7 +113,7 @@ SEPARATE = {
 def test_a_changed_process_costs_nothing(course, pool, tmp_path, cell, double):
     if "0o777" in cell and os.geteuid() != 0:
         pytest.skip("an ordinary user cannot read such a file, neither the student nor the grader")
-    marks = grade(book_with(cell, T1=double), course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
+    marks = grade(book_with(cell, T1=double), course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool.kernel))
     assert earned(marks) == FULL
 
 
@@ -149,7 +148,7 @@ TOGETHER = (
 def test_added_cells_cost_nothing(course, pool, tmp_path):
     book = book_with(*TOGETHER)
     book.cells[5:5] = [new_markdown_cell("# mine\n![x](attachment:a.png)"), new_raw_cell("raw \\LaTeX")]
-    marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
+    marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool.kernel))
     assert earned(marks) == FULL
     assert "this frontend does not support input requests" in notes(marks)  # reported at once
 
@@ -192,7 +191,7 @@ def honest(bubblewrap, tmp_path_factory):
 
     with (
         SandboxPool(SMALL, imports=(), prewarm=False) as pool,
-        SandboxedKernel(tmp_path_factory.mktemp("kept"), pool.acquire) as kernel,
+        pool.kernel(tmp_path_factory.mktemp("kept")) as kernel,
     ):
         attacked = Attacked(kernel)
         attacked.run("import numpy as np")
@@ -216,7 +215,7 @@ WINDOWS = (
 def test_code_that_opens_windows_draws_in_the_notebook(course, tmp_path):
     book = book_with(*WINDOWS, T1=f"%matplotlib tk\nimport matplotlib\nmatplotlib.use('QtAgg')\n{DOUBLE}")
     with SandboxPool(imports=("matplotlib.pyplot",), prewarm=False) as pool:
-        marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
+        marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool.kernel))
     assert earned(marks) == FULL
     assert "Error" not in notes(marks)
     outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
@@ -230,13 +229,15 @@ def test_settings_of_torch_do_not_reach_the_checks(course, tmp_path):
     )
     double = "def double(x): return 2 * x if isinstance(x, int) else 2 * torch.tensor(x).T.contiguous().T"
     with SandboxPool(imports=(), prewarm=False) as pool:
-        marks = grade(book_with(settings, T1=double), course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
+        marks = grade(
+            book_with(settings, T1=double), course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool.kernel)
+        )
     assert earned(marks) == FULL
 
 
 @pytest.mark.parametrize("change_folder", ["import os\nos.mkdir('sub')\nos.chdir('sub')", "%mkdir sub\n%cd sub"])
 def test_a_file_is_found_in_the_folder_that_the_notebook_changed_to(course, pool, tmp_path, change_folder):
-    marks = grade(book_with(change_folder), course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
+    marks = grade(book_with(change_folder), course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool.kernel))
     assert earned(marks) == FULL
     assert (tmp_path / "sub" / "answer.txt").read_text() == "42"
 
@@ -283,4 +284,4 @@ SAVED = {
 def test_notebooks_of_other_programs_are_graded(course, pool, tmp_path, text):
     path = tmp_path / "T9.ipynb"
     path.write_bytes(text.encode())
-    assert earned(grade_file(path, RunSettings(4711, kernels=pool))) == FULL
+    assert earned(grade_file(path, RunSettings(4711, kernels=pool.kernel))) == FULL

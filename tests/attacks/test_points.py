@@ -120,7 +120,7 @@ def test_a_pickle_is_only_data(attacked, tmp_path):
 def test_a_right_solution_earns_all_in_the_sandbox(course, pool, tmp_path):
     path = tmp_path / "T9.ipynb"
     write(course.notebook(), path)
-    marks = grade_file(path, RunSettings(4711, kernels=pool), keep_files=tmp_path / "kept")
+    marks = grade_file(path, RunSettings(4711, kernels=pool.kernel), keep_files=tmp_path / "kept")
     assert [task.earned for task in marks.tasks] == [40, 20, 20]
     assert (tmp_path / "kept" / "answer.txt").read_text() == "42"
 
@@ -147,7 +147,7 @@ def test_threads_and_programs_gain_nothing_while_they_are_timed(attacked):
 
 def test_a_killed_task_gets_zero_with_the_reason_and_later_ones_run(course, pool, tmp_path):
     book = course.notebook(course.SOLUTIONS | {"T9.2": "import os; os._exit(0)"})
-    marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
+    marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool.kernel))
     assert [task.earned for task in marks.tasks] == [40, 0, 20]
     assert any("ended the Python process" in note for note in marks.tasks[1].notes)
 
@@ -155,6 +155,6 @@ def test_a_killed_task_gets_zero_with_the_reason_and_later_ones_run(course, pool
 def test_an_updated_display_is_shown(course, pool, tmp_path):
     book = course.notebook()
     book.cells.insert(2, new_code_cell("h = display('a', display_id=True)\nh.update('b')"))
-    marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
+    marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool.kernel))
     assert marks.earned == 80
     assert book.cells[2].outputs[0].data["text/plain"] == "'b'"

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import mlhood
-from mlhood.grading.sandbox.kernel import SandboxedKernel
 from tests.attacks.attacked import SECRET, Attacked
 
 ROOT = Path(__file__).parents[2]
@@ -150,7 +149,7 @@ def test_files_planted_for_the_next_submission_disappear(shared, pool):
     package = Path(mlhood.__file__).parent
     for path in (package / "__pycache__" / "x.pyc", package / "sitecustomize.py"):
         assert shared.eval(f"open({str(path)!r}, 'w')") in {"OSError", "PermissionError", "FileNotFoundError"}
-    with SandboxedKernel(shared.kernel._target, pool.acquire) as kernel:
+    with pool.kernel(shared.kernel._target) as kernel:
         other = Attacked(kernel)
         other.run(source)
         assert other.eval("count()") == "0"

@@ -62,9 +62,9 @@ def _system_python(folder: Path) -> str:
 
 @pytest.fixture
 def fake_class(tmp_path, monkeypatch):
-    """An empty class; its workers can import the fake grader and log what they do."""
+    """An empty class; its workers can import the fake grader, and log what they do."""
     empty_class = FakeClass(tmp_path)
     path = os.environ.get("PYTHONPATH")  # not set is not the same as empty, which means the working folder
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *([path] if path else [])]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(tmp_path), *([path] if path else [])]))
     monkeypatch.setenv(fake_grader.LOG, str(empty_class.log))
     return empty_class

@@ -6,12 +6,14 @@ import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 from mlhood.grading.batch import local_executor
 from mlhood.grading.batch.grade_class import GradeOptions, grade_class
 
 ROOT = Path(__file__).parents[2]
-FAKE_GRADER = "tests.grading.batch.fake_grader:make"
+FAKE = "tests.grading.batch.fake_grader"
+SYNTHETIC = "tests.grading.batch.synthetic_worker"
 
 
 class RecordingObserver:
@@ -59,9 +61,15 @@ class FakeClass:
             (self.folder / f"{name}.ipynb").write_text(f"{text} {name}")
         return self
 
-    def grade(self, **options):
+    def worker(self, name: str, source: str) -> str:
+        """Write the program of a worker, and return the name of its module."""
+        (self.folder.parent / f"{name}.py").write_text(f"from {FAKE} import *\n{source}\n")
+        return name
+
+    def grade(self, worker: str = FAKE, **options):
         self.observer = RecordingObserver()
-        return grade_class([self.folder], self.out, GradeOptions(**{"grader": FAKE_GRADER, **options}), self.observer)
+        with mock.patch.object(local_executor, "WORKER", worker):
+            return grade_class([self.folder], self.out, GradeOptions(sandbox=False, **options), self.observer)
 
     def skip_hangs(self, monkeypatch) -> None:
         """Advance the clock of time limits by an hour when a submission hangs; to be used with one worker only."""

@@ -47,7 +47,7 @@ SUPPORTED = sys.platform == "linux"
 
 
 class ForkServer:
-    """A process that imports libraries once and becomes a kernel as often as it is asked to (a `KernelFactory`).
+    """A process that imports libraries once and becomes a kernel as often as it is asked to.
 
     Use it in a `with` statement. It inherits the environment at its start.
     """

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from mlhood import cli
-from mlhood.grading.batch import grade_class
+from mlhood.grading.batch import grade_class, local_executor
 from mlhood.grading.checks.marks import ManualMark
 from mlhood.grading.exporters import export, manual_marks
 from mlhood.grading.exporters.destinations import DESTINATIONS, next_step
 from mlhood.grading.gradebook.gradebook import Gradebook, MarkedItem
-from tests.grading.fake_class import FAKE_GRADER
+from tests.grading.fake_class import FAKE
 
 
 def call(*arguments: object):
@@ -25,7 +25,7 @@ def call(*arguments: object):
 @pytest.fixture
 def fake(fake_class, monkeypatch):
     monkeypatch.setattr(grade_class, "require", lambda: None)
-    monkeypatch.setattr(grade_class, "SANDBOXED", FAKE_GRADER)
+    monkeypatch.setattr(local_executor, "WORKER", FAKE)
     return fake_class.submit(ada="P1", bob="P1 lose-P1.2")
 
 

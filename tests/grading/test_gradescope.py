@@ -9,15 +9,13 @@ from mlhood.grading import gradescope
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.notebooks.restore import UNTOUCHED
 from mlhood.grading.projects import PROJECTS
+from tests.grading import synthetic_course
 
 
 @pytest.fixture
 def course(monkeypatch):
-    from tests.grading.batch import synthetic_grader
-
-    course = synthetic_grader.synthetic_course
-    monkeypatch.setitem(PROJECTS, "T9", course.SYNTHETIC)
-    return course
+    monkeypatch.setitem(PROJECTS, "T9", synthetic_course.SYNTHETIC)
+    return synthetic_course
 
 
 @pytest.fixture

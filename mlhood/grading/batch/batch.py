@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from mlhood.grading.batch.executor import Executor, Finished, Job, Lost, Started, TaskFinished
 from mlhood.grading.batch.result_keys import digest_of, result_key, shared_result_key
@@ -18,30 +18,11 @@ from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.variants.signature import UNSIGNED
 
+if TYPE_CHECKING:
+    from mlhood.grading.batch.progress import BatchProgress
+
 MAX_ATTEMPTS = 2
 IDENTIFY_SECONDS = 120.0
-
-
-class Observer(Protocol):
-    """Is notified of the progress of a batch."""
-
-    def stage(self, text: str) -> None:
-        """Something that can take a while begins before the grading, such as `starting a worker`."""
-
-    def begin(self, count: int, done: int) -> None:
-        """Grading begins: this many notebooks are to be graded, and this many are graded already."""
-
-    def started(self, submission: SubmittedFile) -> None:
-        """A worker begins to grade a notebook."""
-
-    def task_graded(self, submission: SubmittedFile, task: str) -> None:
-        """A task of a notebook is graded."""
-
-    def graded(self, submission: SubmittedFile, state: str, reason: str) -> None:
-        """The grading of a notebook has ended: `done`, `refused` or `failed`."""
-
-    def lost(self, submission: SubmittedFile, reason: str) -> None:
-        """A worker was lost while it processed a notebook."""
 
 
 class Batch:
@@ -56,13 +37,13 @@ class Batch:
         self,
         gradebook: Gradebook,
         executor: Executor,
-        observer: Observer,
+        progress: BatchProgress,
         seconds: float = 3600.0,
         versions: GivenVersions | None = None,
     ) -> None:
         self.gradebook = gradebook
         self.executor = executor
-        self.observer = observer
+        self.progress = progress
         self.seconds = seconds
         self.versions = versions or GivenVersions()
         self._projects: dict[str, ProjectSpec] = {}
@@ -79,7 +60,7 @@ class Batch:
         gradable = [file for file in submissions if file.sha256 and not file.problem]
         self.gradebook.abandon_attempts()
         try:
-            self.observer.stage("starting a worker, which loads the course")
+            self.progress.stage("starting a worker, which loads the course")
             course = self.executor.start()
             self._projects = {project.id: project for project in course.projects}
             self._course = digest_of(sorted(project.digest for project in course.projects))
@@ -96,7 +77,7 @@ class Batch:
         unique = {file.sha256: file for file in submissions}  # the same content is processed once
         unknown = [file for file in unique.values() if self._is_unknown(file)]
         if unknown:
-            self.observer.stage(f"finding out the projects of {len(unknown)} notebooks")
+            self.progress.stage(f"finding out the projects of {len(unknown)} notebooks")
         self._run([Job("identify", file, IDENTIFY_SECONDS) for file in unknown])
 
     def _grade(self, submissions: Sequence[SubmittedFile]) -> None:
@@ -105,7 +86,7 @@ class Batch:
         self.gradebook.update_entries(entries)
         by_key = {entry.key: entry for entry in entries if entry.key}
         new = {key: entry for key, entry in by_key.items() if self.gradebook.state(key) in {None, "open"}}
-        self.observer.begin(len(new), len(by_key) - len(new))
+        self.progress.begin(len(new), len(by_key) - len(new))
         for key, entry in new.items():
             self.gradebook.open_grading(key, entry.submission.sha256, entry.project)
         self._run(
@@ -132,7 +113,7 @@ class Batch:
                 jobs.append(job)
         for number, job in enumerate(jobs, start=1):
             which = f"notebook {number} of {len(jobs)}: {job.submission.source}"
-            self.observer.stage(f"measuring again alone what is undecided, {which}")
+            self.progress.stage(f"measuring again alone what is undecided, {which}")
             self._run([job])
 
     def _with_earlier_grading(self, entry: Entry, counted: str | None) -> Entry:
@@ -184,7 +165,7 @@ class Batch:
                     case Started(job):
                         self._attempts[job.name] = self.gradebook.begin_attempt(job.name)
                         if job.kind == "grade":
-                            self.observer.started(job.submission)
+                            self.progress.started(job.submission)
                     case TaskFinished(job, result):
                         self._put_task(job, result)
                     case Finished(job):
@@ -200,7 +181,7 @@ class Batch:
             before = {task.id: task for task in grading.tasks} if grading else {}
             result = measured_again(before.get(result.id, result), result)
         self.gradebook.put_task(job.key, result)
-        self.observer.task_graded(job.submission, result.id)
+        self.progress.task_graded(job.submission, result.id)
 
     def _finish(self, event: Finished) -> None:
         job = event.job
@@ -209,13 +190,13 @@ class Batch:
             self.gradebook.set_identification(job.submission.sha256, self._course, found)
         elif job.kind == "grade":
             self.gradebook.close_grading(job.key, event.outcome, event.reason, event.seconds)
-            self.observer.graded(job.submission, event.outcome, event.reason)
+            self.progress.graded(job.submission, event.outcome, event.reason)
         self.gradebook.end_attempt(self._attempts.pop(job.name), "done")
 
     def _retry(self, job: Job, reason: str) -> bool:
         """Count a failed attempt, and queue the job again unless there were too many; return whether it is queued."""
         self.gradebook.end_attempt(self._attempts.pop(job.name), "died", reason)
-        self.observer.lost(job.submission, reason)
+        self.progress.lost(job.submission, reason)
         if self.gradebook.outcomes(job.name).count("died") < MAX_ATTEMPTS:
             self.executor.submit([job])
             return True
@@ -225,7 +206,7 @@ class Batch:
             self.gradebook.set_identification(sha256, self._course, found)
         elif job.kind == "grade":
             self.gradebook.close_grading(job.key, "failed", reason)
-            self.observer.graded(job.submission, "failed", reason)
+            self.progress.graded(job.submission, "failed", reason)
         return False
 
 

@@ -57,14 +57,14 @@ class ClusterExecutor:
 
     Args:
         address: Of the scheduler, such as `tcp://10.0.0.1:8786`.
-        grader: `module:function` that makes the workers' graders.
-        seed: Of the course (see `grader.GraderSettings`).
+        sandbox: Whether notebooks run in sandboxes.
+        seed: Of the course.
         name: The same for every call for one gradebook: a call after a `kill -9` replaces what the last one left.
     """
 
-    def __init__(self, address: str, grader: str, seed: int, name: str) -> None:
+    def __init__(self, address: str, sandbox: bool, seed: int, name: str) -> None:
         self.address = address
-        self.grader = grader
+        self.sandbox = sandbox
         self.seed = seed
         self.name = name
         self._client: Client | None = None
@@ -96,7 +96,7 @@ class ClusterExecutor:
         except (OSError, ValueError) as error:
             raise self._unusable(f"{type(error).__name__}: {error}") from None
         self.client.subscribe_topic(self.name, lambda event: self._completed.put(str(event[1])))
-        self.client.register_plugin(WorkerPool(self.grader, self.seed), name=self.name)
+        self.client.register_plugin(WorkerPool(self.sandbox, self.seed), name=self.name)
         descriptions = self._describe()
         environments = {facts["environment"] for facts in descriptions.values()}
         if len(environments) > 1:

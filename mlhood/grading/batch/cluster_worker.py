@@ -69,8 +69,8 @@ def process(request: Request) -> str:
 class WorkerPool(WorkerPlugin):
     """Executors of one worker process each, beside a Dask worker: as many as it has jobs at once, reused."""
 
-    def __init__(self, grader: str, seed: int) -> None:
-        self.grader, self.seed = grader, seed
+    def __init__(self, sandbox: bool, seed: int) -> None:
+        self.sandbox, self.seed = sandbox, seed
 
     def setup(self, worker: Any) -> None:
         """Start no process yet: the first job does."""
@@ -106,7 +106,7 @@ class WorkerPool(WorkerPlugin):
                 return self._idle.pop()
             # The scheduler counts the resource `timed`. Where it was declared twice for one machine, the exclusive
             # lock of the processes still keeps timed tasks from running at the same time.
-            executor = LocalExecutor(self.grader, self.seed, max_workers=1)
+            executor = LocalExecutor(self.sandbox, self.seed, max_workers=1)
             self._executors.append(executor)
         return executor, executor.start()
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from mlhood.errors import GradingError
-from mlhood.grading.batch.grader import Grader, GraderSettings, Identified
 from mlhood.grading.batch.result_keys import checks_digest, submission_seed
 from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
-from mlhood.grading.execution.kernel import KernelFactory
+from mlhood.grading.execution.kernel import NewKernel
 from mlhood.grading.gradebook.project_spec import CheckSpec, ProjectSpec, QuestionSpec, TaskSpec
 from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.notebooks.notebook import project_of, read
@@ -20,46 +20,37 @@ from mlhood.grading.projects import PROJECTS
 from mlhood.grading.variants.signature import UNSIGNED, verify
 
 
-def sandboxed(settings: GraderSettings) -> Grader:
-    """Return the grader of the course: each notebook in a sandbox of its own, while the next sandbox warms up.
-
-    Raises:
-        GradingError: This machine has no sandbox.
-    """
-    from mlhood.grading.sandbox.pool import SandboxPool
-
-    return CourseGrader(settings, SandboxPool())
-
-
-def unsandboxed(settings: GraderSettings) -> Grader:
-    """Return the same without a sandbox, for trusted work: it runs with the rights of the grader."""
-    return CourseGrader(settings, None)
-
-
 class CourseGrader:
-    """Grades notebooks of the course's projects (see `grader.Grader`)."""
+    """Grades notebooks of the course's projects. Its methods raise `NotebookError` if the notebook is at fault.
 
-    def __init__(self, settings: GraderSettings, kernels: KernelFactory | None) -> None:
-        self.settings = settings
-        self.kernels = kernels
+    Args:
+        seed: Of the course; the inputs of a submission are drawn from a seed that follows from it.
+        exclusive: Context manager for timed tasks: waits until no other worker on this machine is in one.
+        kernels: As of `RunSettings`; without it notebooks run with the rights of the grader.
+    """
+
+    def __init__(
+        self, seed: int, exclusive: Callable[[], AbstractContextManager[object]], kernels: NewKernel | None = None
+    ) -> None:
+        self.seed, self.exclusive, self.kernels = seed, exclusive, kernels
 
     def projects(self) -> list[ProjectSpec]:
         """Return the projects of the course."""
         return [project_spec(project) for project in PROJECTS.values()]
 
-    def identify(self, path: Path) -> Identified:
-        """Return the project of a notebook, and the version that it comes from."""
+    def identify(self, path: Path) -> tuple[str, str]:
+        """Return the project of a notebook, and the name of the variant that its version is signed with, if any."""
         notebook = read(path)
         signed = stored_signature(notebook)
-        word = (verify(self.settings.seed, signed) or UNSIGNED) if signed else ""
-        return Identified(project_of(notebook, path).id, word)
+        word = (verify(self.seed, signed) or UNSIGNED) if signed else ""
+        return project_of(notebook, path).id, word
 
     def grade(self, submission: SubmittedFile, on_result: Callable[[TaskResult], None]) -> Marks:
-        """Grade a notebook."""
+        """Grade a notebook as the variant `submission.version`; report the result of each task when there is one."""
         if submission.path is None:
             raise GradingError("there is no notebook to grade", where=submission.source)
-        seed = submission_seed(self.settings.seed, submission.student, submission.sha256)
-        settings = RunSettings(seed, kernels=self.kernels, on_result=on_result, exclusive=self.settings.exclusive)
+        seed = submission_seed(self.seed, submission.student, submission.sha256)
+        settings = RunSettings(seed, kernels=self.kernels, on_result=on_result, exclusive=self.exclusive)
         return grade_file(submission.path, settings, word=submission.version)
 
 

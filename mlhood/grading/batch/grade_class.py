@@ -7,11 +7,12 @@ import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.files.locks import try_lock
 from mlhood.files.text_file import read_text
-from mlhood.grading.batch.batch import Batch, Observer
+from mlhood.grading.batch.batch import Batch
 from mlhood.grading.batch.class_result import ClassResult
 from mlhood.grading.batch.executor import Executor
 from mlhood.grading.batch.local_executor import LocalExecutor
@@ -26,8 +27,9 @@ from mlhood.grading.sandbox.bubblewrap import require
 from mlhood.grading.variants.draw import require_word
 from mlhood.grading.variants.seed import read_seed
 
-SANDBOXED = "mlhood.grading.batch.course_grader:sandboxed"
-UNSANDBOXED = "mlhood.grading.batch.course_grader:unsandboxed"
+if TYPE_CHECKING:
+    from mlhood.grading.batch.progress import BatchProgress
+
 SEED, VARIANT = "seed", "variant"  # names of the gradebook's metadata
 
 
@@ -38,7 +40,7 @@ class GradeOptions:
     Args:
         again: Whether to retry what has failed through no fault of the submission.
         seconds: Time limit for one submission.
-        grader: `module:function` that makes a worker's grader (see `grader.Grader`).
+        sandbox: Whether notebooks run in sandboxes; else with the rights of this process.
         scheduler: Address of a Dask scheduler; by default this machine grades.
         variant: Name of the variant that the class was given; that of each group follows from the roster.
     """
@@ -50,12 +52,12 @@ class GradeOptions:
     layout: str | None = None
     again: bool = False
     seconds: float = 3600.0
-    grader: str = SANDBOXED
+    sandbox: bool = True
     scheduler: str = ""
     variant: str = ""
 
 
-def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, observer: Observer) -> ClassResult:
+def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, progress: BatchProgress) -> ClassResult:
     """Collect the submissions in folders and archives, and grade what no earlier call has graded into `out`.
 
     Raises:
@@ -66,8 +68,8 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
     sources = list(sources)
     if options.variant:
         require_word(options.variant)
-    if options.grader == SANDBOXED:
-        observer.stage("testing the sandbox")
+    if options.sandbox:
+        progress.stage("testing the sandbox")
         require()
     _refuse_inside(sources, out)
     policy = read_text(options.late_file) if options.late_file else None
@@ -82,16 +84,16 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
             gradebook.set_metadata(LATE_POLICY, policy)
         if options.again:
             gradebook.reopen_failed()
-        observer.stage(f"collecting submissions from {', '.join(map(str, sources))}")
+        progress.stage(f"collecting submissions from {', '.join(map(str, sources))}")
         collections = [collect(source, out / SUBMISSIONS_FOLDER, options.layout) for source in sources]
         submissions = [file for collection in collections for file in collection.submissions]
         students = len({file.student for file in submissions})
-        observer.stage(f"found {len(submissions)} submissions of {students} students")
+        progress.stage(f"found {len(submissions)} submissions of {students} students")
         gradebook.add_submissions(submissions)
         if options.variant:
             gradebook.set_metadata(VARIANT, options.variant)
         versions = GivenVersions(gradebook.metadata(VARIANT) or "", roster_of(gradebook))
-        Batch(gradebook, _executor(options, seed, gradebook), observer, options.seconds, versions).run(submissions)
+        Batch(gradebook, _executor(options, seed, gradebook), progress, options.seconds, versions).run(submissions)
         layouts = tuple(collection.layout for collection in collections)
         extras = tuple(file for collection in collections for file in collection.extras)
         results, others = tuple(records(gradebook)), tuple(unassigned(gradebook))
@@ -101,7 +103,7 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
 def _executor(options: GradeOptions, seed: int, gradebook: Gradebook) -> Executor:
     """Return what runs the jobs: processes on this machine, or a Dask cluster."""
     if not options.scheduler:
-        return LocalExecutor(options.grader, seed, options.jobs)
+        return LocalExecutor(options.sandbox, seed, options.jobs)
     try:
         from mlhood.grading.batch.cluster_executor import ClusterExecutor
     except ModuleNotFoundError as error:
@@ -112,7 +114,7 @@ def _executor(options: GradeOptions, seed: int, gradebook: Gradebook) -> Executo
             todo='install it: pip install -e ".[cluster]", here and where the workers run',
         ) from None
     name = f"mlhood-{digest_of([str(gradebook.path.resolve())])[:16]}"
-    return ClusterExecutor(options.scheduler, options.grader, seed, name)
+    return ClusterExecutor(options.scheduler, options.sandbox, seed, name)
 
 
 def _refuse_inside(sources: Iterable[Path], out: Path) -> None:

@@ -36,6 +36,7 @@ from mlhood.grading.batch.executor import (
     read_task_result,
 )
 
+WORKER = "mlhood.grading.batch.worker"
 MAX_LINE = 16 << 20
 MAX_STDERR = 2000
 JOIN_SECONDS = 5.0
@@ -60,7 +61,7 @@ class Worker:
         OutputError: The lock for time measurements cannot be created (see `locks.machine_lock_file`).
     """
 
-    def __init__(self, grader: str, seed: int, messages: queue.Queue[WorkerMessage], seconds: float) -> None:
+    def __init__(self, sandbox: bool, seed: int, messages: queue.Queue[WorkerMessage], seconds: float) -> None:
         lock = machine_lock_file()  # determined here, as the worker has a folder for temporary files of its own
         self.job: Job | None = None
         self._deadline: float | None = time.monotonic() + seconds
@@ -69,7 +70,7 @@ class Worker:
         self._stderr = Path(self._temporary, "stderr").open("a+b")  # noqa: SIM115 (closed by `kill`)
         self._process = subprocess.Popen(
             # -P: a file in the working folder may be a student's, and must not be imported
-            [sys.executable, "-P", "-m", "mlhood.grading.batch.worker"],
+            [sys.executable, "-P", "-m", WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -81,7 +82,7 @@ class Worker:
         )
         self._reader = threading.Thread(target=self._read_messages, args=(messages,), daemon=True)
         self._reader.start()
-        self._send({"grader": grader, "seed": seed, "lock": str(lock), "temporary": self._temporary})
+        self._send({"sandbox": sandbox, "seed": seed, "lock": str(lock), "temporary": self._temporary})
 
     def run(self, job: Job) -> None:
         """Send it a job; the time limit begins."""
@@ -179,13 +180,13 @@ class LocalExecutor:
     """Runs jobs in worker processes, which are started as needed.
 
     Args:
-        grader: `module:function` that makes a worker's grader (see `grader.Grader`).
-        seed: Of the course (see `grader.GraderSettings`).
+        sandbox: Whether notebooks run in sandboxes.
+        seed: Of the course.
         max_workers: Jobs to run at once.
     """
 
-    def __init__(self, grader: str, seed: int, max_workers: int) -> None:
-        self.grader = grader
+    def __init__(self, sandbox: bool, seed: int, max_workers: int) -> None:
+        self.sandbox = sandbox
         self.seed = seed
         self.max_workers = max_workers
         self._messages: queue.Queue[WorkerMessage] = queue.Queue()
@@ -231,7 +232,7 @@ class LocalExecutor:
         self._workers.clear()
 
     def _start_worker(self) -> None:
-        self._workers.add(Worker(self.grader, self.seed, self._messages, START_SECONDS))
+        self._workers.add(Worker(self.sandbox, self.seed, self._messages, START_SECONDS))
 
     def _set_idle(self, worker: Worker) -> None:
         worker.set_idle()

@@ -32,7 +32,7 @@ class _Running:
 
 
 class BatchProgress:
-    """Shows the progress of a batch (see `batch.Observer`). Use it in a `with` statement."""
+    """Shows the progress of a batch. Use it in a `with` statement."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -71,7 +71,7 @@ class BatchProgress:
             self._print(text)
 
     def begin(self, count: int, done: int) -> None:
-        """Print how much there is to do, and start the bar."""
+        """Print how many notebooks are to be graded and how many are already, and start the bar."""
         with self._lock:
             self._began, self._count, self._stage = time.monotonic(), count, ""
             self._print(f"{count} notebooks to grade" + (f", {done} are graded already" if done else ""))
@@ -91,7 +91,7 @@ class BatchProgress:
                 self._running[submission.source].task = task
 
     def graded(self, submission: SubmittedFile, state: str, reason: str) -> None:
-        """Count a notebook; print the reason if it could not be graded."""
+        """Count a notebook: `done`, `refused` or `failed`; print the reason if it could not be graded."""
         with self._lock:
             self._running.pop(submission.source, None)
             self._done += 1

@@ -7,7 +7,6 @@ died, the process ends itself and all its descendants.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import queue
@@ -15,6 +14,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -23,21 +23,33 @@ import psutil
 
 from mlhood.errors import MlhoodError, NotebookError
 from mlhood.files.locks import exclusive_lock
-from mlhood.grading.batch.grader import Grader, GraderSettings
 from mlhood.grading.batch.local_executor import descendants_of
 from mlhood.grading.batch.result_keys import environment_digest
 from mlhood.grading.intake.collect import SubmittedFile
 
 Requests = queue.Queue[dict[str, Any]]
+Exclusive = Callable[[], AbstractContextManager[object]]
 
 
-def main() -> None:
+def course_grader(sandbox: bool, seed: int, exclusive: Exclusive) -> Any:
+    """Load the course, and return its `CourseGrader`; in sandboxes, the next one warms up while one is in use.
+
+    Raises:
+        GradingError: This machine has no sandbox.
+    """
+    from mlhood.grading.batch.course_grader import CourseGrader
+    from mlhood.grading.sandbox.pool import SandboxPool
+
+    return CourseGrader(seed, exclusive, SandboxPool().kernel if sandbox else None)
+
+
+def main(load: Callable[[bool, int, Exclusive], Any] = course_grader) -> None:
     """Serve requests until the input ends. The first line holds the settings, each further one a job."""
     with os.fdopen(os.dup(1), "w", encoding="ascii") as messages:
         os.dup2(2, 1)  # what a library prints must not be taken for a message
         requests: Requests = queue.Queue()
         threading.Thread(target=_read_requests, args=(sys.stdin, requests), daemon=True).start()
-        _serve(requests, messages)
+        _serve(requests, messages, load)
 
 
 def _read_requests(lines: IO[str], requests: Requests) -> None:
@@ -54,14 +66,22 @@ def _read_requests(lines: IO[str], requests: Requests) -> None:
     os._exit(0)
 
 
-def _serve(requests: Requests, messages: IO[str]) -> None:
+def _serve(requests: Requests, messages: IO[str], load: Callable[[bool, int, Exclusive], Any]) -> None:
     def send(kind: str, **facts: object) -> None:
         messages.write(json.dumps({"kind": kind, **facts}) + "\n")
         messages.flush()
 
     settings = requests.get()
+
+    @contextlib.contextmanager
+    def exclusive() -> Iterator[None]:
+        send("waiting")
+        with exclusive_lock(Path(settings["lock"])):
+            send("resumed")
+            yield
+
     try:
-        grader = _make_grader(settings, send)
+        grader = load(settings["sandbox"], settings["seed"], exclusive)
         projects = [project.as_dict() for project in grader.projects()]
     except Exception as error:  # whatever keeps the course from loading is reported
         send("error", reason=_describe(error))
@@ -71,24 +91,12 @@ def _serve(requests: Requests, messages: IO[str]) -> None:
         _run_job(requests.get(), grader, send)
 
 
-def _make_grader(settings: dict[str, Any], send: Callable[..., None]) -> Grader:
-    @contextlib.contextmanager
-    def exclusive() -> Iterator[None]:
-        send("waiting")
-        with exclusive_lock(Path(settings["lock"])):
-            send("resumed")
-            yield
-
-    module, _, name = str(settings["grader"]).partition(":")
-    return getattr(importlib.import_module(module), name)(GraderSettings(int(settings["seed"]), exclusive))
-
-
-def _run_job(request: dict[str, Any], grader: Grader, send: Callable[..., None]) -> None:
+def _run_job(request: dict[str, Any], grader: Any, send: Callable[..., None]) -> None:
     path = Path(request["path"])
     try:
         if request["kind"] == "identify":
-            identified = grader.identify(path)
-            send("identified", project=identified.project, version=identified.version)
+            project, version = grader.identify(path)
+            send("identified", project=project, version=version)
             return
         student, version = request["student"], request["version"]
         submission = SubmittedFile(student, path=path, sha256=request["sha256"], version=version)

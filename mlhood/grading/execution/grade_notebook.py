@@ -25,7 +25,7 @@ from mlhood.grading.checks.expect import single_line
 from mlhood.grading.checks.marks import Marks, TaskResult, grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Check, Project, Task
-from mlhood.grading.execution.kernel import CellOutcome, KernelFactory
+from mlhood.grading.execution.kernel import CellOutcome, NewKernel
 from mlhood.grading.execution.kernels import NotebookKernels
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.notebooks.restore import (
@@ -65,7 +65,7 @@ class RunSettings:
 
     Args:
         seed: Inputs of the checks are drawn from it. None draws the seed, too, so that nobody knows it in advance.
-        kernels: Creates the kernel of an untrusted notebook. Without it the notebook runs with our rights.
+        kernels: Creates the kernels of an untrusted notebook. Without it the notebook runs with our rights.
         run_check_cells: Run the notebook as it was submitted, including its check and result cells: for a copy to
             read, and for its own author.
         on_step: Called before every cell and every task.
@@ -75,7 +75,7 @@ class RunSettings:
     """
 
     seed: int | None = None
-    kernels: KernelFactory | None = None
+    kernels: NewKernel | None = None
     run_check_cells: bool = False
     on_step: Callable[[Step], None] = lambda step: None
     on_cell: Callable[[NotebookNode, CellOutcome], None] = lambda cell, outcome: None

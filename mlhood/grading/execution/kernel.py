@@ -12,10 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, CellTimeoutError, DeadKernelError
@@ -255,16 +255,8 @@ class Kernel:
             self._wait(client._async_cleanup_kernel())  # nbclient's only way to end kernel and channels
 
 
-class KernelFactory(Protocol):
-    """Creates the kernel of an untrusted notebook, isolated from this process."""
-
-    def kernel(self, folder: Path, libraries: Libraries | None = None) -> Kernel:
-        """Return a kernel for one notebook, whose files are copied to `folder`; a bare one, if libraries are given.
-
-        Raises:
-            GradingError: No isolated kernel can be created.
-        """
-        ...
+NewKernel = Callable[[Path, Libraries | None], Kernel]
+"""Returns a kernel for a notebook with this working folder: a bare one, if libraries are given."""
 
 
 async def _cancel_tasks() -> None:

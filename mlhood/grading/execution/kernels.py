@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell
 from mlhood.grading.bare.libraries import Libraries
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task
-from mlhood.grading.execution.kernel import CellOutcome, Kernel, KernelFactory
+from mlhood.grading.execution.kernel import CellOutcome, Kernel, NewKernel
 from mlhood.grading.rpc.transport import InvalidFile
 
 COPY = "import pathlib as _pathlib; _pathlib.Path({name!r}).write_bytes({data!r})"
@@ -32,16 +32,16 @@ class NotebookKernels:
     Args:
         tasks: There is a bare kernel for each different `Task.libraries`.
         folder: The notebook's working folder.
-        factory: Creates the kernels; by default they are not isolated.
+        new: Creates a kernel; by default it is not isolated.
     """
 
-    def __init__(self, tasks: Iterable[Task], folder: Path, factory: KernelFactory | None = None) -> None:
-        new = factory.kernel if factory else Kernel
+    def __init__(self, tasks: Iterable[Task], folder: Path, new: NewKernel | None = None) -> None:
+        new = new or Kernel
         self._stack = contextlib.ExitStack()
         libraries = dict.fromkeys(task.libraries for task in tasks if task.libraries)
         # these begin to start while the notebook's kernel does
         self.bare: dict[Libraries, Kernel] = {each: new(self._temporary_folder(), each) for each in libraries}
-        self.notebook = new(folder)
+        self.notebook = new(folder, None)
         self._uncopied = [(kernel, name) for each, kernel in self.bare.items() for name in each.files]
 
     def __enter__(self) -> NotebookKernels:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from nbclient.exceptions import CellExecutionComplete
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from mlhood.errors import GradingError
 from mlhood.grading.execution.kernel import CellOutcome, Kernel
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile
 from mlhood.grading.sandbox.channels import TOO_LARGE, KernelManager
@@ -91,25 +89,17 @@ class SandboxedKernel(Kernel):
 
     Args:
         target: Folder to which the files in the notebook's folder are copied in the end.
-        acquire: Returns an unused sandbox.
+        sandbox: One that is unused. It is closed in the end.
     """
 
     client_class = _NotebookClient
 
-    def __init__(self, target: Path, acquire: Callable[[], Sandbox]) -> None:
-        super().__init__(target)
+    def __init__(self, target: Path, sandbox: Sandbox) -> None:
+        super().__init__(sandbox.folder)
+        self.sandbox = sandbox
         self._target = target
-        self._acquire = acquire
-        self._sandbox: Sandbox | None = None
         self._deadline = 0.0
         self._output_bytes = 0
-
-    @property
-    def sandbox(self) -> Sandbox:
-        """The sandbox; only inside the `with` statement."""
-        if self._sandbox is None:
-            raise GradingError("the kernel has not been started", todo="use it in a `with` statement")
-        return self._sandbox
 
     @property
     def pid(self) -> int | None:
@@ -122,20 +112,16 @@ class SandboxedKernel(Kernel):
         return self.sandbox.scratch
 
     def __enter__(self) -> SandboxedKernel:
-        self._sandbox = self._acquire()
-        self.folder = self._sandbox.folder
-        self._deadline = time.monotonic() + self._sandbox.limits.seconds
+        self._deadline = time.monotonic() + self.sandbox.limits.seconds
         super().__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
         try:
-            if self._sandbox is not None:
-                self._sandbox.copy_files(self._target, MAX_COLLECTED_BYTES)
+            self.sandbox.copy_files(self._target, MAX_COLLECTED_BYTES)
             super().__exit__(*exception)
         finally:
-            if self._sandbox is not None:
-                self._sandbox.close()
+            self.sandbox.close()
 
     def run(self, cell: NotebookNode, seconds: float) -> CellOutcome:
         """Run a cell and store its outputs in it, until the limit for all outputs is reached."""

@@ -31,14 +31,6 @@ ENTER_ONLY = 0o711
 OOM_SCORE = "1000"  # if the container runs out of memory, the kernel is killed before the grader
 
 
-class OtherUsers:
-    """Creates kernels, each as a user of its own (see `kernel.KernelFactory`)."""
-
-    def kernel(self, folder: Path, libraries: Libraries | None = None) -> Kernel:
-        """Return a kernel whose files are copied to `folder` when they are fetched."""
-        return OtherUserKernel(folder, libraries)
-
-
 class _Provisioner(LocalProvisioner):
     """Starts a kernel as another user."""
 
@@ -63,7 +55,10 @@ class _Provisioner(LocalProvisioner):
 
 
 class OtherUserKernel(Kernel):
-    """A kernel as another user. Needs root; see `other_user.problem`."""
+    """A kernel as another user, whose files are copied to `folder` when they are fetched.
+
+    It needs root; see `other_user.problem`.
+    """
 
     def __init__(self, folder: Path, libraries: Libraries | None = None) -> None:
         super().__init__(folder, libraries)

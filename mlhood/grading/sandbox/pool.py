@@ -76,9 +76,8 @@ class SandboxPool:
         return sandbox
 
     def kernel(self, folder: Path, libraries: Libraries | None = None) -> Kernel:
-        """Return a kernel in its own sandbox (see `KernelFactory`), which begins to start."""
-        sandbox = self.acquire(libraries)
-        return SandboxedKernel(folder, lambda: sandbox)
+        """Return a kernel in a sandbox of its own, which begins to start."""
+        return SandboxedKernel(folder, self.acquire(libraries))
 
     def close(self) -> None:
         """Close the prewarmed ones."""

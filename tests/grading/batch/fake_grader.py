@@ -1,4 +1,4 @@
-"""A fast grader for tests of the batch: it behaves as the words of a submission request.
+"""A worker with a fast grader for tests of the batch: it behaves as the words of a submission request.
 
 A submission is a text: the project, then words separated by white space.
 """
@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 from mlhood.errors import NotebookError
-from mlhood.grading.batch.grader import Identified
+from mlhood.grading.batch import local_executor
+from mlhood.grading.batch.worker import main
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
 from mlhood.grading.gradebook.project_spec import CheckSpec, ProjectSpec, QuestionSpec, TaskSpec
 from tests.waiting import wait_until
@@ -47,8 +48,8 @@ def words(path: Path) -> list[str]:
 
 
 class FakeGrader:
-    def __init__(self, settings) -> None:
-        self.settings = settings
+    def __init__(self, sandbox, seed, exclusive) -> None:
+        self.exclusive = exclusive
 
     def projects(self):
         return PROJECTS
@@ -59,7 +60,7 @@ class FakeGrader:
             raise NotebookError("the file is not JSON, so it is not a notebook", got="nonsense")
         if "die-identifying" in requests:
             os._exit(7)
-        return Identified(requests[0], *(word.removeprefix("version=") for word in requests if "version=" in word))
+        return requests[0], next((word.removeprefix("version=") for word in requests if "version=" in word), "")
 
     def grade(self, submission, on_result):
         requests, graded = words(submission.path), submission.path.with_suffix(".graded")
@@ -109,7 +110,7 @@ class FakeGrader:
 
     def work(self, requests, task):
         if "timed" in requests and task.id.endswith(".2"):
-            with self.settings.exclusive():
+            with self.exclusive():
                 log("timed-begin")
                 time.sleep(0.05)
                 log("timed-end")
@@ -134,13 +135,10 @@ def result(task, requests):
     )
 
 
-def make(settings):
-    return FakeGrader(settings)
+def dask_setup(worker):
+    """Let a Dask worker that has preloaded this module start processes of it."""
+    local_executor.WORKER = __name__
 
 
-def broken(settings):
-    raise RuntimeError("the course cannot be loaded")
-
-
-def dies(settings):
-    os._exit(9)
+if __name__ == "__main__":
+    main(FakeGrader)

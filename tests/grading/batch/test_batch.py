@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import random
 import signal
 import sqlite3
@@ -17,7 +16,7 @@ from mlhood.errors import GradingError, OutputError
 from mlhood.files.locks import try_lock
 from mlhood.grading.batch import batch
 from mlhood.grading.gradebook.gradebook import Gradebook
-from tests.grading.fake_class import FAKE_GRADER
+from tests.grading.fake_class import FAKE
 from tests.waiting import PATIENCE, wait_until
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="kills by signals")
@@ -56,45 +55,36 @@ def test_a_second_call_grades_only_what_is_new(fake_class):
 
 
 @pytest.mark.parametrize("change", ["seed", "checks"])
-def test_another_environment_or_other_checks_are_new(fake_class, change, tmp_path, monkeypatch):
+def test_another_environment_or_other_checks_are_new(fake_class, change, tmp_path):
     fake_class.submit(ada="P1")
     (tmp_path / "seed").write_text("one")
     fake_class.grade(seed_file=tmp_path / "seed")
+    worker = FAKE
     if change == "seed":
         (tmp_path / "seed").write_text("two")
     else:
-        (tmp_path / "other.py").write_text(
-            "from tests.grading.batch import fake_grader as fake\n"
-            "fake.PROJECTS[:] = [fake.project('P1', '2'), fake.project('P2')]\n"
-            "make = fake.make\n"
-        )
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
-    fake_class.grade(
-        seed_file=tmp_path / "seed",
-        grader="other:make" if change == "checks" else FAKE_GRADER,
-    )
+        worker = fake_class.worker("other", "PROJECTS[:] = [project('P1', '2'), project('P2')]\nmain(FakeGrader)")
+    fake_class.grade(worker, seed_file=tmp_path / "seed")
     assert fake_class.observer.begun == [(1, 0)]
 
 
-def test_a_submission_that_is_refused_now_keeps_its_earlier_marks(fake_class, tmp_path, monkeypatch):
+def test_a_submission_that_is_refused_now_keeps_its_earlier_marks(fake_class):
     texts = {"ada": "P1 lose-P1.2", "bob": "P1 lose-P1.2", "eve": "P1 refuse"}
     for student, text in texts.items():  # ada and bob hand in the same file
         (fake_class.folder / f"{student}.ipynb").write_text(text)
     fake_class.grade()
     with Gradebook(fake_class.gradebook) as book:
         own = {entry.submission.student: entry.key for entry in book.entries() if entry.submission.student != "eve"}
-    (tmp_path / "stricter.py").write_text(
-        "from mlhood.errors import NotebookError\n"
-        "from tests.grading.batch import fake_grader as fake\n"
-        "fake.PROJECTS[:] = [fake.project('P1', '2'), fake.project('P2')]\n"
-        "class Grader(fake.FakeGrader):\n"
+    stricter = fake_class.worker(
+        "stricter",
+        "PROJECTS[:] = [project('P1', '2'), project('P2')]\n"
+        "class Grader(FakeGrader):\n"
         "    def grade(self, submission, on_result):\n"
         "        raise NotebookError('the notebook was made from another version of the course')\n"
-        "make = Grader\n"
+        "main(Grader)",
     )
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
     for new in (3, 0):  # refusals are stored, too, so the third call grades nothing
-        graded = fake_class.grade(grader="stricter:make")
+        graded = fake_class.grade(stricter)
         assert fake_class.observer.begun == [(new, 3 - new)]
         records = by_student(graded)
         assert {name: (record.status, record.earned) for name, record in records.items()} == {
@@ -216,17 +206,12 @@ def test_timed_tasks_of_two_calls_exclude_each_other(fake_class):
 
 
 @pytest.mark.parametrize(
-    ("grader", "reason"),
-    [
-        ("tests.grading.batch.fake_grader:broken", "the course cannot be loaded"),
-        ("tests.grading.batch.fake_grader:dies", "exit code 9"),
-        ("no:module", "no"),
-    ],
+    ("source", "reason"), [("main(lambda *settings: 1 / 0)", "ZeroDivisionError"), ("os._exit(9)", "exit code 9")]
 )
-def test_workers_that_cannot_start_are_reported(fake_class, grader, reason):
+def test_workers_that_cannot_start_are_reported(fake_class, source, reason):
     fake_class.submit(ada="P1")
     with pytest.raises(GradingError, match="no worker") as caught:
-        fake_class.grade(grader=grader)
+        fake_class.grade(fake_class.worker("broken", source))
     assert reason in str(caught.value)
 
 
@@ -265,10 +250,11 @@ def test_no_process_and_no_folder_is_left(fake_class, tmp_path, monkeypatch):
 RUN = """
 import sys
 from pathlib import Path
+from mlhood.grading.batch import local_executor
 from mlhood.grading.batch.grade_class import GradeOptions, grade_class
-from tests.grading.fake_class import FAKE_GRADER, RecordingObserver
-options = GradeOptions(jobs=2, grader=FAKE_GRADER)
-grade_class([Path(sys.argv[1])], Path(sys.argv[2]), options, RecordingObserver())
+from tests.grading.fake_class import FAKE, RecordingObserver
+local_executor.WORKER = FAKE
+grade_class([Path(sys.argv[1])], Path(sys.argv[2]), GradeOptions(jobs=2, sandbox=False), RecordingObserver())
 """
 
 

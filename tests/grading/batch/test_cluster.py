@@ -19,7 +19,7 @@ from mlhood import cli
 from mlhood.errors import GradingError
 from mlhood.grading.batch import batch
 from mlhood.grading.gradebook.gradebook import Gradebook
-from tests.grading.fake_class import FAKE_GRADER
+from tests.grading.fake_class import FAKE
 from tests.waiting import wait_until
 
 distributed = pytest.importorskip("distributed")
@@ -38,6 +38,7 @@ def start(fake_class):
             "threads_per_worker": 1,
             "dashboard_address": "127.0.0.1:0",  # any free port: if the default one is taken, a socket is leaked
             "silence_logs": logging.CRITICAL,
+            **({"preload": [FAKE]} if options.get("processes", True) else {}),
         }
         clusters.append(distributed.LocalCluster(**{**defaults, "resources": {"timed": 1}, **options}))
         return clusters[-1].scheduler_address
@@ -151,7 +152,7 @@ def test_a_tasks_result_is_stored_while_its_submission_is_still_being_graded(fak
 
 
 def test_a_result_of_a_job_that_is_not_pending_is_ignored():
-    executor = cluster_executor.ClusterExecutor("tcp://x:1", FAKE_GRADER, 1, "name")
+    executor = cluster_executor.ClusterExecutor("tcp://x:1", False, 1, "name")
     assert list(executor._task_finished(json.dumps({"key": "gone", "result": {}}))) == []
 
 
@@ -164,9 +165,10 @@ def test_workers_without_the_resource_are_reported(fake_class, start):
 
 def test_a_course_that_does_not_load_there_is_reported(fake_class, start):
     fake_class.submit(ada="P1")
+    broken = fake_class.worker("broken", "main(lambda *settings: 1 / 0)")
     with pytest.raises(GradingError, match="no worker") as caught:
-        fake_class.grade(scheduler=start(n_workers=1), grader="tests.grading.batch.fake_grader:broken")
-    assert "the course cannot be loaded" in str(caught.value)
+        fake_class.grade(broken, scheduler=start(n_workers=1, processes=False))
+    assert "ZeroDivisionError" in str(caught.value)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x"])

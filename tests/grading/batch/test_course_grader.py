@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from mlhood.grading.batch import course_grader, result_keys
-from mlhood.grading.batch.course_grader import project_spec
-from mlhood.grading.batch.grader import GraderSettings
+from mlhood.grading.batch.course_grader import CourseGrader, project_spec
 from mlhood.grading.batch.result_keys import checks_digest, environment_digest, submission_seed
 from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
 from mlhood.grading.gradebook.project_spec import ProjectSpec
@@ -18,6 +17,7 @@ from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.notebooks import source_notebook
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.projects import PROJECTS
+from tests.grading.fake_class import SYNTHETIC
 
 
 @pytest.mark.slow
@@ -26,7 +26,7 @@ def test_notebooks_get_their_marks(fake_class, course):
     write(course.notebook(), fake_class.folder / "ada.ipynb")
     write(course.notebook(wrong), fake_class.folder / "bob.ipynb")
     (fake_class.folder / "zoe.ipynb").write_text('{"cells": [')
-    graded = fake_class.grade(grader="tests.grading.batch.synthetic_grader:make")
+    graded = fake_class.grade(SYNTHETIC)
     records = {record.student: record for record in graded.records}
     assert {student: [task.earned for task in record.tasks] for student, record in records.items()} == {
         "ada": [40, 20, 20],
@@ -133,7 +133,7 @@ def test_every_submission_has_inputs_of_its_own(course, solved, monkeypatch):
     monkeypatch.setattr(course_grader, "grade_file", lambda path, settings, word: seeds.append(settings.seed))
     files = [SubmittedFile(student, path=solved, sha256=sha256) for student in ("ada", "bob") for sha256 in ("1", "2")]
     for secret in (1, 2):
-        grader = course_grader.unsandboxed(GraderSettings(secret, contextlib.nullcontext))
+        grader = CourseGrader(secret, contextlib.nullcontext)
         for file in (*files, files[0]):
             grader.grade(file, lambda result: None)
     assert seeds[4] == seeds[0]

@@ -6,8 +6,7 @@ import contextlib
 
 import pytest
 
-from mlhood.grading.batch import course_grader
-from mlhood.grading.batch.grader import GraderSettings
+from mlhood.grading.batch.course_grader import CourseGrader
 from mlhood.grading.batch.versions import GivenVersions
 from mlhood.grading.gradebook.gradebook import Gradebook
 from mlhood.grading.gradebook.roster import Roster, Student
@@ -88,7 +87,7 @@ def test_a_signature_that_could_not_be_read_is_read_again(fake_class):
 
 @pytest.mark.parametrize("claimed", ["autumn", 3, {"version": "autumn"}, ["x"] * 100, "A" * 5000])
 def test_what_a_notebook_claims_is_not_believed(solved, claimed):
-    grader = course_grader.unsandboxed(GraderSettings(7, contextlib.nullcontext))
+    grader = CourseGrader(7, contextlib.nullcontext)
     notebook = read(solved)
     assert grader.identify(solved) == ("T9", "")
     for signed, expected in ((sign(7, "autumn"), "autumn"), (sign(8, "autumn"), UNSIGNED), (claimed, UNSIGNED)):

@@ -17,7 +17,7 @@ from mlhood.grading.checks import timing
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
 from mlhood.grading.checks.task import Project, Task
 from mlhood.grading.execution.grade_notebook import RunSettings, grade
-from mlhood.grading.execution.kernel import KernelFactory
+from mlhood.grading.execution.kernel import NewKernel
 from mlhood.grading.notebooks.notebook import label
 from mlhood.grading.notebooks.source_notebook import stub_solutions
 from mlhood.grading.projects import PROJECTS
@@ -123,7 +123,7 @@ def is_as_expected(result: TaskResult, entry: Mistake) -> bool:
 class ExampleGrader:
     """Grades notebooks of the example solutions, each when it is first asked for."""
 
-    def __init__(self, base: Path, kernels: KernelFactory | None) -> None:
+    def __init__(self, base: Path, kernels: NewKernel | None) -> None:
         self.base = base
         self.settings = RunSettings(SECRET_SEED, kernels=kernels)
         self.marks: dict[tuple[str, object], Marks] = {}
@@ -236,7 +236,7 @@ def examples(tmp_path_factory) -> Iterator[ExampleGrader]:
         for limit in ("TABLE_SECONDS", "RETRY_SECONDS", "QUIET_SECONDS"):
             monkeypatch.setattr(timing, limit, 0.0)
         with ForkServer() if SUPPORTED else contextlib.nullcontext() as kernels:
-            grader = ExampleGrader(base, kernels)
+            grader = ExampleGrader(base, kernels.kernel if kernels else None)
             yield grader
             grader.close()
 

@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE, wait_until
 if not sys.platform.startswith("linux"):
     pytest.skip("another user needs Linux", allow_module_level=True)
 
-from mlhood.grading.sandbox.other_user_kernel import OtherUserKernel, OtherUsers
+from mlhood.grading.sandbox.other_user_kernel import OtherUserKernel
 from mlhood.grading.sandbox.visible import VISIBLE, close_to_others, package
 
 EMPTY_CALL = "mlhood.grading.checks.probes:empty_call"
@@ -28,8 +28,7 @@ EMPTY_CALL = "mlhood.grading.checks.probes:empty_call"
 @pytest.fixture
 def kernel(open_python, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", open_python)
-    with OtherUsers().kernel(tmp_path) as kernel:
-        assert isinstance(kernel, OtherUserKernel)
+    with OtherUserKernel(tmp_path) as kernel:
         yield kernel
 
 

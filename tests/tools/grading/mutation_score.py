@@ -25,7 +25,7 @@ from mlhood.errors import GradingError
 from mlhood.grading.checks.marks import CheckResult, TaskResult, grade_task
 from mlhood.grading.checks.submission import Session, Submission
 from mlhood.grading.checks.task import Project, Task
-from mlhood.grading.execution.kernel import Kernel, KernelFactory
+from mlhood.grading.execution.kernel import Kernel, NewKernel
 from mlhood.grading.execution.kernels import NotebookKernels
 from mlhood.grading.notebooks.notebook import cell_name
 from mlhood.grading.notebooks.restore import FEEDBACK_ROLES, RestoredCell, grading_points, restore
@@ -171,7 +171,7 @@ class NotebookRun:
         notebook: NotebookNode,
         project: Project,
         files: tuple[Path, ...] = (),
-        kernels: KernelFactory | None = None,
+        kernels: NewKernel | None = None,
     ) -> None:
         self.project, self.files, self._factory = project, files, kernels
         self._cells = restore(notebook, project).cells
