@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from mlhood.kernels.figure_checks import check_not_empty, check_ordered, check_positive
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.units import digits, duration, rate, times
 from mlhood.plotting.alt_text import listing, set_alt_text
@@ -35,13 +34,8 @@ def ladder(rates: Mapping[str, Mapping[int, float]], peak: float) -> Figure:
     Args:
         rates: FLOP/s by n, by rung: {"naive": {64: 2e9, 128: 1.5e9}, "blas": {...}}.
         peak: FLOP/s of the machine.
-
-    Raises:
-        KernelError: There is nothing to draw, or a rate is invalid.
     """
-    check_not_empty(rates, "rungs")
-    check_positive("peak", peak)
-    shares = {name: _shares(name, line, peak) for name, line in rates.items()}
+    shares = {name: {n: line[n] / peak for n in sorted(line)} for name, line in rates.items()}
     sizes = sorted({n for line in shares.values() for n in line})
     figure, axes = plt.subplots(figsize=(WIDTH, 4.6), dpi=90, layout="constrained")
     top = max(1.06, 1.06 * max(share for line in shares.values() for share in line.values()))
@@ -68,13 +62,6 @@ def ladder(rates: Mapping[str, Mapping[int, float]], peak: float) -> Figure:
     return set_alt_text(
         figure, f"Line chart of the share of the peak, {rate(peak)}, by size of the matrices.", "; ".join(lines) + "."
     )
-
-
-def _shares(name: str, line: Mapping[int, float], peak: float) -> dict[int, float]:
-    check_not_empty(line, f"sizes for {name}")
-    for n, value in line.items():
-        check_positive(f"rate of {name} at {n}", value)
-    return {n: line[n] / peak for n in sorted(line)}
 
 
 def _label_ends(axes: Axes, shares: Mapping[str, Mapping[int, float]], top: float) -> None:
@@ -111,17 +98,7 @@ def baselines(rates: Mapping[str, Mapping[str, tuple[float, float, float]]], pea
     Args:
         rates: Rate and the ends of its error bar in FLOP/s, by implementation, by layer.
         peak: FLOP/s of the machine.
-
-    Raises:
-        KernelError: There is nothing to draw, or a rate is invalid.
     """
-    check_not_empty(rates, "layers")
-    check_positive("peak", peak)
-    for layer, row in rates.items():
-        check_not_empty(row, f"implementations for {layer}")
-        for name, (value, low, high) in row.items():
-            check_positive(f"rate of {name} for {layer}", low)
-            check_ordered(f"rate of {name} for {layer}", low, value, high)
     names = list(dict.fromkeys(name for row in rates.values() for name in row))
     figure, axes = plt.subplots(figsize=(WIDTH, 1.5 + len(rates) * (0.25 * len(names) + 0.2)), dpi=90)
     high = 0.86 / len(names)
@@ -165,21 +142,16 @@ def _legend(axes: Axes, entries: int) -> None:
         figure.tight_layout()
 
 
-def ratios(layers: Mapping[str, Mapping[str, Ratio]], ours: str = "direct") -> Figure:
-    """Plot the ratio of other kernels' times to ours, layer by layer, each with its confidence interval.
+def ratios(layers: Mapping[str, Mapping[str, Ratio]]) -> Figure:
+    """Plot the ratio of other kernels' times to that of the direct kernel, with confidence intervals, layer by layer.
 
     Args:
-        layers: By layer and name of another kernel: its time divided by ours.
-        ours: Name of our kernel.
-
-    Raises:
-        KernelError: There is nothing to draw.
+        layers: By layer and name of another kernel: its time divided by that of the direct kernel.
     """
-    check_not_empty(layers, "layers")
     names = list(dict.fromkeys(name for row in layers.values() for name in row))
     figure, axes = plt.subplots(figsize=(WIDTH, 1.4 + 0.32 * len(layers)), dpi=90, layout="constrained")
     axes.set(xscale="log", yticks=range(len(layers)), yticklabels=list(layers), ylim=(len(layers) - 0.4, -0.6))
-    axes.set_xlabel(f"time of the other / time of {ours}:\nright of the line, {ours} is faster")
+    axes.set_xlabel("time of the other / time of direct:\nright of the line, direct is faster")
     for y in range(1, len(layers), 2):
         axes.axhspan(y - 0.5, y + 0.5, color="#f4f4f4", zorder=0)
     for i, name in enumerate(names):
@@ -195,15 +167,14 @@ def ratios(layers: Mapping[str, Mapping[str, Ratio]], ours: str = "direct") -> F
     figure.legend(loc="outside upper center", fontsize=TEXT)
     return set_alt_text(
         figure,
-        f"Times of other kernels divided by those of {ours}, with their intervals, for {len(layers)} layers.",
-        "; ".join(_summary([row[name].value for row in layers.values() if name in row], name, ours) for name in names)
-        + ".",
+        f"Times of other kernels divided by those of direct, with their intervals, for {len(layers)} layers.",
+        "; ".join(_summary([row[name].value for row in layers.values() if name in row], name) for name in names) + ".",
     )
 
 
-def _summary(ratios: Sequence[float], name: str, ours: str) -> str:
+def _summary(ratios: Sequence[float], name: str) -> str:
     spread = f"{digits(min(ratios))} to {digits(max(ratios))}, geometric mean {_geometric_mean(ratios):.2f}"
-    return f"{name}: {spread}, {ours} faster in {sum(ratio > 1 for ratio in ratios)} of {len(ratios)}"
+    return f"{name}: {spread}, direct faster in {sum(ratio > 1 for ratio in ratios)} of {len(ratios)}"
 
 
 def _geometric_mean(ratios: Sequence[float] | np.ndarray) -> float:
@@ -223,14 +194,7 @@ def im2col_memory(layers: Mapping[str, tuple[int, int]]) -> Figure:
 
     Args:
         layers: Bytes of the input and of the matrix, by layer.
-
-    Raises:
-        KernelError: There is nothing to draw, or a size is invalid.
     """
-    check_not_empty(layers, "layers")
-    for name, sizes in layers.items():
-        for what, size in zip(("input", "columns"), sizes, strict=True):
-            check_positive(f"bytes of the {what} of {name}", size)
     unit, divisor = ("MiB", 2**20) if max(max(sizes) for sizes in layers.values()) >= 2**20 else ("KiB", 2**10)
     figure, axes = plt.subplots(figsize=(WIDTH, 1.1 + 0.6 * len(layers)), dpi=90)
     for part, (what, colour, hatch) in enumerate((("input", SKY, ""), ("columns of im2col", ORANGE, "//"))):
@@ -258,15 +222,7 @@ def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
 
     Args:
         rows: Predicted seconds in convolutions and in everything else, and measured seconds or None.
-
-    Raises:
-        KernelError: There is nothing to draw, or a time is invalid.
     """
-    check_not_empty(rows, "implementations")
-    for name, (convolutions, other, measured) in rows.items():
-        check_positive(f"time of the convolutions of {name}", convolutions, least=0)
-        check_positive(f"time of the rest of {name}", other, least=0)
-        check_positive(f"time of {name}", convolutions + other if measured is None else measured)
     convolutions = [row[0] for row in rows.values()]
     other = np.array([row[1] for row in rows.values()])
     # how much of a row's convolutions is not drawn, so that the other rows remain visible
@@ -318,14 +274,7 @@ def inventory(layers: Sequence[tuple[str, float, float, bool]]) -> Figure:
 
     Args:
         layers: Name, multiply-accumulates, FLOP per byte, and whether the layer is selected (C1, C2, ...).
-
-    Raises:
-        KernelError: There is nothing to draw, or a count is invalid.
     """
-    check_not_empty(layers, "layers")
-    for name, macs, intensity, _ in layers:
-        check_positive(f"count of {name}", macs)
-        check_positive(f"intensity of {name}", intensity)
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(WIDTH, 1.0 + 0.24 * len(layers)), dpi=90, sharey=True, width_ratios=(1.5, 1)
     )

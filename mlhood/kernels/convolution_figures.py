@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mlhood.kernels.conv import im2col
-from mlhood.kernels.figure_checks import check_at_most, check_counts
 from mlhood.kernels.geometry import Geometry, geometry
 from mlhood.plotting.alt_text import set_alt_text
 from mlhood.plotting.diagram import (
@@ -23,30 +22,21 @@ from mlhood.plotting.diagram import (
     canvas,
 )
 
-_CHANNELS = (LIGHT_BLUE, LIGHT_YELLOW, LIGHT_GREEN)
-_PADDING_HATCH = "//"
+_CHANNELS = (LIGHT_BLUE, LIGHT_YELLOW)
 
 
-def window(size: int = 6, kernel: int = 3, stride: int = 1, padding: int = 1) -> Figure:
+def window() -> Figure:
     """Draw a convolution by its definition: one channel of example values, a window, its output pixel, the sum.
 
-    Args:
-        size: Height and width of the image.
-        kernel: Height and width of the kernel.
-        stride: Distance from window to window.
-        padding: Zeros on each side.
-
-    Raises:
-        KernelError: The convolution is invalid, or too large to draw.
+    The image has 6 x 6 pixels and one zero around, the kernel 3 x 3, the stride is 1.
     """
-    g = _square(1, size, kernel, stride, padding)
-    (high, _), out = g.padded, g.out[0]
-    check_at_most("cells side by side (image, kernel and result)", high + kernel + out, 28)
+    size, kernel, padding, cell = 6, 3, 1, 4.6 / 17
+    g = geometry((1, 1, size, size), (1, 1, kernel, kernel), 1, padding)
+    high, out = size + 2 * padding, g.out[0]
     rng = np.random.default_rng(3)
     x, w = np.pad(rng.integers(1, 6, (size, size)), padding), rng.integers(-1, 2, (kernel, kernel))
-    pixel = (0, min(2, max(out - 2, 0)))
-    cell = min(0.42, 4.6 / (high + kernel + out))
-    tall = max(high, kernel) * cell
+    pixel = (0, 2)
+    tall = high * cell
     figure, axes = canvas(7.0, tall + 1.75)
     middle = 0.95 + tall / 2
     image = Grid(axes, 0.4, middle + high * cell / 2, high, high, cell, cell)
@@ -57,9 +47,10 @@ def window(size: int = 6, kernel: int = 3, stride: int = 1, padding: int = 1) ->
     _numbers(weights, w)
     weights.outline(0, 0, kernel, kernel)
     result.fill(*pixel, 1, 1, LIGHT_GREEN)
-    _numbers(result, _result(x, w, g), only=pixel if cell < 0.2 else None)
+    y = np.einsum("rqij,ij->rq", np.lib.stride_tricks.sliding_window_view(x, w.shape), w)
+    _numbers(result, y)
     result.outline(*pixel, 1, 1)
-    border = f", {padding} {'zero' if padding == 1 else 'zeros'} around" if padding else ""
+    border = ", 1 zero around"
     for grid, title in (
         (image, f"image x\n{size} × {size}{border}"),
         (weights, f"kernel w\n{kernel} × {kernel}"),
@@ -68,95 +59,72 @@ def window(size: int = 6, kernel: int = 3, stride: int = 1, padding: int = 1) ->
         axes.text(grid.centre[0], grid.top + 0.3, title, ha="center", va="bottom", fontsize=9.5, weight="bold")
     for left, right, sign in ((image, weights, "*"), (weights, result, "=")):
         axes.text((left.right + right.left) / 2 - 0.1, middle, sign, ha="center", va="center", fontsize=16)
-    _sum(axes, x, w, g, pixel)
+    _sum(axes, x, w, pixel)
     return set_alt_text(
         figure,
         f"An image of {size} x {size} pixels{border}, a kernel of {kernel} x {kernel}, a result of {out} x {out}.",
-        f"A window of the image times the kernel, summed, is pixel {pixel} of the result: {_result(x, w, g)[pixel]}.",
+        f"A window of the image times the kernel, summed, is pixel {pixel} of the result: {y[pixel]}.",
     )
-
-
-def _square(channels: int, size: int, kernel: int, stride: int, padding: int) -> Geometry:
-    check_counts(channels=channels, size=size, kernel=kernel, stride=stride)
-    check_counts(0, padding=padding)
-    return geometry((1, channels, size, size), (1, channels, kernel, kernel), stride, padding)
 
 
 def _image(image: Grid, x: np.ndarray, g: Geometry, pixel: tuple[int, int]) -> None:
     """Draw the padded image, the window in heavy lines and the next one dashed."""
-    padding, (kernel, _), (stride, _) = g.padding[0], g.kernel, g.stride
-    image.fill(0, 0, image.rows, image.columns, LIGHT_GREY, _PADDING_HATCH)
+    padding, kernel = g.padding[0], g.kernel[0]
+    image.fill(0, 0, image.rows, image.columns, LIGHT_GREY, "//")
     image.fill(padding, padding, g.height, g.width, "white")
-    row, column = pixel[0] * stride, pixel[1] * stride
+    row, column = pixel
     image.fill(row, column, kernel, kernel, LIGHT_YELLOW)
     _numbers(image, x, first=-padding)
     image.outline(padding, padding, g.height, g.width, lw=1.2, ec=MUTED)
     image.outline(row, column, kernel, kernel)
-    if pixel[1] + 1 < g.out[1]:
-        image.outline(row, column + stride, kernel, kernel, ls=(0, (3, 2)), lw=1.4)
+    image.outline(row, column + 1, kernel, kernel, ls=(0, (3, 2)), lw=1.4)
 
 
-def _numbers(grid: Grid, values: np.ndarray, first: int = 0, only: tuple[int, int] | None = None) -> None:
+def _numbers(grid: Grid, values: np.ndarray, first: int = 0) -> None:
     """Write a grid's values and its indices, which start at `first`."""
-    grid.lines()
     grid.heads(range(first, first + grid.rows), range(first, first + grid.columns))
-    for cell, value in np.ndenumerate(values):
-        if only is None or cell == only:
-            grid.write(cell[0], cell[1], value)
+    _values(grid, values)
 
 
-def _result(x: np.ndarray, w: np.ndarray, g: Geometry) -> np.ndarray:
-    stride = g.stride[0]
-    windows = np.lib.stride_tricks.sliding_window_view(x, w.shape)[::stride, ::stride]
-    return np.einsum("rqij,ij->rq", windows, w)
+def _values(grid: Grid, values: np.ndarray) -> None:
+    grid.lines()
+    for (row, column), value in np.ndenumerate(values):
+        grid.write(row, column, value)
 
 
-def _sum(axes: Axes, x: np.ndarray, w: np.ndarray, g: Geometry, pixel: tuple[int, int]) -> None:
+def _sum(axes: Axes, x: np.ndarray, w: np.ndarray, pixel: tuple[int, int]) -> None:
     """Write the definition with the indices of this window, then with its values."""
-    (row, column), (stride, _), padding = pixel, g.stride, g.padding[0]
-    indices = (f"{row}·{stride} + i − {padding}", f"{column}·{stride} + j − {padding}")
-    definition = f"y[{row}, {column}] = sum over i, j of x[{indices[0]}, {indices[1]}] · w[i, j]"
-    values = x[row * stride :, column * stride :][: w.shape[0], : w.shape[1]]
+    row, column = pixel
+    definition = f"y[{row}, {column}] = sum over i, j of x[{row}·1 + i − 1, {column}·1 + j − 1] · w[i, j]"
+    values = x[row:, column:][: w.shape[0], : w.shape[1]]
     terms = [f"{a}·{b}" if b >= 0 else f"{a}·({b})" for a, b in zip(values.ravel(), w.ravel(), strict=True)]
-    shown = terms if len(terms) <= 9 else [*terms[:4], "…", *terms[-2:]]
     axes.text(0.4, 0.62, definition, fontsize=10, va="center", weight="bold")
-    axes.text(0.4, 0.36, f"     = {' + '.join(shown)}  =  {int((values * w).sum())}", fontsize=9.5, va="center")
-    notes = ["heavy lines: this window"]
-    if column + 1 < g.out[1]:
-        notes.append(f"dashed: the next one, {stride} further (stride)")
-    if padding:
-        notes.append("hatched: padding")
-    axes.text(0.4, 0.1, "; ".join(notes), fontsize=9, va="center", color=MUTED, style="italic")
+    axes.text(0.4, 0.36, f"     = {' + '.join(terms)}  =  {int((values * w).sum())}", fontsize=9.5, va="center")
+    notes = "heavy lines: this window; dashed: the next one, 1 further (stride); hatched: padding"
+    axes.text(0.4, 0.1, notes, fontsize=9, va="center", color=MUTED, style="italic")
 
 
-def im2col_layout(channels: int = 2, size: int = 4, kernel: int = 3, stride: int = 1, padding: int = 0) -> Figure:
+def im2col_layout() -> Figure:
     """Draw the im2col matrix: a column per window, a row per position in a window, and the product that follows.
 
-    Args:
-        channels: Channels of the image; the other arguments are those of `window`.
-
-    Raises:
-        KernelError: The convolution is invalid, or too large to draw.
+    The image has 2 channels of 4 x 4 pixels, the kernel 3 x 3, the stride is 1, there is no padding.
     """
-    g = _square(channels, size, kernel, stride, padding)
-    (side, _), count = g.padded, g.out[0] * g.out[1]
-    check_at_most("columns (windows)", count, 16)
-    check_at_most("rows (channels times the kernel's positions)", g.depth, 36)
-    check_at_most("rows of pixels (channels times height)", channels * side, 24)
-    wide, high, pixel = min(0.34, 3.6 / count), 0.25, 0.27
-    stack = channels * side * pixel + (channels - 1) * 0.45
-    tall = max(g.depth * high, stack, 3.0)
-    left = max(side * pixel + 1.05, 2.0)
+    channels, size, kernel = 2, 4, 3
+    g = geometry((1, channels, size, size), (1, channels, kernel, kernel), 1, 0)
+    count = g.out[0] * g.out[1]
+    wide, high, pixel = 0.34, 0.25, 0.27
+    stack = channels * size * pixel + (channels - 1) * 0.45
+    tall, left = g.depth * high, size * pixel + 1.05
     figure, axes = canvas(left + count * wide + 3.5, tall + 0.95)
     middle = tall / 2 + 0.4
     columns = Grid(axes, left, middle + g.depth * high / 2, g.depth, count, wide, high)
-    window, position = min(1, count - 1), min(kernel + kernel - 1, g.depth - 1)
+    window, position = 1, 5
     numbers = np.arange(1, channels * size**2 + 1).reshape(channels, size, size)
     matrix = im2col(g, numbers.astype(np.float32))[0].astype(int)
     for channel in range(channels):
-        top = middle + stack / 2 - channel * (side * pixel + 0.45)
-        grid = Grid(axes, 0.3, top, side, side, pixel, pixel)
-        _channel(grid, np.pad(numbers[channel], padding), g, channel, window, position)
+        top = middle + stack / 2 - channel * (size * pixel + 0.45)
+        grid = Grid(axes, 0.3, top, size, size, pixel, pixel)
+        _channel(grid, numbers[channel], g, channel, window, position)
         _bracket(columns, grid, channel, kernel * kernel)
     _columns(columns, matrix, g, window, position)
     _legend(axes, columns.right + 0.8, middle + 1.55, g, window, position)
@@ -170,23 +138,15 @@ def im2col_layout(channels: int = 2, size: int = 4, kernel: int = 3, stride: int
 
 def _channel(grid: Grid, x: np.ndarray, g: Geometry, channel: int, window: int, position: int) -> None:
     """Draw one channel, the selected window in heavy lines, and rings around the elements of the selected row."""
-    (stride, _), (kernel, _), padding = g.stride, g.kernel, g.padding[0]
-    grid.fill(0, 0, grid.rows, grid.columns, LIGHT_GREY, _PADDING_HATCH)
-    grid.fill(padding, padding, g.height, g.width, _CHANNELS[channel % len(_CHANNELS)])
-    _numbers_only(grid, x)
-    row, column = (stride * index for index in divmod(window, g.out[1]))
-    grid.outline(row, column, kernel, kernel)
+    kernel = g.kernel[0]
+    grid.fill(0, 0, grid.rows, grid.columns, _CHANNELS[channel])
+    _values(grid, x)
+    grid.outline(*divmod(window, g.out[1]), kernel, kernel)
     grid.axes.text(grid.left, grid.top + 0.06, f"channel {channel}", fontsize=9, va="bottom")
     if position // kernel**2 == channel:
         i, j = divmod(position % kernel**2, kernel)
         for r, q in np.ndindex(g.out):
-            _ring(grid, r * stride + i, q * stride + j)
-
-
-def _numbers_only(grid: Grid, values: np.ndarray) -> None:
-    grid.lines()
-    for (row, column), value in np.ndenumerate(values):
-        grid.write(row, column, value)
+            _ring(grid, r + i, q + j)
 
 
 def _ring(grid: Grid, row: int, column: int) -> None:
@@ -206,10 +166,8 @@ def _columns(columns: Grid, matrix: np.ndarray, g: Geometry, window: int, positi
     """Draw the matrix: a channel's rows in its colour, the selected column in heavy lines, the row in rings."""
     kernel, per_channel = g.kernel[0], g.kernel[0] ** 2
     for channel in range(g.channels):
-        columns.fill(channel * per_channel, 0, per_channel, columns.columns, _CHANNELS[channel % len(_CHANNELS)])
-    for row, column in np.argwhere(matrix == 0):
-        columns.fill(int(row), int(column), 1, 1, LIGHT_GREY, _PADDING_HATCH)
-    _numbers_only(columns, matrix)
+        columns.fill(channel * per_channel, 0, per_channel, columns.columns, _CHANNELS[channel])
+    _values(columns, matrix)
     columns.outline(0, window, columns.rows, 1)
     axes, x = columns.axes, columns.left + (window + 1) * columns.wide
     pixel = divmod(window, g.out[1])

@@ -8,7 +8,6 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mlhood.kernels.figure_checks import check_at_most, check_counts
 from mlhood.plotting.alt_text import set_alt_text
 from mlhood.plotting.diagram import (
     DARK,
@@ -29,25 +28,16 @@ _WIDTH = 7.0  # of all figures, in inches
 _PANELS = ((LIGHT_BLUE, ""), (LIGHT_YELLOW, "//"), (LIGHT_GREEN, ".."))
 
 
-def loop_orders(n: int = 8, line: int = 4) -> Figure:
-    """Draw how the innermost loop walks through a, b and c in the orders i, j, k and i, k, j.
+def loop_orders() -> Figure:
+    """Draw how the innermost loop walks through a, b and c of 8 x 8 in the orders i, j, k and i, k, j.
 
-    Args:
-        n: Rows and columns of all three.
-        line: Elements of a cache line as drawn (a real one holds 16 float32); every row begins with a new line.
-
-    Raises:
-        KernelError: An argument is invalid, or too large to draw.
+    A cache line is drawn with 4 numbers (a real one holds 16 float32); every row begins with a new line.
     """
-    check_counts(4, n=n)
-    check_counts(line=line)
-    check_at_most("rows", n, 16)
-    cell = min(0.26, 2.2 / n)
+    n, line, cell = 8, 4, 0.26
     tall = n * cell + 1.9
     figure, axes = canvas(_WIDTH, 2 * tall + 0.3)
-    lines = -(-n // line)
-    row = f"along a row: {n} numbers\nin {_plural(lines, 'cache line')}"
-    column = f"down a column: {n} numbers\nin {_plural(n, 'cache line')}"
+    row = f"along a row: {n} numbers\nin {n // line} cache lines"
+    column = f"down a column: {n} numbers\nin {n} cache lines"
     scalar = "one number,\nstays in a register"
     orders = (
         ("i", "j", "k", {"a": row, "b": column, "c": scalar}),
@@ -69,10 +59,6 @@ def loop_orders(n: int = 8, line: int = 4) -> Figure:
     return set_alt_text(figure, f"How the innermost loop walks through three matrices. In {'. In '.join(patterns)}.")
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def _write_loops(axes: Axes, y: float, order: Sequence[str]) -> None:
     loops = "\n".join(f"{'  ' * depth}for {name}:" for depth, name in enumerate(order))
     axes.text(0.1, y, f"order {', '.join(order)}", fontsize=11, weight="bold", va="top")
@@ -87,14 +73,13 @@ def _access_pattern(grid: Grid, name: str, inner: str, line: int) -> None:
     iterations = [fixed | {inner: value} for value in range(grid.rows)]
     cells = list(dict.fromkeys((indices[index[0]], indices[index[1]]) for indices in iterations))
     for row, column in cells:
-        first = column // line * line
-        grid.fill(row, first, 1, min(line, grid.columns - first), "#d9d9d9")
+        grid.fill(row, column // line * line, 1, line, "#d9d9d9")
     for row, column in cells:
         grid.fill(row, column, 1, 1, SKY)
     grid.lines()
     for row in range(grid.rows):
         for first in range(0, grid.columns, line):
-            grid.outline(row, first, 1, min(line, grid.columns - first), lw=1, ec=MUTED)
+            grid.outline(row, first, 1, line, lw=1, ec=MUTED)
     if len(cells) == 1:
         grid.axes.plot(*grid.middle(*cells[0]), "o", color=DARK, ms=6)
     else:
@@ -103,20 +88,9 @@ def _access_pattern(grid: Grid, name: str, inner: str, line: int) -> None:
     grid.axes.text(grid.centre[0], grid.top + 0.07, title, ha="center", va="bottom", fontsize=10, weight="bold")
 
 
-def blocking(n: int = 8, block: int = 4) -> Figure:
-    """Draw the working set of the matrix product: without blocking nearly everything, with it a few blocks.
-
-    Args:
-        n: Rows and columns of all three matrices.
-        block: Rows and columns of a block.
-
-    Raises:
-        KernelError: An argument is invalid, or too large to draw.
-    """
-    check_counts(n=n, block=block)
-    check_at_most("rows", n, 16)
-    check_at_most("rows in a block", block, n)
-    cell = min(0.26, 2.2 / n)
+def blocking() -> Figure:
+    """Draw the working set of a product of 8 x 8: without blocking nearly everything, with it three blocks of 4 x 4."""
+    n, block, cell = 8, 4, 0.26
     tall = n * cell + 1.35
     figure, axes = canvas(_WIDTH, 2 * tall)
     cases = (
@@ -144,7 +118,7 @@ def _reuse(side: int, count: int) -> str:
     size = f"{count} numbers, {count * _BYTES} bytes"
     if not side:
         return f"one row of c needs all of b; the next row needs it again.\nIn use: {size}"
-    reuse = f"each number is used {_plural(side, 'time')} before the next block (arrows)"
+    reuse = f"each number is used {side} times before the next block (arrows)"
     return f"three blocks are in use: {size}.\n{2 * side**3} FLOP are done with them; {reuse}"
 
 
@@ -159,64 +133,45 @@ def _blocks(grid: Grid, name: str, in_use: tuple[int, int], side: int) -> None:
         grid.outline(0, edge, grid.rows, 0, lw=1, ec=DARK)
         grid.outline(edge, 0, 0, grid.columns, lw=1, ec=DARK)
     grid.outline(0, 0, rows, columns)
-    if side and side < grid.columns and name in "bc":
-        grid.path([((side - 1) / 2, (side - 1) / 2), ((side - 1) / 2, side + (min(side, grid.columns - side) - 1) / 2)])
+    if side and name in "bc":
+        grid.path([((side - 1) / 2, (side - 1) / 2), ((side - 1) / 2, side + (side - 1) / 2)])
     grid.axes.text(grid.centre[0], grid.top + 0.07, name, ha="center", va="bottom", fontsize=10, weight="bold")
     if side and name == "a":
         grid.write((rows - 1) / 2, (columns - 1) / 2, "stays", weight="bold", fontsize=9)
 
 
-def packing(rows: int = 6, columns: int = 8, width: int = 4) -> Figure:
-    """Draw the memory layout of b, and of the panels that it is packed into.
-
-    Args:
-        rows: K.
-        columns: N.
-        width: Width of a panel; the last one is zero-padded.
-
-    Raises:
-        KernelError: An argument is invalid, or too large to draw.
-    """
-    check_counts(rows=rows, columns=columns, width=width)
-    check_at_most("rows", rows, 12)
-    check_at_most("numbers", rows * columns, 99)
-    panels = -(-columns // width)
-    check_at_most("columns of b and of the panels", columns + panels * width, 24)
-    across, gaps = columns + panels * width, 1.7 + 0.3 * panels
-    cell = min(0.3, max((_WIDTH - gaps) / across, 0.18))
-    figure, axes = canvas(max(across * cell + gaps, _WIDTH), rows * cell + 2.1)
+def packing() -> Figure:
+    """Draw the memory layout of b, 6 x 8, and of the two panels of 4 columns that it is packed into."""
+    rows, columns, width = 6, 8, 4
+    panels = columns // width
+    cell = (_WIDTH - 1.7 - 0.3 * panels) / (2 * columns)
+    figure, axes = canvas(_WIDTH, rows * cell + 2.1)
     top = rows * cell + 1.75
     b = Grid(axes, 0.1, top, rows, columns, cell, cell)
     owners = [column // width for column in range(columns)]
-    _panel(b, [[_position(row, column, columns) for column in range(columns)] for row in range(rows)], owners)
+    _panel(b, [[row * columns + column + 1 for column in range(columns)] for row in range(rows)], owners)
     axes.text(b.left, top + 0.12, f"b, {rows} × {columns}", fontsize=10, weight="bold")
     left, packed = b.right + 1.2, []
     for panel in range(panels):
         grid = Grid(axes, left + panel * (width * cell + 0.3), top, rows, width, cell, cell)
         lanes = range(panel * width, (panel + 1) * width)
-        positions = [[_position(row, column, columns) for column in lanes] for row in range(rows)]
+        positions = [[row * columns + column + 1 for column in lanes] for row in range(rows)]
         _panel(grid, positions, [panel] * width)
-        axes.text(grid.left, top + 0.12, f"panel {panel}" if width > 1 else str(panel), fontsize=10, weight="bold")
+        axes.text(grid.left, top + 0.12, f"panel {panel}", fontsize=10, weight="bold")
         packed += [position for row in positions for position in row]
     arrow(axes, (b.right + 0.3, b.centre[1]), (left - 0.3, b.centre[1]), "pack")
     _strip(axes, 1.5, "b in memory", range(1, rows * columns + 1), owners * rows)
     _strip(axes, 1.0, "packed", packed, [i // (rows * width) for i in range(len(packed))])
-    step = f"A step loads {_plural(width, 'number')} of a row."
+    step = f"A step loads {width} numbers of a row."
     text = f"{step} Those of the next step\nare {columns} further in b; packed, they are next."
     axes.text(0.1, 0.33, text, fontsize=9.5)
-    zeros = "; 0: padding" if columns % width else ""
-    axes.text(0.1, 0.08, f"numbers: positions in b's memory, from 1{zeros}", fontsize=9, color=MUTED, style="italic")
+    axes.text(0.1, 0.08, "numbers: positions in b's memory, from 1", fontsize=9, color=MUTED, style="italic")
     return set_alt_text(
         figure,
-        f"b, {rows} x {columns}, is packed into panels of {_plural(width, 'column')}, {panels} in all.",
+        f"b, {rows} x {columns}, is packed into panels of {width} columns, {panels} in all.",
         f"The rows of a panel are {columns} numbers apart in b's memory; packed, they follow one another: positions",
         f"{', '.join(map(str, packed[: 2 * width]))} and so on.",
     )
-
-
-def _position(row: int, column: int, columns: int) -> int:
-    """Return the position in b, from 1, of an element of a panel; 0 for padding."""
-    return row * columns + column + 1 if column < columns else 0
 
 
 def _panel(grid: Grid, positions: Sequence[Sequence[int]], owners: Sequence[int]) -> None:
@@ -229,17 +184,15 @@ def _panel(grid: Grid, positions: Sequence[Sequence[int]], owners: Sequence[int]
     grid.path(cells, color=THIN, lw=1, zorder=1.6)
     for row, line in enumerate(positions):
         for column, position in enumerate(line):
-            _write_position(grid, row, column, position)
+            _write_position(grid, row, column, position, pad=0.12)
     grid.outline(0, 0, grid.rows, grid.columns, lw=1.2)
     for column in range(1, grid.columns):
         if owners[column] != owners[column - 1]:
             grid.outline(0, column, grid.rows, 0)
 
 
-def _write_position(grid: Grid, row: int, column: int, position: int, pad: float = 0.12) -> None:
-    font: dict[str, Any] = {} if position else {"style": "italic", "color": MUTED}
-    patch = {"boxstyle": f"round,pad={pad}", "fc": "white", "ec": "none"}
-    grid.write(row, column, position, bbox=patch, **font)
+def _write_position(grid: Grid, row: int, column: int, position: int, pad: float) -> None:
+    grid.write(row, column, position, bbox={"boxstyle": f"round,pad={pad}", "fc": "white", "ec": "none"})
 
 
 def _strip(axes: Axes, y: float, title: str, positions: Sequence[int], owners: Sequence[int]) -> None:
@@ -259,28 +212,15 @@ def _strip(axes: Axes, y: float, title: str, positions: Sequence[int], owners: S
         axes.text(strip.right + 0.05, y - 0.13, "…", fontsize=11, va="center")
 
 
-def register_tile(rows: int = 4, vectors: int = 2, lanes: int = 4) -> Figure:
-    """Draw one step of the microkernel: a column of a times a row of b, added to a register tile of c.
-
-    Args:
-        rows: Rows of the tile: elements of a that are broadcast.
-        vectors: Vectors of b in a row of the tile.
-        lanes: Elements of a vector.
-
-    Raises:
-        KernelError: An argument is invalid, or too large to draw.
-    """
-    check_counts(rows=rows, vectors=vectors, lanes=lanes)
-    check_at_most("rows", rows, 32)
-    check_at_most("columns (vectors times lanes)", vectors * lanes, 48)
-    depth, step = 5, 2
-    wide, high = min(0.3, 4.0 / (vectors * lanes)), 0.3
-    tall = max((rows + depth) * high + 1.35, 3.9)
-    left = max(2.35 + vectors * lanes * wide + 0.25, 4.8)
-    figure, axes = canvas(max(left + 2.4, _WIDTH), tall)
-    c = Grid(axes, 2.35, tall - depth * high - 0.75, rows, vectors * lanes, wide, high)
-    a = Grid(axes, 0.35, c.top, rows, depth, high, high)
-    b = Grid(axes, c.left, tall - 0.35, depth, vectors * lanes, wide, high)
+def register_tile() -> Figure:
+    """Draw one step of the microkernel: a column of a times a row of b, added to a tile of c in 4 x 2 registers."""
+    rows, vectors, lanes = 4, 2, 4
+    depth, step, cell, left = 5, 2, 0.3, 5.0
+    figure, axes = canvas(left + 2.4, (rows + depth) * cell + 1.35)
+    tall = (rows + depth) * cell + 1.35
+    c = Grid(axes, 2.35, tall - depth * cell - 0.75, rows, vectors * lanes, cell, cell)
+    a = Grid(axes, 0.35, c.top, rows, depth, cell, cell)
+    b = Grid(axes, c.left, tall - 0.35, depth, vectors * lanes, cell, cell)
     _tile(c, vectors, lanes)
     for grid, operand in ((a, (0, step, rows, 1)), (b, (step, 0, 1, b.columns))):
         grid.fill(0, 0, grid.rows, grid.columns, "white")
@@ -296,8 +236,8 @@ def register_tile(rows: int = 4, vectors: int = 2, lanes: int = 4) -> Figure:
     sums = rows * vectors
     return set_alt_text(
         figure,
-        f"One step of the microkernel: {rows} numbers of a, each broadcast, times {_plural(vectors, 'vector')} of b",
-        f"with {_plural(lanes, 'lane')}, added to a tile of c in {_plural(sums, 'register')}.",
+        f"One step of the microkernel: {rows} numbers of a, each broadcast, times {vectors} vectors of b",
+        f"with {lanes} lanes, added to a tile of c in {sums} registers.",
         f"That is {2 * sums * lanes} FLOP for {rows + vectors * lanes} numbers loaded.",
     )
 
@@ -331,8 +271,8 @@ def _counts(axes: Axes, left: float, middle: float, tile: tuple[int, int, int]) 
     sums, loaded = rows * vectors, rows + vectors * lanes
     entries = [
         ("one step: one k", ""),
-        (f"{vectors}", f"{'load' if vectors == 1 else 'loads'} of a vector of b"),
-        (f"{rows}", f"{'number' if rows == 1 else 'numbers'} of a, broadcast"),
+        (f"{vectors}", "loads of a vector of b"),
+        (f"{rows}", "numbers of a, broadcast"),
         (f"{sums}", "vector multiply-adds"),
         (f"{2 * sums * lanes}", f"FLOP for {loaded} numbers loaded"),
         ("registers", ""),

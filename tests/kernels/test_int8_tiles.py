@@ -53,6 +53,8 @@ FLAVOURS = [
     ("uint8", "asymmetric", True, "random", (), False, "real"),
     ("int8", "symmetric", False, "least", (), False, "shift"),
 ]
+# each geometry with two flavours, each flavour with several geometries
+CASES = [(name, FLAVOURS[(i + j) % len(FLAVOURS)]) for i, name in enumerate(GEOMETRIES) for j in (0, 2)]
 
 
 @pytest.fixture(params=["processor", "emulated"])
@@ -66,8 +68,7 @@ def tiles(request, monkeypatch):
     return WITH_TILES, [1, 2]
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda flavour: "-".join(map(str, flavour[:4])))
-@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize(("name", "flavour"), CASES, ids=lambda part: part if isinstance(part, str) else part[0])
 def test_a_convolution_is_the_operators(tiles, name, flavour):
     target, thread_counts = tiles
     layer = quantized_conv(GEOMETRIES[name], *flavour, w_element="int8")

@@ -16,7 +16,7 @@ def test_the_layers_are_those_of_resnet_18(name):
 def test_the_table_takes_comparisons_of_all_layers():
     table = convolution_table()
     for row in RESNET18:
-        table.fill(row, compare({name: lambda: 1.0 for name in table.columns}, shortest=0, describe_machine=False))
+        table.fill(row, compare({name: lambda: 1.0 for name in table.columns}, shortest=0))
     assert table.missing == []
     assert table.verdicts()[1].state == "holds"
     assert table.read(table.to_dict()).verdicts() == table.verdicts()
@@ -24,6 +24,6 @@ def test_the_table_takes_comparisons_of_all_layers():
 
 def test_every_call_returns_a_new_table():
     first, second = convolution_table(), convolution_table()
-    first.fill("C1", compare({name: lambda: 1.0 for name in first.columns}, shortest=0, describe_machine=False))
+    first.fill("C1", compare({name: lambda: 1.0 for name in first.columns}, shortest=0))
     assert len(first.missing) == 6
     assert len(second.missing) == 8
