@@ -1,7 +1,7 @@
 """Loop nests as values.
 
 In: a statement and the extents of its loops. Out: a nest that prints, is tiled, reordered, packed and vectorised, runs
-as compiled code, counts its accesses and yields its address trace.
+as compiled code and counts its accesses.
 
 >>> from mlhood.dataflow.nest import gemm
 >>> print(gemm(64, 64, 64).tile(i=16, j=16).reorder("k", "i_i", "j_i"))

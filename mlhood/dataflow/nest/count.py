@@ -3,7 +3,7 @@
 A *level* is a memory inside a loop. It holds what one iteration of that loop touches of each array, the array's *tile*,
 and fetches the tile when it changes: after each iteration of an outer loop that indexes the array. Inside of such
 loops, while only others advance, the tile is *stationary*. The first level, outside all loops, holds everything; the
-last, inside all loops but a vector's or a microkernel's, is the register file. Timeloop and MAESTRO count a mapping's
+last, inside all loops but a vector's, is the register file. Timeloop and MAESTRO count a mapping's
 traffic in the same way (Parashar et al., ISPASS 2019; Kwon et al., MICRO 2019).
 """
 
@@ -126,7 +126,7 @@ def count(nest: LoopNest) -> Counts:
 
 
 def _statement_reads(nest: LoopNest, access: Access) -> int:
-    """Return how often the statement reads an array; a vector and a microkernel read each of their elements once."""
+    """Return how often the statement reads an array; a vector reads each of its elements once."""
     reused = frozenset(nest.names[nest.depth :]) - access.loops
     return count_points(nest, frozenset(nest.names) - reused)
 

@@ -5,7 +5,7 @@ A facade: the modules that it imports depend on `LoopNest` only, and never impor
 
 from __future__ import annotations
 
-from mlhood.dataflow.nest import binding, count, program, running, schedule, space, stream
+from mlhood.dataflow.nest import count, program, running, schedule, space
 from mlhood.dataflow.nest.loop_nest import LoopNest
 
 
@@ -21,18 +21,13 @@ class Nest(LoopNest):
     unroll = schedule.unroll
     vectorise = schedule.vectorise
     pack = schedule.pack
-    bind = binding.bind
 
-    domain_set = space.domain_set
-    schedule_map = space.schedule_map
     visits = space.visits
 
     source = running.source
     run = running.run
 
     count = count.count
-    addresses = stream.addresses
-    layout = stream.layout
 
     def __str__(self) -> str:
         return program.pseudo_code(self)

@@ -1,4 +1,4 @@
-"""The data of a loop nest: affine expressions, loops, accesses, guards, packed buffers and the microkernel's part.
+"""The data of a loop nest: affine expressions, loops, accesses, guards and packed buffers.
 
 Vocabulary: the *iteration space* is the set of all values of the loop variables; the *statement* adds one product to
 one element of the output at each of its points; a *schedule* is the order in which the points are visited.
@@ -15,7 +15,7 @@ from mlhood.errors import NestError
 
 ELEMENT_BYTES = 4
 Item = TypeVar("Item")
-Kind = Literal["serial", "unrolled", "vectorised", "bound"]
+Kind = Literal["serial", "unrolled", "vectorised"]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Loop:
     Args:
         name: Its variable.
         extent: The largest trip count.
-        kind: `serial`; `unrolled`; `vectorised`: its iterations are lanes of a vector; `bound`: run by a microkernel.
+        kind: `serial`; `unrolled`; `vectorised`: its iterations are lanes of a vector.
     """
 
     name: str
@@ -182,27 +182,6 @@ def packed_name(array: str) -> str:
     return f"{array}_packed"
 
 
-@dataclass(frozen=True)
-class Binding:
-    """The innermost loops, run by a microkernel.
-
-    Args:
-        depth: Number of loops outside it.
-        reductions: The loops that it sums over.
-        rows: The loop over the rows of its tile.
-        columns: The loop over the columns of its tile, contiguous in memory.
-        a: The input of which it broadcasts one element per row.
-        b: The input of which it loads vectors.
-    """
-
-    depth: int
-    reductions: tuple[str, ...]
-    rows: str
-    columns: str
-    a: str
-    b: str
-
-
 def find(kind: str, items: Mapping[str, Item], name: str) -> Item:
     """Return the item of this name.
 
@@ -226,7 +205,6 @@ class LoopNest:
         origin: The value of each of these as an expression of the current loops.
         guards: The conditions of all partial tiles.
         packs: The packed copies.
-        binding: The microkernel's part; None without one.
     """
 
     loops: tuple[Loop, ...]
@@ -236,7 +214,6 @@ class LoopNest:
     origin: tuple[Affine, ...]
     guards: tuple[Guard, ...] = ()
     packs: tuple[Pack, ...] = ()
-    binding: Binding | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -255,9 +232,8 @@ class LoopNest:
 
     @property
     def depth(self) -> int:
-        """Number of loops around the innermost unit: a statement, a vector or a microkernel."""
-        vectorised = self.loops[-1].kind == "vectorised"
-        return self.binding.depth if self.binding else len(self.loops) - vectorised
+        """Number of loops around the innermost unit: a statement or a vector."""
+        return len(self.loops) - (self.loops[-1].kind == "vectorised")
 
     @property
     def strides(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Native code inside what Numba compiles: a vectorised statement as an intrinsic, and the generated microkernel.
+"""Native code inside what Numba compiles: a vectorised statement as an intrinsic.
 
 Arrays of a nest do not alias, which metadata of the statement tells LLVM: it then hoists loop-invariant loads into
 registers, and keeps an unrolled output tile there during the reduction.
@@ -6,7 +6,6 @@ registers, and keeps an unrolled output tile there during the reduction.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -14,14 +13,9 @@ from typing import Any
 from llvmlite import ir
 
 from mlhood.dataflow.nest.loop_nest import ELEMENT_BYTES
-from mlhood.kernels.codegen import jit
-from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, FunctionBuilder, Pointer
-from mlhood.kernels.codegen.microkernel import MicrokernelSpec, Tile, microkernel
-from mlhood.kernels.codegen.target import Target, host
 
 _FLOAT, _INT32, _INT64, _ADDRESS = ir.FloatType(), ir.IntType(32), ir.IntType(64), ir.PointerType()
 _MAX_LANES = 16  # of the widest registers; LLVM splits longer vectors well only if they are powers of two
-FIELDS = ("a", "b", "table", "rounds", "output", "row")  # addresses, trip count of the reduction, stride in elements
 
 
 @functools.cache
@@ -110,38 +104,3 @@ class _Statement:
 
     def _text(self, text: str) -> ir.MetaDataString:
         return ir.MetaDataString(self.builder.module, text)
-
-
-def build(target: Target, rows: int, vectors: int, a_stride: int) -> str:
-    """Return a module whose function `kernel(arguments, wait)` adds one tile's product to the output, as LLVM IR.
-
-    Args:
-        target: The processor.
-        rows: Rows of the tile.
-        vectors: Its columns, in vectors.
-        a_stride: Elements of a from one row to the next.
-    """
-    module = ir.Module()
-    multiply = microkernel(
-        module, "multiply", MicrokernelSpec(Tile(rows, vectors, target.lanes), a_stride, a="table"), target
-    )
-    code = FunctionBuilder(module, "kernel", {"arguments": ADDRESS, "wait": INDEX})
-    words = code.pointer("arguments", INDEX)
-    word = {name: words.at(i).load_int() for i, name in enumerate(FIELDS)}
-    operands = {name: code.builder.inttoptr(word[name].value, ADDRESS) for name in ("a", "b", "table", "output")}
-    address = {name: Pointer(code.builder, operand) for name, operand in operands.items()}
-    null, limits = ir.Constant(ADDRESS, None), [ir.Constant(FLOAT, float(end)) for end in ("-inf", "inf")]
-    tile = (address["output"], word["row"])
-    arguments = (address["a"], address["b"], address["table"], word["rounds"], *tile, *tile)
-    code.call(multiply, *arguments, null, null, *limits)
-    code.ret()
-    return str(module)
-
-
-@functools.cache
-def kernel(rows: int, columns: int, a_stride: int) -> Any:
-    """Return the microkernel for this machine as a C function of two integers: the argument block's address, and 0."""
-    target = host()
-    loaded = jit.load(build, target, rows, columns // target.lanes, a_stride)
-    address = ctypes.cast(loaded, ctypes.c_void_p).value  # type: ignore[arg-type]
-    return ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(address or 0)

@@ -1,4 +1,4 @@
-"""Figures of loop nests: the schedule as a path through the iteration space, and reuse and traffic by level."""
+"""Figures of loop nests: the schedule as a path through the iteration space, and reuse by level."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from mlhood.dataflow.nest.count import Counts
-from mlhood.dataflow.nest.loop_nest import ELEMENT_BYTES, LoopNest
+from mlhood.dataflow.nest.loop_nest import LoopNest
 from mlhood.dataflow.nest.space import visits
 from mlhood.errors import NestError
 from mlhood.plotting.alt_text import listing, set_alt_text
@@ -94,6 +94,8 @@ def _tile_boundaries(draw_line: Any, nest: LoopNest, axis: int) -> None:
 def reuse(counts: Mapping[str, Counts]) -> Figure:
     """Draw the number of reads per element that a level fetches: a bar for each level and array.
 
+    An infinite value means that the array is produced there.
+
     Args:
         counts: Of one nest or of several, by title.
     """
@@ -101,23 +103,7 @@ def reuse(counts: Mapping[str, Counts]) -> Figure:
         title: {array: [nest.reuse(array, level.inside) for level in nest.levels] for array in nest.reads}
         for title, nest in counts.items()
     }
-    return _level_bars(counts, values, "reads for each element fetched")
-
-
-def traffic(counts: Mapping[str, Counts]) -> Figure:
-    """Draw the bytes that a level fetches and writes back: a bar for each level and array. Arguments as for `reuse`."""
-    values = {
-        title: {
-            array: [ELEMENT_BYTES * (level.fetched[array] + level.written[array]) or np.inf for level in nest.levels]
-            for array in nest.reads
-        }
-        for title, nest in counts.items()
-    }
-    return _level_bars(counts, values, "bytes fetched and written back")
-
-
-def _level_bars(counts: Mapping[str, Counts], values: Mapping[str, Mapping[str, list[float]]], label: str) -> Figure:
-    """Draw bars for each level and array; an infinite value means that the array is produced there."""
+    label = "reads for each element fetched"
     bars = [len(nest.levels) * len(nest.reads) for nest in counts.values()]
     figure, grid = plt.subplots(
         len(counts),

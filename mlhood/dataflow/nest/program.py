@@ -1,13 +1,13 @@
 """From a nest to lines of code: the emitter of its loops, and the pseudo-code that a nest prints as.
 
-The pseudo-code, the compiled program and the generator of its accesses are three emitters of the same loops.
+The pseudo-code and the compiled program are two emitters of the same loops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlhood.dataflow.nest.loop_nest import Access, Binding, Loop, LoopNest, Pack
+from mlhood.dataflow.nest.loop_nest import Loop, LoopNest, Pack
 from mlhood.dataflow.nest.space import trip_count
 
 Values = dict[str, int]  # of the unrolled loops
@@ -19,15 +19,11 @@ class Emitter:
     Args:
         nest: The nest.
         indent: One level of indentation.
-        expand: Whether to expand unrolled, vectorised and bound loops; otherwise they are emitted as plain loops.
+        expand: Whether to expand unrolled and vectorised loops; otherwise they are emitted as plain loops.
     """
 
     def __init__(self, nest: LoopNest, indent: str = "    ", *, expand: bool = True) -> None:
         self.nest, self.indent, self.expand = nest, indent, expand
-
-    def copy(self, pack: Pack, source: Access, values: Values) -> list[str]:
-        """Return the lines that copy one element into a buffer."""
-        return [f"{pack.buffer} = {source.substitute(values)}"]
 
     def statement(self, values: Values) -> list[str]:
         """Return the lines of the statement."""
@@ -36,10 +32,6 @@ class Emitter:
 
     def vector(self, values: Values) -> list[str]:
         """Return the lines of an expanded vectorised loop."""
-        return []
-
-    def microkernel(self, binding: Binding, values: Values) -> list[str]:
-        """Return the lines of the expanded bound loops."""
         return []
 
     def comment(self, loop: Loop) -> str:
@@ -59,7 +51,7 @@ class Emitter:
         if depth == len(self.nest.loops):
             return self.statement(values)
         if self.expand and depth == self.nest.depth:
-            return self.microkernel(self.nest.binding, values) if self.nest.binding else self.vector(values)
+            return self.vector(values)
         loop, outside = self.nest.loops[depth], self.nest.names[:depth]
         if self.expand and loop.kind == "unrolled":
             iterations = range(trip_count(self.nest, loop.name, outside).constant)
@@ -68,15 +60,12 @@ class Emitter:
         return [header, *self.indented(self._body(depth + 1, values))]
 
     def _pack(self, pack: Pack, values: Values) -> list[str]:
-        source = self.nest.input(pack.array)
-        return self.wrap(pack.loops, self.nest.names[: pack.depth], values, self.copy(pack, source, values))
-
-    def wrap(self, loops: Sequence[str], outside: Sequence[str], values: Values, body: list[str]) -> list[str]:
-        """Return lines inside some of the nest's loops, in any order."""
-        if not loops:
-            return body
-        inner = self.wrap(loops[1:], [*outside, loops[0]], values, body)
-        return [self._header(loops[0], outside, values), *self.indented(inner)]
+        """Return the loops that copy what is packed."""
+        lines = [f"{pack.buffer} = {self.nest.input(pack.array).substitute(values)}"]
+        for i in reversed(range(len(pack.loops))):
+            outside = [*self.nest.names[: pack.depth], *pack.loops[:i]]
+            lines = [self._header(pack.loops[i], outside, values), *self.indented(lines)]
+        return lines
 
     def _header(self, name: str, outside: Sequence[str], values: Values) -> str:
         return f"for {name} in range({trip_count(self.nest, name, outside).code(values)}):"
@@ -88,11 +77,7 @@ class Emitter:
 
 class _PseudoCode(Emitter):
     def comment(self, loop: Loop) -> str:
-        binding = self.nest.binding
-        if loop.kind != "bound" or not binding:
-            return "" if loop.kind == "serial" else f"  # {loop.kind}"
-        role = {binding.rows: "rows", binding.columns: "columns"}.get(loop.name, "sum")
-        return f"  # microkernel: {role}"
+        return "" if loop.kind == "serial" else f"  # {loop.kind}"
 
 
 def pseudo_code(nest: LoopNest) -> str:

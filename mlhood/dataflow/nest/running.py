@@ -11,13 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.dataflow.nest.binding import a_offsets
-from mlhood.dataflow.nest.loop_nest import ELEMENT_BYTES, Access, Binding, LoopNest
+from mlhood.dataflow.nest.loop_nest import Access, LoopNest
 from mlhood.dataflow.nest.program import Emitter, Values
-from mlhood.dataflow.nest.space import trip_count
 from mlhood.errors import NestError
 
-_PLAN_WORDS = 6  # as many as native.FIELDS
 _FASTMATH = {"reassoc", "contract", "nsz"}
 
 
@@ -30,30 +27,11 @@ class _Compiled(Emitter):
         lanes, (statement,) = nest.loops[-1].extent, self.statement(first)
         return [f"# {lanes} lanes from {statement}", f"_multiply_add(({', '.join(operands)}))"]
 
-    def microkernel(self, binding: Binding, values: Values) -> list[str]:
-        """Fill the plan's words, `native.FIELDS`, and call."""
-        nest, outside = self.nest, self.nest.names[: binding.depth]
-        first = values | dict.fromkeys(nest.names[binding.depth :], 0)
-        a, b, output = (_address(access, first) for access in (*_operands(nest, binding), nest.output))
-        counts = [trip_count(nest, name, outside).code(values) for name in binding.reductions]
-        row_stride = nest.output.offset.coefficient(binding.rows)
-        words = (a, b, "_table.ctypes.data", " * ".join(counts), output, row_stride)
-        return [*(f"_plan[{i}] = {word}" for i, word in enumerate(words)), "_microkernel(_plan.ctypes.data, 0)"]
-
-
-def _operands(nest: LoopNest, binding: Binding) -> tuple[Access, Access]:
-    return nest.operand(nest.input(binding.a)), nest.operand(nest.input(binding.b))
-
-
-def _address(access: Access, values: Values) -> str:
-    return f"{access.array}.ctypes.data + {ELEMENT_BYTES} * ({access.offset.substitute(values)})"
-
 
 def source(nest: LoopNest) -> str:
-    """Return the Python that `run` compiles: a function of inputs, output, buffers and the microkernel's arguments."""
+    """Return the Python that `run` compiles: a function of inputs, output and buffers."""
     emitter = _Compiled(nest)
     names = [access.array for access in nest.accesses] + [pack.buffer.array for pack in nest.packs]
-    names += ["_plan", "_table"] if nest.binding else []
     return "\n".join([f"def run({', '.join(names)}):", *emitter.indented(emitter.lines()), ""])
 
 
@@ -73,8 +51,6 @@ def run(nest: LoopNest, /, **arrays: np.ndarray) -> np.ndarray:
     inputs = _checked(nest, arrays)
     output = np.zeros(nest.output.shape, np.float32)
     buffers = [np.empty(pack.shape, np.float32) for pack in nest.packs]
-    if nest.binding:
-        buffers += [np.zeros(_PLAN_WORDS, np.int64), np.array(a_offsets(nest, nest.binding), np.int64)]
     compiled(nest)(*inputs, output, *buffers)
     return output
 
@@ -85,11 +61,6 @@ def compiled(nest: LoopNest) -> Any:
     from numba import njit
 
     scope: dict[str, Any] = {}
-    if binding := nest.binding:
-        from mlhood.dataflow.nest.native import kernel
-
-        a_stride = _operands(nest, binding)[0].offset.coefficient(binding.rows)
-        scope["_microkernel"] = kernel(nest.extents[binding.rows], nest.extents[binding.columns], a_stride)
     if nest.loops[-1].kind == "vectorised":
         from mlhood.dataflow.nest.native import multiply_add
 

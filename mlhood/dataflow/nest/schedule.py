@@ -11,7 +11,6 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -27,7 +26,7 @@ MAX_BUFFER = 1 << 28  # elements of a packed copy: one gibibyte
 _RESERVED = {"min", "range"}  # called by generated code
 
 
-def split(nest: AnyNest, loop: str, factor: int, tail: Tail = "perfect", names: Sequence[str] = ()) -> AnyNest:
+def split(nest: AnyNest, loop: str, factor: int, tail: Tail = "perfect") -> AnyNest:
     """Split a loop in two (strip-mining): `loop` becomes `factor * loop_o + loop_i`.
 
     Args:
@@ -36,7 +35,6 @@ def split(nest: AnyNest, loop: str, factor: int, tail: Tail = "perfect", names: 
         factor: The inner loop's extent.
         tail: What happens where the factor does not divide the extent: `perfect`: an error; `guard`: the inner loop's
             last run is shorter.
-        names: The names of the outer and the inner loop; `loop_o` and `loop_i` by default.
 
     Raises:
         NestError: If there is no such loop, or the split is invalid.
@@ -46,7 +44,10 @@ def split(nest: AnyNest, loop: str, factor: int, tail: Tail = "perfect", names: 
     _check_factor(old, factor, tail)
     if old.kind != "serial":
         raise NestError(f"the loop is {old.kind}", where=loop, todo="split it first, then unroll or vectorise")
-    outer, inner = _split_names(nest, loop, names)
+    outer, inner = f"{loop}_o", f"{loop}_i"
+    arrays = {access.array for access in nest.accesses}
+    if clashes := {*nest.names, *arrays, *map(packed_name, arrays)} & {outer, inner}:
+        raise NestError("this name is already in use", where=loop, got=", ".join(sorted(clashes)))
     value = variable(outer) * factor + variable(inner)
     values = {loop: value}
     position = nest.names.index(loop)
@@ -78,20 +79,6 @@ def _check_factor(loop: Loop, factor: int, tail: Tail) -> None:
             got=factor,
             todo="choose a divisor, or tail='guard', which cuts off the last tile: the inner trip count then varies",
         )
-
-
-def _split_names(nest: LoopNest, loop: str, names: Sequence[str]) -> tuple[str, str]:
-    pair = tuple(names) or (f"{loop}_o", f"{loop}_i")
-    if len(pair) != 2 or len(set(pair)) != 2:
-        raise NestError("a split makes two loops", where=loop, expected="two different names", got=pair)
-    for name in pair:
-        check_name(name)
-    arrays = {access.array for access in nest.accesses}
-    used = {*nest.names, *arrays, *map(packed_name, arrays)} - {loop}
-    if clashes := used & set(pair):
-        todo = f"name the loops: split({loop!r}, ..., names=('outer', 'inner'))"
-        raise NestError("this name is already in use", where=loop, got=", ".join(sorted(clashes)), todo=todo)
-    return pair[0], pair[1]
 
 
 def check_name(name: object) -> None:
@@ -134,7 +121,7 @@ def reorder(nest: AnyNest, *names: str) -> AnyNest:
     """Permute loops, listed from the outermost to the innermost; loops that are not listed keep their positions.
 
     Raises:
-        NestError: If there is no such loop, or the order is fixed by packing, a vector or a microkernel.
+        NestError: If there is no such loop, or the order is fixed by packing or a vector.
     """
     loops = iter([nest.loop(name) for name in names])
     if len(set(names)) != len(names):
@@ -203,7 +190,7 @@ def _with_kind(nest: AnyNest, name: str, kind: Kind) -> AnyNest:
     return replace(nest, loops=loops)
 
 
-def pack(nest: AnyNest, array: str, at: str | None = None, order: Sequence[str] = ()) -> AnyNest:
+def pack(nest: AnyNest, array: str, at: str | None = None) -> AnyNest:
     """Copy what the loops inside `at` read from an array into a buffer, contiguous in the order of reading.
 
     For a convolution's input, which overlapping windows share, this is im2col, one tile at a time.
@@ -212,7 +199,6 @@ def pack(nest: AnyNest, array: str, at: str | None = None, order: Sequence[str] 
         nest: The nest.
         array: An input.
         at: The loop in each iteration of which it is copied; None: once, before all loops.
-        order: The buffer's axes: the loops inside `at` that index the array; in nest order by default.
 
     Raises:
         NestError: If it is not an input, or no loop inside indexes it.
@@ -223,11 +209,7 @@ def pack(nest: AnyNest, array: str, at: str | None = None, order: Sequence[str] 
     if not loops:
         where = f"{access}, at {at}"
         raise NestError(f"no inner loop indexes {array}: nothing to pack", where=where, todo="pack further out")
-    if order and sorted(order) != sorted(loops):
-        expected = f"a permutation of {', '.join(loops)}"
-        raise NestError("invalid axes of the buffer", where=array, expected=expected, got=", ".join(order))
-    axes = tuple(order) or loops
-    packed = Pack(array, depth, axes, tuple(nest.extents[name] for name in axes))
+    packed = Pack(array, depth, loops, tuple(nest.extents[name] for name in loops))
     if packed.size > MAX_BUFFER:
         expected = f"at most {MAX_BUFFER:,} elements"
         what = "the buffer would be too large"
@@ -238,14 +220,11 @@ def pack(nest: AnyNest, array: str, at: str | None = None, order: Sequence[str] 
 def _packable(nest: LoopNest, array: str) -> Access:
     """Return the access to an input that can still be packed."""
     if array == nest.output.array:
-        todo = "keep its tile in registers: bind"
         what = "the output cannot be packed: sums added to a copy would be lost"
-        raise NestError(what, where=array, expected="an input", todo=todo)
+        raise NestError(what, where=array, expected="an input")
     if nest.packed(array):
         raise NestError("the array is already packed", where=array)
     access = nest.input(array)
-    if nest.binding:
-        raise NestError("a microkernel is already bound", where=array, todo="pack first, bind last")
     if nest.loops[-1].kind == "vectorised":
         what = "the innermost loop is already vectorised over the array as it is"
         raise NestError(what, where=array, todo="pack first, then vectorise")
@@ -253,9 +232,7 @@ def _packable(nest: LoopNest, array: str) -> Access:
 
 
 def _check_open(nest: LoopNest, step: str) -> None:
-    """Check that no microkernel and no packed copy depends on the loops."""
-    if nest.binding:
-        raise NestError(f"cannot {step}: a microkernel is bound", todo="split and reorder first, bind last")
+    """Check that no packed copy depends on the loops."""
     if nest.packs:
         arrays = ", ".join(pack.array for pack in nest.packs)
         what = f"cannot {step}: {arrays} is packed for the current loops"

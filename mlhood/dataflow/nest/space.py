@@ -1,4 +1,4 @@
-"""The iteration space: trip counts, isl's notation, the points in schedule order, and how many points and indices.
+"""The iteration space: trip counts, the points in schedule order, and how many points and indices.
 
 Loops that no guard and no index connects are independent, so the space is the product of such groups: one is a split
 dimension, or a convolution's row and its kernel's row. A count therefore enumerates the groups one by one, and takes
@@ -68,30 +68,6 @@ def trip_count(nest: LoopNest, name: str, outside: Collection[str]) -> TripCount
         else:
             constant = min(constant, dividend.constant // factor)
     return TripCount(constant, tuple(quotients))
-
-
-def domain_set(nest: LoopNest) -> str:
-    """Return the iteration space in isl's notation: `{ S[i, j] : 0 <= i < 60 and 0 <= j < 8 }`.
-
-    (Verdoolaege, isl: An Integer Set Library for the Polyhedral Model, ICMS 2010.)
-    """
-    ranges = [f"0 <= {name} < {extent}" for name, extent in nest.domain]
-    return f"{{ {_statement(nest)} : {' and '.join(ranges)} }}"
-
-
-def schedule_map(nest: LoopNest) -> str:
-    """Return the schedule in isl's notation: `{ S[i] -> [i_o, i_i] : i = 16*i_o + i_i and ... }`.
-
-    Points are visited in the lexicographic order of their images.
-    """
-    origins = zip((name for name, _ in nest.domain), map(str, nest.origin), strict=True)
-    ranges = [f"0 <= {name} < {extent}" for name, extent in nest.extents.items()]
-    conditions = [*(f"{name} = {value}" for name, value in origins if name != value), *ranges, *map(str, nest.guards)]
-    return f"{{ {_statement(nest)} -> [{', '.join(nest.names)}] : {' and '.join(conditions)} }}"
-
-
-def _statement(nest: LoopNest) -> str:
-    return f"S[{', '.join(name for name, _ in nest.domain)}]"
 
 
 def visits(nest: LoopNest) -> np.ndarray:

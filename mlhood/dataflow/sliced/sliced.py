@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,78 +10,19 @@ from mlhood.dataflow.sliced.nest_code import FIELDS, NestShape, build
 from mlhood.dataflow.slicing.analysis import analyse
 from mlhood.dataflow.slicing.caches import Caches, of_machine
 from mlhood.dataflow.slicing.fit import check
-from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
+from mlhood.dataflow.slicing.problem import Problem, Slicing, counts
 from mlhood.errors import SlicingError
 from mlhood.kernels import parallel
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.arguments import pack_arguments
 from mlhood.kernels.codegen.microkernel import Tile, candidates
 from mlhood.kernels.codegen.target import Target, host
-from mlhood.kernels.conv import check_convolution
 from mlhood.kernels.direct import pack_weights
 from mlhood.kernels.direct_variants import PLAIN_PREFETCH
-from mlhood.kernels.geometry import Geometry, Pair
+from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.parallel import scratch
 
 _STORE_CYCLES = 3  # to transpose and store one column of a tile, roughly
-
-
-def sliced_conv2d(
-    x: np.ndarray,
-    w: np.ndarray,
-    bias: np.ndarray | None = None,
-    stride: Pair = 1,
-    padding: Pair = 0,
-    *,
-    tiles: Sequence[int] | None = None,
-    order: Order | None = None,
-    threads: int | None = 1,
-    caches: Caches | None = None,
-) -> np.ndarray:
-    """Convolve in slices.
-
-    Args:
-        x: float32 [N, C, H, W].
-        w: float32 [F, C, KH, KW].
-        bias: float32 [F], or None.
-        stride: One number, or (vertical, horizontal).
-        padding: One number, (vertical, horizontal) for both sides, or (top, left, bottom, right).
-        tiles: (k1, k2, k3) as in `mlhood.dataflow.slicing.problem.Slicing`; None: chosen by the analysis.
-        order: `IS` or `WS`, together with `tiles`.
-        threads: Number of threads; None: that of `mlhood.kernels.threads`.
-        caches: What the tiles must fit; this machine's caches if None.
-
-    Returns:
-        float32 [N, F, OH, OW].
-
-    Raises:
-        KernelError: If the arguments do not match.
-        SlicingError: If the tiles are not legal; it names the cache that they exceed, and by how much.
-    """
-    g = check_convolution(x, w, bias, stride, padding)
-    count = parallel.resolve_threads(threads)
-    if not (g.images and g.filters and g.depth):
-        return np.zeros(g.out_shape, np.float32) + (0 if bias is None else bias[:, None, None])
-    slicing = None if tiles is None and order is None else as_slicing(tiles, order)
-    return Sliced(g, w, bias, slicing, caches)(x, threads=count)
-
-
-def as_slicing(tiles: Sequence[int] | None, order: str | None) -> Slicing:
-    """Return the slicing of these tiles in this order.
-
-    Raises:
-        SlicingError: If they are not three integers and one of `ORDERS`.
-    """
-    integers = tiles is not None and len(tiles) == 3 and all(isinstance(size, int | np.integer) for size in tiles)
-    known: Order | None = next((name for name in ORDERS if name == order), None)
-    if tiles is None or not integers or known is None:
-        raise SlicingError(
-            "invalid slicing",
-            expected=f"tiles=(k1, k2, k3) and order {' or '.join(ORDERS)}",
-            got=f"tiles={tiles!r}, order={order!r}",
-            todo="give both, or neither: then the analysis chooses",
-        )
-    return Slicing(known, *(int(size) for size in tiles))
 
 
 def sliced_problem(g: Geometry, target: Target | None = None) -> Problem:

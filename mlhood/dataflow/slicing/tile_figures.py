@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from matplotlib.axes import Axes
@@ -12,7 +11,6 @@ from matplotlib.patches import Rectangle
 from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.fit import check
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing
-from mlhood.errors import SlicingError
 from mlhood.plotting.alt_text import set_alt_text
 from mlhood.plotting.diagram import (
     DARK,
@@ -20,7 +18,6 @@ from mlhood.plotting.diagram import (
     LIGHT_GREEN,
     LIGHT_GREY,
     LIGHT_YELLOW,
-    MUTED,
     THIN,
     Grid,
     Point,
@@ -29,8 +26,6 @@ from mlhood.plotting.diagram import (
 
 _MAX_STRIPS = 7
 _GAP = 0.3
-_MAX_TILES = 24  # more pairs are illegible
-_NUMBERED = 0.27  # inches of a cell that fits three digits
 
 Strips = dict[int, tuple[float, float]]  # index of a tile -> its start and end in inches
 
@@ -181,20 +176,11 @@ def orders(inputs: int, weights: int, k2: int, k3: int) -> Figure:
     """Draw in which order the nest visits the pairs of input tile and weight tile of one slice, for IS and for WS.
 
     Args:
-        inputs: Number of input tiles.
-        weights: Number of weight tiles.
+        inputs: Number of input tiles, up to 14: more are illegible.
+        weights: Number of weight tiles, up to 13.
         k2: Streamed tiles in a group.
         k3: Stationary tiles in a group.
-
-    Raises:
-        SlicingError: If a number is not positive, or there are too many tiles for a figure.
     """
-    for name, count in {"inputs": inputs, "weights": weights, "k2": k2, "k3": k3}.items():
-        if count < 1:
-            raise SlicingError("invalid number of tiles", where=name, expected="1 or more", got=count)
-    if max(inputs, weights) > _MAX_TILES:
-        expected, got = f"at most {_MAX_TILES} tiles of a kind", f"{inputs} x {weights}"
-        raise SlicingError("too many tiles for a figure", expected=expected, got=got, todo="draw a smaller case")
     cell = min(0.4, 3.8 / inputs, 3.6 / weights)
     height = max(weights * cell, 0.85)  # of the text beside it
     panel = height + 2.05
@@ -211,11 +197,11 @@ def orders(inputs: int, weights: int, k2: int, k3: int) -> Figure:
     )
 
 
-def _first_pairs(order: Order, inputs: int, weights: int, k2: int, k3: int, most: int = 8) -> str:
+def _first_pairs(order: Order, inputs: int, weights: int, k2: int, k3: int) -> str:
     stationary, streamed = (inputs, weights) if order == "IS" else (weights, inputs)
     pairs = list(_visits(stationary, streamed, k2, k3))
-    text = ", ".join(f"({s}, {p})" if order == "IS" else f"({p}, {s})" for s, p in pairs[:most])
-    return text + (", and so on" if len(pairs) > most else "")
+    text = ", ".join(f"({s}, {p})" if order == "IS" else f"({p}, {s})" for s, p in pairs[:8])
+    return text + (", and so on" if len(pairs) > 8 else "")
 
 
 def _order(grid: Grid, order: Order, k2: int, k3: int) -> None:
@@ -225,14 +211,10 @@ def _order(grid: Grid, order: Order, k2: int, k3: int) -> None:
     for cell in visits[: min(k2, streamed)]:
         grid.fill(*cell, 1, 1, LIGHT_YELLOW)
     grid.lines()
-    step = max(1, math.ceil(0.2 / grid.wide))
-    grid.heads(*([str(i) if i % step == 0 else "" for i in range(count)] for count in (grid.rows, grid.columns)))
+    grid.heads(range(grid.rows), range(grid.columns))
     _groups(grid, order, k2, k3)
-    if grid.wide >= _NUMBERED:
-        for visit, cell in enumerate(visits, 1):
-            grid.write(*cell, visit)
-    else:
-        _path(grid, visits)
+    for visit, cell in enumerate(visits, 1):
+        grid.write(*cell, visit)
     axes = grid.axes
     axes.text(grid.centre[0], grid.top + 0.25, "input tiles", fontsize=9, ha="center", va="bottom")
     axes.text(grid.left - 0.3, grid.centre[1], "weight tiles", fontsize=9, ha="right", va="center", rotation=90)
@@ -241,12 +223,12 @@ def _order(grid: Grid, order: Order, k2: int, k3: int) -> None:
 def _captions(grid: Grid, order: Order, k2: int, k3: int, heights: Point) -> None:
     """Write above and below which tiles are stationary, which are streamed, and what the lines mean."""
     stationary, streamed = ("input", "weight") if order == "IS" else ("weight", "input")
-    numbered, first = grid.wide >= _NUMBERED, min(k2, grid.rows if order == "IS" else grid.columns)
+    first = min(k2, grid.rows if order == "IS" else grid.columns)
     lines = (
         f"heavy lines: groups of k3 = {k3} {stationary} tiles, which L3 holds",
         f"dashed lines: groups of k2 = {k2} {streamed} tiles, which L2 holds",
-        f"yellow, {f'1 to {first}' if numbered else 'at the ring'}: streamed past {stationary} tile 0",
-        "numbers: order of the visits" if numbered else "solid: between neighbours; dotted: jumps",
+        f"yellow, 1 to {first}: streamed past {stationary} tile 0",
+        "numbers: order of the visits",
     )
     left, axes = grid.left - 0.5, grid.axes
     title = f"{order}: one {stationary} tile at a time is stationary in L1;\n{streamed} tiles are streamed"
@@ -275,19 +257,3 @@ def _groups(grid: Grid, order: Order, k2: int, k3: int) -> None:
         y = grid.top - row * grid.high
         grid.axes.plot([grid.left, grid.right], [y, y], color=DARK, **row_style)
     grid.outline(0, 0, grid.rows, grid.columns)
-
-
-def _path(grid: Grid, visits: Sequence[tuple[int, int]]) -> None:
-    """Draw the path from pair to pair: runs of neighbours solid with a head, jumps dotted, a ring at the start."""
-    run = [visits[0]]
-    grid.axes.plot(*grid.middle(*visits[0]), "o", ms=8, mfc="white", mec=DARK, mew=1.6, zorder=5)
-    for previous, cell in zip(visits, [*visits[1:], None], strict=True):
-        if cell is not None and abs(cell[0] - previous[0]) + abs(cell[1] - previous[1]) == 1:
-            run.append(cell)
-            continue
-        if len(run) > 1:
-            grid.path(run, lw=1.1)
-        if cell is not None:
-            (x, y), (to_x, to_y) = grid.middle(*previous), grid.middle(*cell)
-            grid.axes.plot([x, to_x], [y, to_y], color=MUTED, lw=0.8, ls=":", zorder=2)
-            run = [cell]

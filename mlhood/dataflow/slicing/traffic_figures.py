@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -35,12 +35,12 @@ def levels(needs: Mapping[str, Sequence[float]], rooms: Sequence[float]) -> Figu
         rooms: Bytes that slicings may occupy in L1, L2 and L3; infinite where a level limits nothing.
 
     Raises:
-        SlicingError: If there is nothing to draw, or a number of bytes is invalid.
+        SlicingError: If a number of bytes is invalid.
     """
-    _check_not_empty(needs, "slicings")
     for name, sizes in needs.items():
-        _check_bytes(name, sizes, limit=sys.float_info.max)
-    _check_bytes("rooms", rooms, limit=math.inf)
+        if len(sizes) != len(LEVELS) or not all(1 <= size < math.inf for size in sizes):
+            what = "invalid number of bytes in the three levels"
+            raise SlicingError(what, where=name, expected="three numbers, at least 1", got=list(sizes))
     group = len(needs) + 1
     figure, axes = plt.subplots(figsize=(6.2, 0.9 + 0.25 * 3 * group), dpi=90, layout="constrained")
     known = [size for sizes in (*needs.values(), rooms) for size in sizes if size < math.inf]
@@ -63,12 +63,6 @@ def levels(needs: Mapping[str, Sequence[float]], rooms: Sequence[float]) -> Figu
     return set_alt_text(figure, f"Bar chart of the bytes needed in each cache of this capacity. {'; '.join(parts)}.")
 
 
-def _check_bytes(name: str, sizes: Sequence[float], limit: float) -> None:
-    if len(sizes) != len(LEVELS) or not all(1 <= size <= limit for size in sizes):
-        what = "invalid number of bytes in the three levels"
-        raise SlicingError(what, where=name, expected="three numbers, at least 1", got=list(sizes))
-
-
 def _level_bars(axes: Axes, sizes: Sequence[float], capacity: float, first: int) -> None:
     """Draw one level's bars and the line of its capacity."""
     for row, size in enumerate(sizes, first):
@@ -82,7 +76,7 @@ def _level_bars(axes: Axes, sizes: Sequence[float], capacity: float, first: int)
         axes.plot([capacity, capacity], [first - 0.5, first + len(sizes) - 0.5], color=DARK, lw=2.4, zorder=5)
 
 
-def traffic(rows: Mapping[str, Mapping[Order, Traffic]], line: int = 64) -> Figure:
+def traffic(rows: Mapping[str, Mapping[Order, Traffic]], line: int) -> Figure:
     """Draw the predicted MiB loaded into each level, both orders side by side, on a logarithmic axis.
 
     A level loads what all levels below it serve.
@@ -90,12 +84,8 @@ def traffic(rows: Mapping[str, Mapping[Order, Traffic]], line: int = 64) -> Figu
     Args:
         rows: Traffic of IS and of WS, by the name of a slicing or a convolution.
         line: Bytes of a cache line.
-
-    Raises:
-        SlicingError: If there is nothing to draw, an order is missing, or nothing is loaded into a level.
     """
-    _check_not_empty(rows, "rows")
-    into = {label: {order: _into(label, row, order, line) for order in ORDERS} for label, row in rows.items()}
+    into = {label: {order: _into(row[order], line) for order in ORDERS} for label, row in rows.items()}
     sizes = [size for row in into.values() for parts in row.values() for size in parts]
     size = 5.4, 1.1 + 3 * (0.35 + 0.42 * len(rows))
     figure, panels = plt.subplots(3, 1, figsize=size, dpi=90, sharex=True, sharey=True, layout="constrained")
@@ -123,15 +113,9 @@ def traffic(rows: Mapping[str, Mapping[Order, Traffic]], line: int = 64) -> Figu
     return set_alt_text(figure, f"Bar charts of the predicted MiB loaded into {' / '.join(LEVELS)}. {'; '.join(bars)}.")
 
 
-def _into(label: str, row: Mapping[Order, Traffic], order: Order, line: int) -> list[float]:
+def _into(served: Traffic, line: int) -> list[float]:
     """Return the MiB loaded into L1, L2 and L3."""
-    if order not in row:
-        raise SlicingError("the row lacks an order", where=label, expected=ORDERS, got=list(row))
-    served = row[order]
     lines = (served.l2 + served.l3 + served.memory, served.l3 + served.memory, served.memory)
-    if min(lines) <= 0:
-        expected = "cache lines loaded into each level"
-        raise SlicingError("a logarithmic axis has no zero", where=f"{label}, {order}", expected=expected, got=lines)
     return [count * line / 2**20 for count in lines]
 
 
@@ -142,15 +126,9 @@ def times(table: Table) -> Figure:
         table: Filled with measurements, with columns IS and WS among its own.
 
     Raises:
-        SlicingError: If it lacks these columns, or has counts.
         MeasureError: If one of these cells is empty.
     """
-    if table.kind != "measurement" or not {"IS", "WS"} <= set(table.columns):
-        expected = "measurements in columns IS and WS"
-        raise SlicingError(
-            "the table does not compare the orders", where=table.id, expected=expected, got=table.columns
-        )
-    measured = {order: [_cell(table, row, order) for row in table.rows] for order in ORDERS}
+    measured: dict[str, list[Any]] = {order: [table[row, order] for row in table.rows] for order in ORDERS}
     figure, axes = plt.subplots(figsize=(6.4, 1.3 + 0.5 * len(table.rows)), dpi=90, layout="constrained")
     ends = [end for cells in measured.values() for cell in cells for end in (*cell.interval, cell.median)]
     axes.set(xscale="log" if max(ends) > _MAX_LINEAR * min(ends) else "linear", ylim=(len(table.rows) - 0.5, -0.5))
@@ -175,13 +153,6 @@ def times(table: Table) -> Figure:
     return set_alt_text(figure, f"Times in ms with intervals, and the ratio WS / IS. {'; '.join(rows)}.")
 
 
-def _cell(table: Table, row: str, order: Order) -> Measurement:
-    cell = table[row, order]
-    if not isinstance(cell, Measurement):
-        raise SlicingError("the cell is not a measurement", where=f"{table.id}, {row}/{order}", got=repr(cell))
-    return cell
-
-
 def _markers(axes: Axes, cells: Sequence[Measurement], order: Order, shift: float) -> None:
     colour, _, marker = _STYLES[order]
     medians = [1e3 * cell.median for cell in cells]
@@ -197,8 +168,3 @@ def _faster(ratio: Ratio) -> str:
     if 1 in ratio:
         return "no difference seen"
     return "IS is faster" if ratio.value > 1 else "WS is faster"
-
-
-def _check_not_empty(rows: Mapping[str, object], what: str) -> None:
-    if not rows:
-        raise SlicingError("there is nothing to draw", expected=f"one or more {what}", got="none")

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from mlhood.dataflow.systolic.array import DATAFLOWS, Array, Layer, gemm_layer, resnet_layers
     from mlhood.dataflow.systolic.files import read_config, read_topology
     from mlhood.dataflow.systolic.mapping import Counts, Mapping, count, folds, map_layer
-    from mlhood.dataflow.systolic.memory import EYERISS, EnergyTable, Memories, energy, simulate_memories
+    from mlhood.dataflow.systolic.memory import ENERGY, ENERGY_SOURCE, Memories, energy, simulate_memories
     from mlhood.dataflow.systolic.simulator import Run, simulate
 
 __all__ = [
     "DATAFLOWS",
-    "EYERISS",
+    "ENERGY",
+    "ENERGY_SOURCE",
     "Array",
     "Counts",
-    "EnergyTable",
     "Layer",
     "Mapping",
     "Memories",
@@ -43,7 +43,7 @@ _EXPORTS = {
     "array": ("DATAFLOWS", "Array", "Layer", "gemm_layer", "resnet_layers"),
     "files": ("read_config", "read_topology"),
     "mapping": ("Counts", "Mapping", "count", "folds", "map_layer"),
-    "memory": ("EYERISS", "EnergyTable", "Memories", "energy", "simulate_memories"),
+    "memory": ("ENERGY", "ENERGY_SOURCE", "Memories", "energy", "simulate_memories"),
     "simulator": ("Run", "simulate"),
 }
 

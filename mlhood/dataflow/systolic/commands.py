@@ -70,7 +70,7 @@ def _simulate(layers: list[Layer], array: Array) -> Iterator[LayerCounts]:
 
 
 def _lines(results: list[LayerCounts]) -> list[str]:
-    from mlhood.dataflow.systolic import EYERISS
+    from mlhood.dataflow.systolic import ENERGY_SOURCE
 
     rows = [_cells(result.layer.name, [result]) for result in results]
     rows += [_cells("all", results)] if len(results) > 1 else []
@@ -79,7 +79,7 @@ def _lines(results: list[LayerCounts]) -> list[str]:
     lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
     notes = [
         "cycles: the total; SCALE-Sim reports the index of the last cycle, which is one less",
-        f"reads, writes, DRAM: words; energy: in multiply-accumulates ({EYERISS.source})",
+        f"reads, writes, DRAM: words; energy: in multiply-accumulates ({ENERGY_SOURCE})",
     ]
     return [*lines, "", *notes]
 
@@ -108,7 +108,7 @@ def _total(results: list[LayerCounts]) -> dict[str, Any]:
 
 
 def _as_dict(array: Array, results: list[LayerCounts]) -> dict[str, Any]:
-    from mlhood.dataflow.systolic import EYERISS, energy
+    from mlhood.dataflow.systolic import ENERGY, ENERGY_SOURCE, energy
 
     layers = [
         {
@@ -119,4 +119,9 @@ def _as_dict(array: Array, results: list[LayerCounts]) -> dict[str, Any]:
         }
         for result in results
     ]
-    return {"array": asdict(array), "layers": layers, "total": _total(results), "energy_table": asdict(EYERISS)}
+    return {
+        "array": asdict(array),
+        "layers": layers,
+        "total": _total(results),
+        "energy_table": ENERGY | {"source": ENERGY_SOURCE},
+    }

@@ -293,51 +293,22 @@ def _half(kib: int) -> int:
     return _HALF * (_KIB * kib // _SETS)
 
 
-@dataclass(frozen=True)
-class EnergyTable:
-    """Energy per access to a word.
-
-    Args:
-        mac: A multiply-accumulate.
-        register: In the processing element itself.
-        hop: From a processing element to its neighbour.
-        sram: In a memory at the array's edge.
-        dram: Off chip.
-        unit: Of all of them.
-        source: Reference for the values.
-    """
-
-    mac: float
-    register: float
-    hop: float
-    sram: float
-    dram: float
-    unit: str
-    source: str
+ENERGY = {"MAC": 1, "register": 1, "hops": 2, "SRAM": 6, "DRAM": 200}
+"""Energy of an access to a word, in multiply-accumulates: in an element, to its neighbour, at the edge, off chip."""
+ENERGY_SOURCE = "Chen, Emer, Sze: Eyeriss, ISCA 2016, table IV: words of 16 bits, a commercial process of 65 nm"
 
 
-EYERISS = EnergyTable(
-    mac=1,
-    register=1,
-    hop=2,
-    sram=6,
-    dram=200,
-    unit="MAC",
-    source="Chen, Emer, Sze: Eyeriss, ISCA 2016, table IV: words of 16 bits, a commercial process of 65 nm",
-)
-
-
-def energy(counts: Counts, memories: Memories, table: EnergyTable = EYERISS) -> dict[str, float]:
-    """Return the energy of a layer by level, in the table's unit.
+def energy(counts: Counts, memories: Memories) -> dict[str, float]:
+    """Return the energy of a layer by level, in multiply-accumulates.
 
     The register is read once per multiply-accumulate, for the stationary operand. Memories count where the array reads
     or writes them; their transfers from and to DRAM are included in the cost of DRAM.
     """
-    sram = counts.ifmap_reads + counts.filter_reads + counts.ofmap_writes
-    return {
-        "MAC": counts.macs * table.mac,
-        "register": counts.macs * table.register,
-        "hops": counts.hops * table.hop,
-        "SRAM": sram * table.sram,
-        "DRAM": memories.dram * table.dram,
+    accesses = {
+        "MAC": counts.macs,
+        "register": counts.macs,
+        "hops": counts.hops,
+        "SRAM": counts.ifmap_reads + counts.filter_reads + counts.ofmap_writes,
+        "DRAM": memories.dram,
     }
+    return {level: number * ENERGY[level] for level, number in accesses.items()}

@@ -1,4 +1,4 @@
-"""Figures of systolic arrays: elements at chosen cycles, busy elements over time, and dataflows compared."""
+"""Figures of systolic arrays: elements at six cycles, and dataflows compared."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from matplotlib.patches import Patch, Rectangle
 from mlhood.dataflow.systolic.array import DATAFLOWS, Array, Layer
 from mlhood.dataflow.systolic.mapping import count
 from mlhood.dataflow.systolic.simulator import EMPTY, Run
-from mlhood.errors import DataflowError
 from mlhood.measure.units import digits
 from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import BLUE, GREEN, LIGHT_YELLOW, ORANGE, PINK, SKY, VERMILION
 
-MAX_SIDE = 16  # elements; more are illegible
 _STYLES = {"ws": (SKY, ""), "is": (ORANGE, "//"), "os": (GREEN, "..")}
 _SERIES_STYLES = ((SKY, ""), (BLUE, "\\\\"), (GREEN, ".."), (ORANGE, "//"), (VERMILION, "xx"), (PINK, "oo"))
 _MARKERS = "osD^vP"
@@ -31,36 +29,22 @@ _MOVES = {
 _RESIDENT, _STREAMED = "k", {"ws": "m", "is": "n", "os": "k"}
 
 
-def filling(run: Run, cycles: Sequence[int] | None = None) -> Figure:
-    """Draw the array at some cycles: busy elements are dark and framed, with the streamed operand's index in bold.
+def filling(run: Run) -> Figure:
+    """Draw the array at six cycles of the first fold: busy elements are framed, with the streamed operand's index.
 
     For weight and input stationary arrays, the row k of the stationary operand is written above it.
-
-    Args:
-        run: The run of an array of at most 16 x 16.
-        cycles: The cycles; by default six of the first fold.
-
-    Raises:
-        DataflowError: The array is too large, or a cycle is out of range.
     """
     array = run.array
-    if max(array.rows, array.columns) > MAX_SIDE:
-        expected, got = f"at most {MAX_SIDE} x {MAX_SIDE}", f"{array.rows} x {array.columns}"
-        raise DataflowError("the array is too large to draw", expected=expected, got=got)
     last = int((run.fold == 0).sum()) - 1
-    drawn = [round(last * part / 5) for part in range(6)] if cycles is None else list(cycles)
-    if not drawn or not all(0 <= cycle < run.cycles for cycle in drawn):
-        raise DataflowError("cycle out of range", expected=f"0 to {run.cycles - 1}", got=drawn)
-    across = min(len(drawn), 3)
-    down = -(-len(drawn) // across)
+    drawn = [round(last * part / 5) for part in range(6)]
+    across, down = 3, 2
     width, height = 0.42 * array.columns + 0.3, 0.42 * array.rows + 0.45
     figure, grid = plt.subplots(
-        down, across, figsize=(across * width, down * height + 0.5), dpi=90, squeeze=False, layout="constrained"
+        down, across, figsize=(across * width, down * height + 0.5), dpi=90, layout="constrained"
     )
-    for i, axes in enumerate(grid.flat):
+    for axes, cycle in zip(grid.flat, drawn, strict=True):
         axes.axis("off")
-        if i < len(drawn):
-            _elements(axes, run, drawn[i])
+        _elements(axes, run, cycle)
     step = {"ws": "multiplies row m of the inputs", "is": "multiplies filter n", "os": "adds term k of the sum"}
     figure.suptitle(f"{DATAFLOWS[array.dataflow]}: {_MOVES[array.dataflow]}", fontsize=10)
     patches = [Patch(fc=SKY, ec="black", lw=1.6, label=f"busy: {step[array.dataflow]}")]
@@ -93,27 +77,6 @@ def _elements(axes: Axes, run: Run, cycle: int) -> None:
     axes.set_title(f"cycle {cycle}: {int((step != EMPTY).sum())} busy", fontsize=8.5)
 
 
-def busy(runs: Mapping[str, Run]) -> Figure:
-    """Draw how many elements multiply in each cycle, a panel per run; dashed lines mark the start of a fold."""
-    figure, grid = plt.subplots(
-        len(runs), 1, figsize=(8.5, 0.5 + 1.25 * len(runs)), dpi=90, sharex=True, squeeze=False, layout="constrained"
-    )
-    titles = []
-    for axes, (name, run) in zip(grid[:, 0], runs.items(), strict=True):
-        busy_elements = run.busy.sum(axis=(1, 2))
-        elements = run.array.elements
-        axes.stairs(busy_elements, fill=True, color=_STYLES[run.array.dataflow][0], ec="black", lw=0.6)
-        starts = np.flatnonzero(np.diff(run.fold, prepend=-1))
-        axes.vlines(starts[1:], 0, elements, color="#444444", ls="--", lw=0.8)
-        folds = f"{len(starts)} folds" if len(starts) > 1 else "1 fold"
-        utilisation = run.macs / (run.cycles * elements)
-        axes.set(ylim=(0, 1.05 * elements), yticks=(0, elements), ylabel="busy")
-        titles.append(f"{name}: {folds}, {run.cycles} cycles, {utilisation:.0%} of all elements busy")
-        axes.set_title(titles[-1], fontsize=9, loc="left")
-    grid[-1, 0].set(xlabel="cycle", xlim=(0, max(run.cycles for run in runs.values())))
-    return set_alt_text(figure, f"How many elements of an array multiply in each cycle. {'; '.join(titles)}.")
-
-
 def compare(cycles: Mapping[str, Mapping[str, float]], what: str = "cycles") -> Figure:
     """Draw grouped bars: {"C1": {"ws": 458208, "is": 776160, "os": 475104}, ...}; each group's smallest is bold."""
     orders = list(dict.fromkeys(order for group in cycles.values() for order in group))
@@ -137,37 +100,37 @@ def compare(cycles: Mapping[str, Mapping[str, float]], what: str = "cycles") -> 
     return set_alt_text(figure, f"Bar chart of {what}. {'; '.join(bars)}.")
 
 
-def sides(layers: Sequence[Layer], sizes: Sequence[int], orders: tuple[str, str] = ("ws", "is")) -> Figure:
-    """Draw the ratio of the second dataflow's cycles to the first's over the size of square arrays, a line per layer.
+def sides(layers: Sequence[Layer], sizes: Sequence[int]) -> Figure:
+    """Draw the ratio of the cycles of IS to those of WS over the size of square arrays, a line per layer.
 
     Args:
         layers: The layers.
         sizes: R = C.
-        orders: Two of `DATAFLOWS`: above 1 the first is the faster one.
     """
     figure, axes = plt.subplots(figsize=(6, 3.6), dpi=90, layout="constrained")
     lines = []
     for i, layer in enumerate(layers):
-        first, second = (
-            np.array([count(layer, Array(size, size, order)).cycles for size in sizes]) for order in orders
+        ws, input_stationary = (
+            np.array([count(layer, Array(size, size, order)).cycles for size in sizes]) for order in ("ws", "is")
         )
+        ratios = input_stationary / ws
         marker, colour = _MARKERS[i % len(_MARKERS)], _SERIES_STYLES[i % len(_SERIES_STYLES)][0]
         name = f"{layer.name}: M {layer.m:,}, N {layer.n:,}, K {layer.k:,}"
-        axes.plot(sizes, second / first, color=colour, marker=marker, mec="black", ms=6, label=name)
-        lines.append(f"{layer.name}: {', '.join(digits(ratio) for ratio in second / first)}")
+        axes.plot(sizes, ratios, color=colour, marker=marker, mec="black", ms=6, label=name)
+        lines.append(f"{layer.name}: {', '.join(digits(ratio) for ratio in ratios)}")
     axes.axhline(1, color="black", lw=1.2, ls="--")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set(xticks=list(sizes), xticklabels=[f"{size} x {size}" for size in sizes], xlabel="array")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_ylabel(f"cycles of {orders[1].upper()} / cycles of {orders[0].upper()}")
+    axes.set_ylabel("cycles of IS / cycles of WS")
     style = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "fontsize": 8.5}
-    for order, offset, va in ((orders[0], 5, "bottom"), (orders[1], -5, "top")):
-        axes.annotate(f"{order.upper()} is faster", (1, 1), (5, offset), ha="left", va=va, **style)
+    for order, offset, va in (("WS", 5, "bottom"), ("IS", -5, "top")):
+        axes.annotate(f"{order} is faster", (1, 1), (5, offset), ha="left", va=va, **style)
     figure.legend(loc="outside upper center", ncols=min(len(layers), 2), fontsize=8.5, frameon=False)
     return set_alt_text(
         figure,
-        f"Cycles of {orders[1].upper()} divided by those of {orders[0].upper()}, above 1 where {orders[0].upper()} is",
+        "Cycles of IS divided by those of WS, above 1 where WS is",
         f"faster, on square arrays of side {', '.join(map(str, sizes))}. {'; '.join(lines)}.",
     )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -80,29 +78,16 @@ def test_a_weight_stationary_array_moves_what_scale_sim_counts():
     assert level.fetched == {"A": 3_294_225, "B": 34_848, "C": 3_484_800}
 
 
-def lru_misses(nest, size):
-    """Misses of an LRU cache of `size` elements, by array."""
-    cached, misses = OrderedDict(), Counter()
-    for chunk in nest.addresses():
-        for element in zip((chunk.names[array] for array in chunk.array), chunk.element.tolist(), strict=True):
-            misses[element[0]] += element not in cached
-            cached[element] = True
-            cached.move_to_end(element)
-            if len(cached) > size:
-                cached.popitem(last=False)
-    return dict(misses)
-
-
 @pytest.mark.parametrize("inside", ["k_o", "j_i", "k_i"])
 def test_a_cache_of_two_tiles_misses_what_a_level_fetches(inside):
     """It may miss less where a tile is reused before it is evicted, as inside i_i."""
     tiled = gemm(12, 12, 12).tile(i=4, j=4, k=4)
     level = tiled.count().level(inside)
-    assert lru_misses(tiled, 2 * sum(level.tile.values())) == level.fetched
-    simulated = Hierarchy([Level(2 * level.bytes)], line=4)
-    for chunk in tiled.addresses():
-        simulated.access(chunk.bytes(tiled.layout(4)), 4)
-    assert simulated.hits.memory == sum(level.fetched.values())
+    cache = Hierarchy([Level(2 * level.bytes)], line=4)
+    for point in iterations(tiled):
+        for number, access in enumerate(tiled.accesses):
+            cache.access(np.array([(number << 20) + 4 * access.offset.evaluate(point)]), 4)
+    assert cache.hits.memory == sum(level.fetched.values())
 
 
 def test_a_product_counted_by_hand():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlhood.dataflow.nest import NestError, conv2d, gemm, nest
-from mlhood.dataflow.nest.nest_figures import iteration_space, reuse, traffic
+from mlhood.dataflow.nest.nest_figures import iteration_space, reuse
 
 PLANE = nest("y[i] += a[i, j] * x[j]", i=5, j=6)
 
@@ -51,6 +51,3 @@ def test_bars_show_the_counts():
     assert [text.get_text() for text in figure.legends[0].texts] == ["A", "B", "C", "A_packed"]
     produced = [text for text in figure.axes[1].texts if text.get_text().strip() == "produced here"]
     assert len(produced) == 2
-    figure = traffic({"plain": plain})
-    widths = [bar.get_width() for container in figure.axes[0].containers for bar in container]
-    assert sum(widths) == sum(level.traffic for level in plain.levels)
