@@ -33,6 +33,7 @@ WARM_UP_CALLS = 2
 # A round during which the process was preempted is repeated, unless it takes longer than this many seconds.
 MAX_ATTEMPTS = 6
 REPEATABLE_SECONDS = 0.05
+clock = time.perf_counter
 Cache = Literal["interleaved", "hot"]
 
 __all__ = ["Comparison", "compare"]
@@ -44,7 +45,6 @@ class _Alternative:
 
     name: str
     call: Callable[[], Any]
-    clock: Callable[[], float]
     finish: Callable[[Any], object] | None = None
     first: float = 0.0
     repeats: int = 1
@@ -52,7 +52,7 @@ class _Alternative:
 
     def run(self, repeats: int) -> float:
         """Return the duration of `repeats` calls together."""
-        call, finish, clock = self.call, self.finish, self.clock
+        call, finish = self.call, self.finish
         start = clock()
         if finish is None:
             for _ in range(repeats):
@@ -75,10 +75,6 @@ def compare(
     rtol: float = 1e-3,
     atol: float = 1e-5,
     shortest: float = SHORTEST,
-    seed: int = 0,
-    clock: Callable[[], float] = time.perf_counter,
-    interruptions: Callable[[], int] | None = None,
-    describe_machine: bool = True,
 ) -> Comparison:
     """Time alternatives that compute the same result.
 
@@ -100,26 +96,20 @@ def compare(
         rtol: Tolerance relative to the baseline's element.
         atol: Tolerance relative to the largest of the baseline's elements.
         shortest: Minimum duration of a timing in seconds.
-        seed: Seed of the random orders.
-        clock: Returns seconds; only differences matter.
-        interruptions: Returns the number of preemptions of the process so far; the operating system's by default.
-        describe_machine: Include the machine's facts in the result.
 
     Raises:
         MeasureError: An alternative fails, or disagrees with the baseline; or an argument is invalid.
     """
     baseline = _check_arguments(alternatives, baseline, rounds, cache, shortest)
     operations = _operations(flops, alternatives)
-    measured = [_Alternative(name, call, clock) for name, call in alternatives.items()]
+    measured = [_Alternative(name, call) for name, call in alternatives.items()]
     with contextlib.nullcontext() if threads is None else fix_threads(threads) as fixed:
         _first_calls(measured, baseline, (rtol, atol) if check else None)
         if fixed is not None:
             fixed.apply()  # to libraries that the first calls have loaded
         for alternative in measured:
             _warm_up(alternative, shortest)
-        draw = random.Random(seed)  # noqa: S311 - orders, not secrets
-        interrupted = _time_rounds(measured, rounds, cache, draw, interruptions or preemptions)
-        facts = this_machine().as_dict() if describe_machine else {}
+        interrupted = _time_rounds(measured, rounds, cache)
         unfixed = [] if fixed is None else fixed.notes()
     run = uuid.uuid4().hex
     return Comparison(
@@ -131,7 +121,7 @@ def compare(
         repeats={a.name: a.repeats for a in measured},
         unfixed=unfixed,
         interrupted=interrupted,
-        machine=facts,
+        machine=this_machine().as_dict(),
     )
 
 
@@ -169,12 +159,12 @@ def _first_calls(measured: list[_Alternative], baseline: str, tolerance: tuple[f
     reference = None
     for alternative in sorted(measured, key=lambda a: a.name != baseline):
         with _attribute_errors(alternative.name):
-            start = alternative.clock()
+            start = clock()
             result = alternative.call()
             alternative.finish = finisher(result)
             if alternative.finish is not None:
                 alternative.finish(result)
-            alternative.first = alternative.clock() - start
+            alternative.first = clock() - start
             named = (alternative.name, arrays(result)) if tolerance else None
         if tolerance is None or named is None:
             continue
@@ -192,15 +182,14 @@ def _warm_up(alternative: _Alternative, shortest: float) -> None:
             alternative.repeats = min(repeats, MAX_REPEATS)
 
 
-def _time_rounds(
-    measured: list[_Alternative], rounds: int, cache: Cache, draw: random.Random, interruptions: Callable[[], int]
-) -> int:
+def _time_rounds(measured: list[_Alternative], rounds: int, cache: Cache) -> int:
     """Time all rounds, and return how many of them were interrupted in every attempt."""
     interrupted = 0
+    draw = random.Random(0)  # noqa: S311 - orders, not secrets
     with _collection_disabled():
         for _ in range(rounds):
             order = draw.sample(measured, len(measured))
-            count, seconds = _least_interrupted(order, cache, interruptions)
+            count, seconds = _least_interrupted(order, cache)
             interrupted += count > 0
             for alternative, elapsed in zip(order, seconds, strict=True):
                 if elapsed <= 0:
@@ -213,18 +202,16 @@ def _time_rounds(
     return interrupted
 
 
-def _least_interrupted(
-    order: list[_Alternative], cache: Cache, interruptions: Callable[[], int]
-) -> tuple[int, list[float]]:
+def _least_interrupted(order: list[_Alternative], cache: Cache) -> tuple[int, list[float]]:
     """Attempt a round several times; return interruptions and times of the attempt with the fewest.
 
     The round is repeated as a whole: an alternative repeated alone would find its own data in the caches.
     """
     best = None
     for _ in range(MAX_ATTEMPTS):
-        before = interruptions()
+        before = preemptions()
         seconds = [_time(alternative, cache) for alternative in order]
-        count = interruptions() - before
+        count = preemptions() - before
         if best is None or count < best[0]:
             best = count, seconds
         total = sum(elapsed * alternative.repeats for elapsed, alternative in zip(seconds, order, strict=True))

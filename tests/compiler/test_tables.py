@@ -11,7 +11,7 @@ from mlhood.measure import Count, compare
 def test_the_table_of_latencies_takes_a_comparison_for_each_number_of_images():
     table = latency_table()
     for row in IMAGES:
-        table.fill(row, compare({name: lambda: 1.0 for name in table.columns}, shortest=0, describe_machine=False))
+        table.fill(row, compare({name: lambda: 1.0 for name in table.columns}, shortest=0))
     assert table.columns == (*STAGES, ONNX_RUNTIME)
     assert table.missing == []
     assert table.verdicts()[1].state == "holds"

@@ -106,7 +106,7 @@ slow, fast = (lambda: counted(40_000, conv_direct)), (lambda: counted(7000, conv
 
 for row, layer in {rows}:
     def timed(alternatives):
-        return compare(alternatives, shortest=1e-4, describe_machine=False{options})
+        return compare(alternatives, shortest=1e-4{options})
     alternatives = {alternatives}
     {fill}
 """
@@ -194,7 +194,7 @@ FILLED = (
     + """
 for row, layer in layers.items():
     table.fill(row, compare({"no-BLAS": lambda: counted(40_000, conv_direct), "BLAS": lambda: counted(7000, conv_blas)},
-                            flops=2 * layer.macs, shortest=1e-4, describe_machine=False))
+                            flops=2 * layer.macs, shortest=1e-4))
 """
 )
 
@@ -205,7 +205,7 @@ def model_filling(no_blas: str = "40_000, conv_direct", blas: str = "15_000, con
         "P3-6-solution-2": f"""{COUNTED}
 for row in models_table.rows:
     models_table.fill(row, compare({{"no-BLAS": lambda: counted({no_blas}),
-                                    "BLAS": lambda: counted({blas})}}, shortest=1e-4, describe_machine=False))
+                                    "BLAS": lambda: counted({blas})}}, shortest=1e-4))
 """
     }
 

@@ -137,7 +137,7 @@ def call(times):
 many = {{row: {small} if row == "too small" else 14_000 for row in table.rows}}
 calls = {{f"{{row}}, {{order}}": call(many[row]) for row in table.rows for order in table.columns}}
 def timed(alternatives):
-    return compare(alternatives, shortest=1e-4, describe_machine=False{options})
+    return compare(alternatives, shortest=1e-4{options})
 measured = timed(calls)
 for row in {rows}:
     {fill}
@@ -246,7 +246,7 @@ calls = {{
     f"{{row}}, {{order}}": network(20_000 if row == "too small" else 14_000)
     for row in network_times.rows for order in network_times.columns
 }}
-measured = compare(calls, shortest=1e-4, describe_machine=False{options})
+measured = compare(calls, shortest=1e-4{options})
 for row in {rows}:
     network_times.fill(row, measured, {{order: f'{{row}}, {{order}}' for order in network_times.columns}})
 """

@@ -201,7 +201,7 @@ def call(times):
     return lambda: sum(range(times)) * 0.0
 cases = dict.fromkeys(table.rows, SimpleNamespace(no_jax=call(20_000), with_jax=call(20_000)))
 for row, case in {rows}:
-    timed = partial(compare, shortest=1e-4, describe_machine=False{options})
+    timed = partial(compare, shortest=1e-4{options})
     alternatives = {{"No-JAX": case.no_jax, "JAX": case.with_jax}}
     {fill}
 """

@@ -10,7 +10,7 @@ import torch
 from mlhood.errors import XlaError
 from mlhood.jaxlab.operators import network, no_jax
 from mlhood.jaxlab.operators.resnet import from_torch, logits
-from mlhood.models import photographs, resnet18, resnet34, resnet50
+from mlhood.models import photographs, resnet18, resnet50
 from mlhood.models.resnet import BasicBlock, Bottleneck, ResNet
 
 
@@ -77,7 +77,7 @@ def test_the_operators_are_those_of_the_namespace():
     expected = {"conv2d": 36, "batch_norm": 36, "relu": 33, "max_pool": 1, "add": 16}
     expected |= {"global_average_pool": 1, "dense": 1}
     ops = SimpleNamespace(**{name: recorded(name) for name in expected})
-    network.forward(ops, params_of(resnet34(classes=2).eval()), np.zeros((1, 3, 32, 32), np.float32))
+    network.forward(ops, params_of(ResNet(BasicBlock, (3, 4, 6, 3), 2).eval()), np.zeros((1, 3, 32, 32), np.float32))
     assert {name: calls.count(name) for name in expected} == expected
 
 
