@@ -141,34 +141,33 @@ def _palette(colors: tuple[str, ...]) -> Image.Image:
     return palette
 
 
-def draw_scene(scene: Scene, *, columns: int | None = None, key: bool = True, name: str | None = None) -> Drawing:
+def draw_scene(scene: Scene, *, columns: int | None = None, name: str | None = None) -> Drawing:
     """Draw a scene from top to bottom.
 
     Args:
         scene: What to draw.
         columns: Into how many columns a component is split; by its height and width if omitted.
-        key: Whether to explain below what colours, outlines and lines mean.
         name: Title; the scene's if omitted.
 
     Raises:
         DrawingError: Too many values pass by other nodes to be drawn.
     """
     placement = place_scene(scene, columns)
-    figure = partial(render, placement, scene.styles, key=key)
+    figure = partial(render, placement, scene.styles)
     return Drawing(placement, scene.styles, figure, name or scene.name, describe_scene(scene))
 
 
-def draw_side_by_side(scenes: tuple[Scene, Scene], titles: tuple[str, str], *, name: str, key: bool = True) -> Drawing:
+def draw_side_by_side(scenes: tuple[Scene, Scene], titles: tuple[str, str], *, name: str) -> Drawing:
     """Draw two scenes side by side, boxes of one key at the same height; arguments and errors as of `draw_scene`."""
     placement, divider = place_side_by_side(scenes, titles)
     styles = scenes[0].styles
-    figure = partial(render, placement, styles, key=key, divider=divider)
+    figure = partial(render, placement, styles, divider=divider)
     return Drawing(placement, styles, figure, name, describe_comparison(scenes, titles))
 
 
-def draw_mirrored(scenes: tuple[Scene, Scene], titles: tuple[str, str], *, name: str, key: bool = True) -> Drawing:
+def draw_mirrored(scenes: tuple[Scene, Scene], titles: tuple[str, str], *, name: str) -> Drawing:
     """Draw two scenes with the same wires side by side; those of the second one point upwards. As `draw_scene`."""
     placement, upward = place_mirrored(scenes, titles)
     styles = scenes[0].styles
-    figure = partial(render, placement, styles, key=key, upward=upward)
+    figure = partial(render, placement, styles, upward=upward)
     return Drawing(placement, styles, figure, name, describe_mirrored(scenes, titles))

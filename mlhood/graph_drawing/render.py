@@ -29,7 +29,6 @@ def render(
     placement: Placement,
     styles: StyleSheet,
     *,
-    key: bool = True,
     divider: float | None = None,
     upward: Iterable[Route] = (),
 ) -> Figure:
@@ -38,11 +37,10 @@ def render(
     Args:
         placement: Positions of boxes, text and wires.
         styles: All styles, in the order in which the key explains those in use.
-        key: Whether to explain below what colours, outlines and lines mean.
         divider: x of a vertical line that separates two drawings.
         upward: Further wires, whose arrows are at their beginning and point upwards.
     """
-    entries = list(_key_entries(placement, styles)) if key else []
+    entries = list(_key_entries(placement, styles))
     width = max(placement.width, 160.0)
     rows = _key_rows(entries, width)
     key_height = 12.0 + _KEY_HEIGHT * len(rows) if rows else 0.0

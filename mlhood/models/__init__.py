@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mlhood.models.compression import distillation, narrow, sparse
     from mlhood.models.mobilenet import MobileNetV2, mobilenet_v2
     from mlhood.models.networks import MLP, LeNet, LeNetBN
-    from mlhood.models.resnet import ResNet, resnet18, resnet34, resnet50
+    from mlhood.models.resnet import ResNet, resnet18, resnet50
     from mlhood.models.training import accuracy, train
     from mlhood.models.transformer import gpt_block, vit_block
 
@@ -38,7 +38,6 @@ __all__ = [
     "perturbed",
     "photographs",
     "resnet18",
-    "resnet34",
     "resnet50",
     "sparse",
     "train",
@@ -49,7 +48,7 @@ _MODULES = {
     "compression": ("distillation", "narrow", "sparse"),
     "mobilenet": ("MobileNetV2", "mobilenet_v2"),
     "networks": ("MLP", "LeNet", "LeNetBN"),
-    "resnet": ("ResNet", "resnet18", "resnet34", "resnet50"),
+    "resnet": ("ResNet", "resnet18", "resnet50"),
     "training": ("accuracy", "train"),
     "transformer": ("gpt_block", "vit_block"),
 }

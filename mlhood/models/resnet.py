@@ -1,4 +1,4 @@
-"""ResNet-18, -34 and -50 with torchvision's module, parameter and buffer names, and its published weights.
+"""ResNet-18 and -50 with torchvision's module, parameter and buffer names, and its published weights.
 
 Source: K. He, X. Zhang, S. Ren, J. Sun, "Deep residual learning for image recognition", CVPR 2016, table 1.
 As in torchvision, the stride of a bottleneck is in its 3x3 convolution ("ResNet V1.5").
@@ -19,7 +19,6 @@ _Module = TypeVar("_Module", bound=nn.Module)
 # torchvision's IMAGENET1K_V1 weights; the file name contains the first digits of the SHA-256.
 PUBLISHED = {
     "resnet18": "https://download.pytorch.org/models/resnet18-f37072fd.pth",
-    "resnet34": "https://download.pytorch.org/models/resnet34-b627a593.pth",
     "resnet50": "https://download.pytorch.org/models/resnet50-0676ba61.pth",
 }
 
@@ -201,11 +200,6 @@ def resnet18(weights: str | Path | None = None, *, classes: int = 1000) -> ResNe
         ModelError: The weights cannot be downloaded or read, or do not match the model.
     """
     return load_weights(ResNet(BasicBlock, (2, 2, 2, 2), classes), "resnet18", weights)
-
-
-def resnet34(weights: str | Path | None = None, *, classes: int = 1000) -> ResNet:
-    """Build ResNet-34: 21,797,672 parameters with 1000 classes. Arguments and errors as `resnet18`."""
-    return load_weights(ResNet(BasicBlock, (3, 4, 6, 3), classes), "resnet34", weights)
 
 
 def resnet50(weights: str | Path | None = None, *, classes: int = 1000) -> ResNet:

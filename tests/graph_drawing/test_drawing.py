@@ -57,7 +57,6 @@ def test_the_key_explains_what_is_used():
     check(drawing.placement)
     check_words(drawing)
     assert words(drawing) == ["a", "b", "left", "right", "source", "target", "reds", "blues", "thin", "thick"]
-    assert words(draw_scene(scene(), key=False)) == ["a", "b", "left", "right", "source", "target"]
 
 
 def test_a_comparison_has_titles_and_marks():

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from mlhood.models import resnet18, resnet34, resnet50
+from mlhood.models import resnet18, resnet50
 
 PUBLISHED = {
     "resnet18": (resnet18, [2, 2, 2, 2], 1, 11_689_512, 122),
-    "resnet34": (resnet34, [3, 4, 6, 3], 1, 21_797_672, 218),
     "resnet50": (resnet50, [3, 4, 6, 3], 4, 25_557_032, 320),
 }
 
@@ -22,7 +21,6 @@ PUBLISHED_SHAPES = {
         "layer4.1.bn2.bias": (512,),
         "fc.weight": (1000, 512),
     },
-    "resnet34": {"layer3.5.conv2.weight": (256, 256, 3, 3), "fc.weight": (1000, 512)},
     "resnet50": {
         "layer1.0.downsample.0.weight": (256, 64, 1, 1),
         "layer1.0.conv1.weight": (64, 64, 1, 1),

@@ -24,7 +24,6 @@ def draw(
     part: Iterable[str] | None = None,
     columns: int | None = None,
     sizes: bool = False,
-    key: bool = True,
     limit: int = 500,
 ) -> Drawing:
     """Draw a graph from top to bottom: inputs, operators, outputs; the type of each value beside its wire.
@@ -38,7 +37,6 @@ def draw(
         part: Names of the nodes to draw; all if omitted.
         columns: Into how many columns a long graph is split; by its height and width if omitted.
         sizes: Whether to show how many bytes the constants occupy.
-        key: Whether to explain below what colours, outlines and lines mean.
         limit: The largest number of nodes: more would be slow, and unreadable.
 
     Raises:
@@ -50,7 +48,7 @@ def draw(
     _check_limit(graph, part, limit)
     if columns is not None and columns < 1:
         raise CompilerError("a drawing has at least one column", where=f"graph {graph.name!r}", got=columns)
-    drawing = draw_scene(describe(graph, part=part, sizes=sizes), columns=columns, key=key)
+    drawing = draw_scene(describe(graph, part=part, sizes=sizes), columns=columns)
     if path is not None:
         drawing.save(path)
     return drawing
@@ -62,7 +60,6 @@ def draw_diff(
     path: str | Path | None = None,
     *,
     part: Iterable[str] | None = None,
-    key: bool = True,
     limit: int = 500,
 ) -> Drawing:
     """Draw two graphs side by side and mark the differences, which `diff` lists as text.
@@ -75,7 +72,6 @@ def draw_diff(
         after: The later one.
         path: Where to save the drawing, .svg or .png; nowhere if omitted.
         part: Names of the nodes to draw, of which each graph shows those that it has; all if omitted.
-        key: Whether to explain below what colours, outlines and lines mean.
         limit: The largest number of nodes of one graph.
 
     Raises:
@@ -97,7 +93,7 @@ def draw_diff(
         for box in scene.boxes:
             box.mark = changes[box.key].kind if box.key in changes else "same"
     titles = _title("before", scenes[0]), _title("after", scenes[1])
-    drawing = draw_side_by_side(scenes, titles, name=f"{before.name} and {after.name}", key=key)
+    drawing = draw_side_by_side(scenes, titles, name=f"{before.name} and {after.name}")
     if path is not None:
         drawing.save(path)
     return drawing

@@ -3,14 +3,13 @@
 >>> tape = Tape()
 >>> loss = cross_entropy(lenet(ad, tape.tree(params), tape.value(images, "images")), labels)
 >>> gradient_graph(tape)                       # displayed by a notebook
->>> gradient_graph(tape, path="lenet.svg")     # or .png
+>>> gradient_graph(tape).save("lenet.svg")     # or .png
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
@@ -25,9 +24,7 @@ _MAX_OPERATIONS = 150
 _WEIGHTED = {"conv2d", "dense", "batch_norm", "cross_entropy"}  # all inputs but the first are lines in the box
 
 
-def gradient_graph(
-    tape: Tape, rules: Mapping[str, Rule] = RULES, path: str | Path | None = None, *, key: bool = True
-) -> Drawing:
+def gradient_graph(tape: Tape, rules: Mapping[str, Rule] = RULES) -> Drawing:
     """Draw a tape from top to bottom, and beside it the flow of the gradients from bottom to top.
 
     To the right of each operation, at the same height, is the rule that maps the gradient with respect to its result to
@@ -38,13 +35,9 @@ def gradient_graph(
     Args:
         tape: A tape that ends in a scalar. Operations that it does not depend on are left out.
         rules: As for `backward`.
-        path: File to save the drawing to, .svg or .png; None for no file.
-        key: Whether to explain colours and outlines below.
 
     Raises:
         AutodiffError: As for `backward`, or there are too many operations.
-        DrawingError: The file name has another suffix.
-        OutputError: The file cannot be written.
     """
     scenes = GradientScenes(tape, backward(tape, rules))
     if len(scenes.entries) > _MAX_OPERATIONS:
@@ -55,10 +48,7 @@ def gradient_graph(
             todo="draw a part: one block, or one layer",
         )
     halves, titles = (scenes.forward, scenes.backward), ("forward, downwards", "backward, upwards")
-    drawing = draw_mirrored(halves, titles, name="a tape and its gradients", key=key)
-    if path is not None:
-        drawing.save(path)
-    return drawing
+    return draw_mirrored(halves, titles, name="a tape and its gradients")
 
 
 # -- the two scenes

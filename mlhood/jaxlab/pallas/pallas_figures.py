@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,71 +9,62 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from mlhood.jaxlab.pallas.attention import check_blocks, key_blocks
+from mlhood.jaxlab.pallas.attention import key_blocks
 from mlhood.jaxlab.pallas.traffic import traffic
 from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import ORANGE, SKY
 
 LENGTHS = (256, 512, 1024, 2048, 4096)
+_LENGTH, _DEPTH, _BLOCK = (
+    512,
+    64,
+    64,
+)  # of the left part: queries and keys; the head dimension; queries and keys a block
 
 
-def fused_attention(
-    length: int = 512, d: int = 64, *, block_q: int = 64, block_k: int = 64, lengths: Sequence[int] = LENGTHS
-) -> Figure:
-    """Draw the blocks of a causal kernel's scores, and the bytes of one head without and with fusion.
-
-    Args:
-        length: Queries and keys of the left part.
-        d: The head dimension.
-        block_q: Queries per program, a power of two from 16.
-        block_k: Keys per step, a power of two from 16.
-        lengths: Queries and keys of the right part's bars, float32.
-
-    Raises:
-        XlaError: A block is no power of two from 16.
-    """
-    check_blocks(block_q, block_k)
+def fused_attention() -> Figure:
+    """Draw the blocks of a causal kernel's scores, and the bytes of one head of float32 without and with fusion."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 4.2), dpi=90, layout="constrained")
-    visited = _blocks(left, length, block_q, block_k)
-    factors = _bars(right, lengths, d, block_q, block_k)
+    visited = _blocks(left)
+    factors = _bars(right)
     saved = listing((f"{n} keys", f"{factor:.1f} times") for n, factor in factors.items())
     return set_alt_text(
         figure,
-        f"Left: {length} by {length} scores in blocks of {block_q} by {block_k}; the causal kernel computes "
+        f"Left: {_LENGTH} by {_LENGTH} scores in blocks of {_BLOCK} by {_BLOCK}; the causal kernel computes "
         f"{visited[0]} of {visited[1]} blocks, and skips those right of the diagonal. "
         f"Right: bytes of one head by sequence length; the fused kernel moves fewer, by {saved}.",
     )
 
 
-def _blocks(axes: Axes, length: int, block_q: int, block_k: int) -> tuple[int, int]:
-    rows, columns = -(-length // block_q), -(-length // block_k)
-    visits = [key_blocks(row, length, True, block_q, block_k) for row in range(rows)]
-    for row, column in np.ndindex(rows, columns):
+def _blocks(axes: Axes) -> tuple[int, int]:
+    side = _LENGTH // _BLOCK
+    visits = [key_blocks(row, _LENGTH, True, _BLOCK, _BLOCK) for row in range(side)]
+    for row, column in np.ndindex(side, side):
         fill, hatch = (SKY, "") if column < visits[row] else ("white", "..")
-        corner = (column * block_k, row * block_q)
-        axes.add_patch(Rectangle(corner, block_k, block_q, fc=fill, hatch=hatch, ec="#555555", lw=0.7))
-    axes.set(xlim=(0, columns * block_k), ylim=(rows * block_q, 0), aspect="equal", xlabel="key", ylabel="query")
+        corner = (column * _BLOCK, row * _BLOCK)
+        axes.add_patch(Rectangle(corner, _BLOCK, _BLOCK, fc=fill, hatch=hatch, ec="#555555", lw=0.7))
+    axes.set(xlim=(0, _LENGTH), ylim=(_LENGTH, 0), aspect="equal", xlabel="key", ylabel="query")
     axes.set_title("one program per row; its loop goes right", fontsize=10)
     shown = [
         Patch(fc=SKY, ec="#555555", label="computed"),
         Patch(fc="white", ec="#555555", hatch="..", label="skipped"),
     ]
     axes.legend(handles=shown, loc="upper right", fontsize=9)
-    return sum(visits), rows * columns
+    return sum(visits), side * side
 
 
-def _bars(axes: Axes, lengths: Sequence[int], d: int, block_q: int, block_k: int) -> dict[int, float]:
-    counted = {length: traffic(length, length, d, block_q=block_q, block_k=block_k) for length in lengths}
-    at = np.arange(len(lengths))
+def _bars(axes: Axes) -> dict[int, float]:
+    counted = {length: traffic(length, length, _DEPTH, block_q=_BLOCK, block_k=_BLOCK) for length in LENGTHS}
+    at = np.arange(len(LENGTHS))
     unfused, fused = ([getattr(each, side) / 1e6 for each in counted.values()] for side in ("unfused", "fused"))
     axes.bar(at - 0.2, unfused, 0.38, color=ORANGE, ec="black", hatch="//", label="three steps")
     axes.bar(at + 0.2, fused, 0.38, color=SKY, ec="black", label="fused")
     for x, height, each in zip(at, unfused, counted.values(), strict=True):
         axes.annotate(f"{each.factor:.1f}x", (x, height), (0, 3), textcoords="offset points", ha="center", fontsize=9)
     axes.set(yscale="log", xticks=at, xlabel="queries = keys", ylabel="MB moved per head (log scale)")
-    axes.set_xticklabels([str(length) for length in lengths])
+    axes.set_xticklabels([str(length) for length in LENGTHS])
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_title(f"float32, d = {d}, no mask", fontsize=10)
+    axes.set_title(f"float32, d = {_DEPTH}, no mask", fontsize=10)
     axes.legend(fontsize=9, loc="upper left")
     return {length: each.factor for length, each in counted.items()}

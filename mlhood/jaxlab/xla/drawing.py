@@ -1,7 +1,7 @@
 """Drawings of StableHLO and HLO: the steps of the entry computation, without the preparation of weights.
 
 draw(view(logits, params, x))                  # optimised HLO; displayed by a notebook
-draw(view(logits, params, x), "stablehlo", path="resnet.svg")
+draw(view(logits, params, x), "stablehlo").save("resnet.svg")
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from mlhood.compiler.hir.drawing.describe import FAMILIES, FLOAT, INTEGER, STYLES
 from mlhood.errors import XlaError
@@ -23,7 +22,7 @@ from mlhood.jaxlab.xla.views import Stage, View
 PRODUCTS = ("convolution", "dot", "dot_general")
 POOLINGS = ("reduce-window", "reduce_window", "reduce")
 _RESULTS = ("return", "tuple")
-_MAX_UNFOLDED = 60  # steps up to which chains are not folded by default
+_MAX_UNFOLDED = 60  # steps up to which chains are not folded
 _WIDTH = 32  # characters of a line of opcodes
 _MAX_DETAILS = 8  # lines below the name
 _MAX_LISTED = 16  # opcodes up to which they are listed one by one
@@ -131,55 +130,27 @@ def _chains(module: Module, shown: dict[str, Instruction], fold: bool) -> list[S
     return sorted(chains.values(), key=lambda step: positions[step.first.name])
 
 
-def draw(
-    view: View,
-    stage: Stage = "optimized",
-    path: str | Path | None = None,
-    *,
-    fold: bool | None = None,
-    columns: int | None = None,
-    key: bool = True,
-    limit: int = 500,
-) -> Drawing:
+def draw(view: View, stage: Stage = "optimized") -> Drawing:
     """Draw a function from top to bottom, with a box for each instruction of the entry computation.
 
     The box of a fusion or a call lists the opcodes inside, without broadcasts and constants. Weights, that is leaves of
-    arguments that are trees, are lines in the box of the instruction that reads them, with the operations on them.
+    arguments that are trees, are lines in the box of the instruction that reads them, with the operations on them. In
+    large drawings a box includes the chain that follows it, up to the next product, pooling or branch.
 
     Args:
         view: The function.
         stage: "stablehlo", "hlo" or "optimized".
-        path: File to save the drawing to, .svg or .png; None for no file.
-        fold: Whether a box includes the chain that follows it, up to the next product, pooling or branch; by default
-            only in large drawings.
-        columns: Number of columns; by height and width if omitted.
-        key: Whether to explain colours, outlines and lines below.
-        limit: The maximum number of boxes.
 
     Raises:
-        XlaError: The stage is unknown, or there are too many boxes.
-        DrawingError: The file name has another suffix.
-        OutputError: The file cannot be written.
+        XlaError: The stage is unknown.
     """
-    scene = scene_of(view.module(stage), view.data, fold=fold)
-    if len(scene.boxes) > limit:
-        raise XlaError(
-            "the function is too large to be drawn",
-            where=view.name,
-            expected=f"at most {limit} boxes",
-            got=f"{len(scene.boxes)} boxes",
-            todo="use draw(..., fold=True), or print the text: view.optimized",
-        )
-    drawing = draw_scene(scene, columns=columns, key=key, name=f"{view.name}, {stage}")
-    if path is not None:
-        drawing.save(path)
-    return drawing
+    return draw_scene(scene_of(view.module(stage), view.data), name=f"{view.name}, {stage}")
 
 
-def scene_of(module: Module, data: tuple[int, ...] | None = None, *, fold: bool | None = None) -> Scene:
-    """Return the boxes and wires of a drawing; arguments as for `steps` and `draw`."""
-    shown = steps(module, data, fold=bool(fold))
-    if fold is None and len(shown) > _MAX_UNFOLDED:
+def scene_of(module: Module, data: tuple[int, ...] | None = None) -> Scene:
+    """Return the boxes and wires of a drawing; arguments as for `steps`."""
+    shown = steps(module, data)
+    if len(shown) > _MAX_UNFOLDED:
         shown = steps(module, data, fold=True)
     box_of = {step.last.name: i for i, step in enumerate(shown)}
     boxes = [_box(module, step) for step in shown]

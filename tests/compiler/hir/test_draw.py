@@ -73,7 +73,7 @@ def resnet(resnet18_bn_onnx):
 
 
 def test_lenet_line_by_line(lenet_onnx):
-    drawing = draw(import_model(lenet_onnx), columns=1, key=False)
+    drawing = draw(import_model(lenet_onnx), columns=1)
     labels, boxes = drawing.placement.texts, drawing.placement.boxes
     assert [line.text for text in labels for line in text.lines][:2] == [
         "float32[batch, 1, 32, 32]",
