@@ -112,35 +112,6 @@ def test_a_failing_step_fails_the_whole_and_stops_no_other(tmp_path, fails):
     assert re.search(rf"^ +\d+ s  .*{STEP_OF[fails]}: FAILED$", said, re.MULTILINE)
 
 
-def test_the_times_of_all_steps_stand_at_the_end(tmp_path):
-    _, said, _ = run_ci(tmp_path)
-    times = said.partition("== times\n")[2]
-    steps = ["system packages", "install", "compile", "tests and notebooks", "ruff check", "ruff format", "pyright"]
-    assert re.findall(r"^ +\d+ s  (.+): passed$", times, re.MULTILINE) == steps
-    assert re.search(r"^ +\d+ s  in all$", times, re.MULTILINE)
-
-
-def test_an_administrator_gets_what_the_system_lacks(tmp_path):
-    code, said, calls = run_ci(tmp_path, **{"apt-get": STAND_IN, "id": "#!/usr/bin/env bash\necho 0\n"})
-    assert code == 0, said
-    assert calls[0] == "apt-get update -qq"
-    assert calls[1].startswith("apt-get install -y -qq --no-install-recommends chromium bubblewrap")
-
-
-def test_anyone_else_is_told_and_goes_on(tmp_path):
-    code, said, calls = run_ci(tmp_path, **{"apt-get": STAND_IN, "id": "#!/usr/bin/env bash\necho 1000\n"})
-    assert code == 0, said
-    assert "not installed, as this user may not: chromium bubblewrap" in said
-    assert not any(call.startswith("apt-get") for call in calls)
-
-
-def test_a_user_with_sudo_installs_through_it(tmp_path):
-    stand_ins = {"id": "#!/usr/bin/env bash\necho 1000\n", "sudo": '#!/usr/bin/env bash\nshift\n"$@"\n'}
-    code, said, calls = run_ci(tmp_path, **{"apt-get": STAND_IN, "true": STAND_IN, **stand_ins})
-    assert code == 0, said
-    assert any(call.startswith("apt-get install") for call in calls)
-
-
 def test_packages_that_cannot_be_had_stop_nothing(tmp_path):
     root = "#!/usr/bin/env bash\necho 0\n"
     code, said, calls = run_ci(tmp_path, "apt-get", **{"apt-get": STAND_IN, "id": root})

@@ -132,8 +132,6 @@ PLAN: dict[str, set[str]] = {
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
     "": {"exchange", "compiler", "compiler.compile", "grading.student"},
 }
-# modules whose imports may close a cycle, with the reason; at present none
-FACADES: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -218,11 +216,10 @@ def directions(modules: dict[str, Module]) -> Iterator[str]:
 
 
 def cycles(modules: dict[str, Module]) -> list[str]:
-    """Return the modules that import each other, also in functions and for type checking, except by a facade."""
+    """Return the modules that import each other, also in functions and for type checking."""
     targets = {
         name: {imported.target for imported in imports(module, modules)} & modules.keys() - {name}
         for name, module in modules.items()
-        if name not in FACADES
     }
     while resolved := [name for name in targets if not targets[name] & targets.keys()]:
         for name in resolved:
@@ -323,8 +320,6 @@ def test_a_broken_rule_is_found(tmp_path, path, text, fault):
     ["import mlhood.models.a", "def f():\n    import mlhood.models.a", "if TYPE_CHECKING:\n    import mlhood.models.a"],
     ids=["at load", "in a function", "for type checking"],
 )
-def test_a_cycle_is_found_unless_a_facade_is_in_it(tmp_path, monkeypatch, source):
+def test_a_cycle_is_found(tmp_path, source):
     cycle = {"mlhood/models/a.py": "from mlhood.models.b import x", "mlhood/models/b.py": source}
     assert faults(build(tmp_path, cycle)) == ["import cycle among mlhood.models.a, mlhood.models.b"]
-    monkeypatch.setitem(FACADES, "mlhood.models.b", "it collects all models under one name")
-    assert faults(tmp_path) == []

@@ -1,7 +1,6 @@
-"""Serving Netron's page in a notebook and from the command line."""
+"""Serving Netron's page in a notebook, and by `mlhood view`: its messages and exit codes."""
 
 import logging
-import re
 import signal
 import socket
 import subprocess
@@ -14,25 +13,26 @@ import netron
 import pytest
 
 from mlhood.errors import ExchangeError
-from mlhood.exchange import show, view
+from mlhood.exchange import find_browser, show, view
 from tests.waiting import PATIENCE
 
-SERVE_SCRIPT = """
-import sys
-from mlhood.exchange import show
-show(sys.argv[1], browse=False, echo=lambda text: print(text, flush=True))
-"""
+MLHOOD = [sys.executable, "-c", "from mlhood.cli import main; main()"]
+
+
+def mlhood(*arguments):
+    command = [*MLHOOD, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+
+def fetch(url):
+    with urllib.request.urlopen(url, timeout=PATIENCE) as response:
+        return response.read()
 
 
 @pytest.fixture(autouse=True)
 def stop_servers():
     yield
     netron.stop()
-
-
-def fetch(url):
-    with urllib.request.urlopen(url, timeout=PATIENCE) as response:
-        return response.read()
 
 
 def test_the_frame_shows_netrons_page(lenet_onnx, capfd):
@@ -52,27 +52,6 @@ def test_reusing_a_port_replaces_the_server(lenet_onnx, tf_lenet):
     assert fetch(second.src + "/data/model.onnx") == tf_lenet.SerializeToString()
 
 
-def test_a_port_in_use_raises(lenet_onnx):
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        with pytest.raises(ExchangeError, match=f"port {port} is in use") as caught:
-            view(lenet_onnx, port)
-    assert "another port" in caught.value.parts["what to do"]
-
-
-@pytest.mark.parametrize("port", [0, -1, 70_000])
-def test_an_invalid_port_raises(lenet_onnx, port):
-    with pytest.raises(ExchangeError, match="invalid port"):
-        view(lenet_onnx, port)
-
-
-def test_a_missing_file_raises(tmp_path):
-    with pytest.raises(ExchangeError, match="no such file"):
-        view(tmp_path / "no.onnx")
-
-
 def test_ctrl_c_ends_the_server(lenet_onnx, monkeypatch):
     messages, opened = [], []
 
@@ -88,12 +67,48 @@ def test_ctrl_c_ends_the_server(lenet_onnx, monkeypatch):
         fetch(url)
 
 
+@pytest.mark.parametrize("port", [0, -1, 70_000])
+def test_an_invalid_port_raises(lenet_onnx, port):
+    with pytest.raises(ExchangeError, match="invalid port"):
+        view(lenet_onnx, port)
+
+
+def test_a_port_in_use_raises(lenet_onnx):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(ExchangeError, match=f"port {port} is in use") as caught:
+            view(lenet_onnx, port)
+    assert "another port" in caught.value.parts["what to do"]
+
+
+def test_a_bad_file_has_a_clear_error_and_no_traceback(tmp_path):
+    (tmp_path / "bad.onnx").write_bytes(b"\x89PNG....")
+    result = mlhood("view", tmp_path / "bad.onnx", "--no-browser")
+    assert result.returncode != 0
+    assert "not an ONNX file" in result.stderr
+    assert "a PNG image" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(find_browser() is None, reason="no Chromium, Chrome or Edge here: set MLHOOD_BROWSER to one")
+def test_output_draws(lenet_onnx, tmp_path):
+    result = mlhood("view", lenet_onnx, "--output", tmp_path / "lenet.svg")
+    assert (result.returncode, result.stdout.strip(), result.stderr) == (0, str(tmp_path / "lenet.svg"), "")
+    assert b"conv1" in (tmp_path / "lenet.svg").read_bytes()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send")
-def test_sigint_stops_the_command(lenet_onnx):
-    command = [sys.executable, "-c", SERVE_SCRIPT, str(lenet_onnx)]
+def test_ctrl_c_exits_cleanly(lenet_onnx):
+    command = [*MLHOOD, "view", str(lenet_onnx), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        (url,) = re.findall(r"http://\S+", process.stdout.readline())
-        assert b"Netron" in fetch(url)
+        message = process.stdout.readline()
+        url = next(word.rstrip(";") for word in message.split() if word.startswith("http"))
+        with urllib.request.urlopen(url, timeout=PATIENCE) as page:
+            assert b"Netron" in page.read()
         process.send_signal(signal.SIGINT)
         remaining_output = process.communicate(timeout=PATIENCE)
     assert (process.returncode, *remaining_output) == (0, "", "")
