@@ -257,7 +257,7 @@ def close(
     margin = atol + rtol * abs(expected[worst])
     raise CheckFailed(
         f"wrong values in {what}",
-        expected=f"{expected[worst]:.6g} (± {margin:.2g}) at {position or 'its only element'}",
+        expected=f"{expected[worst]:z.6g} (± {margin:.2g}) at {position or 'its only element'}",
         got=f"{values[worst]:.6g}",
         **parts,
     )

@@ -44,6 +44,7 @@ WRONG: tuple[Mistake, ...] = (
             ONCE,
             "keep the sum in a variable",
         ),
+        ("a zero first", nest("y[i, j] = 0; total = b[j]", STEP, "y[i, j] = max(total, 0)"), ONCE, "more than once"),
         ("bias not read", traffic("n * (2 * depth + 3)", "n * (2 * depth + 1)"), PREDICTED, "wrong for `fused`"),
         (
             "z is not read back",

@@ -253,6 +253,12 @@ MACHINES: tuple[Mistake, ...] = (
             "each of",
         ),
         ("what is computed is read, too", moving(read="read[name] += size"), READ, "reads each of its parameters once"),
+        (
+            "what reads nothing is left out",
+            moving(result="{'read': {name: size for name, size in read.items() if size}, 'written': written}"),
+            READ,
+            "missing in `read` of `moved`",
+        ),
         ("every line is written", moving(written="written[name] += size"), WRITTEN, "nothing of what it computes"),
         (
             "read and written exchanged",
