@@ -212,10 +212,10 @@ def test_sizes_are_drawn_for_which_the_second_best_plan_is_near(seed, input_grad
 
 
 STEPS = {  # seconds of compute, bytes per second, and latency, by the rows of the model answer to P5.16
-    "none": (0.07, 1.25e9, 14e-6),
-    "ten times the bandwidth": (0.07, 12.5e9, 14e-6),
-    "a tenth of the latency": (0.07, 1.25e9, 1.4e-6),
-    "ten times the batch (700 ms of compute)": (0.7, 1.25e9, 14e-6),
+    "none": (0.1, 1.25e9, 14e-6),
+    "ten times the bandwidth": (0.1, 12.5e9, 14e-6),
+    "a tenth of the latency": (0.1, 1.25e9, 1.4e-6),
+    "ten times the batch (1 s of compute)": (1.0, 1.25e9, 14e-6),
 }
 
 

@@ -56,7 +56,7 @@ def _check_text(facts: PdfFacts, words: dict[str, int], what: str, hint: str) ->
         )
 
 
-@points(3)
+@points(2)
 def any_graph_is_printed(submission: Submission) -> None:
     """`print_graph` prints the graph of any ONNX file to a PDF with searchable text."""
     if find_browser() is None:
@@ -88,7 +88,7 @@ def _print_arguments(submission: Submission, path: Path) -> tuple[tuple[str, ...
     return (str(path), str(pdf)), pdf
 
 
-@points(2)
+@points(1)
 def lenet_is_printed(submission: Submission) -> None:
     """`{{ "lenet.onnx.pdf" if printed == "appended" else "lenet.pdf" }}` shows the graph of LeNet."""
     if find_browser() is None:
@@ -112,7 +112,7 @@ def _call_forks(submission: Submission, path: str) -> Any:
 
 
 @compared(
-    3,
+    5,
     "forks",
     call=_call_forks,
     hint="how many nodes have each value among their inputs? A node that reads a value twice is one, and a weight does "
