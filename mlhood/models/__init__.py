@@ -3,7 +3,7 @@
 In: nothing, or a folder with MNIST or a file of weights. Out: torch modules (`MLP`, `LeNet`, `LeNetBN`, `ResNet`),
 trained with `train`, made smaller with `sparse`, `narrow` and `distillation`, and NumPy arrays of images and labels
 (`digits`, moved and noisy ones with `perturbed`, `photographs`). For benchmarks: `mobilenet_v2`,
-and blocks of transformers, `vit_block` and `gpt_block`, with random weights.
+blocks of transformers, `vit_block` and `gpt_block`, and whole ones (`transformers`), with random weights.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The command `mlhood bench model`."""
+"""The commands `mlhood bench model` and `mlhood bench transformers`."""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,8 +13,9 @@ from mlhood.files.terminal import echo
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
-    """Add the command to `bench`."""
+    """Add the commands to `bench`."""
     bench.command("model")(bench_model)
+    bench.command("transformers")(bench_transformers)
 
 
 def bench_model(
@@ -47,21 +48,19 @@ def bench_model(
     Example: mlhood bench model resnet18 mobilenet_v2 --threads 1 --json models.json
     """
     _configure(threads)
+    import jax
+
+    jax.config.update("jax_cpu_enable_async_dispatch", False)  # it would wake up another thread for each call
     from mlhood.compiler.backends.targets import check_target
     from mlhood.compiler.bench.model import NETWORKS, measure
     from mlhood.files.atomic import check_output, write_atomic
-    from mlhood.measure import ceilings, machine
+    from mlhood.measure import machine
 
     if as_json is not None:
         check_output(as_json)
     for each in target or ():
         check_target(each)
-    limits = ceilings(threads)
-    limit, levels = limits.peak.value, limits.bandwidths
-    slowest = min(levels, key=lambda level: levels[level], default=None)
-    echo(f"peak of {threads} threads: {limit / 1e9:.1f} GFLOP/s in float32")
-    if slowest is not None:
-        echo(f"bandwidth of {threads} threads: {levels[slowest] / 1e9:.1f} GB/s ({slowest})")
+    limit, slowest = _ceilings(threads)
     rows = []
     for row in measure(
         names or list(NETWORKS),
@@ -69,7 +68,7 @@ def bench_model(
         batch=batch,
         rounds=rounds,
         peak=limit,
-        bandwidth=None if slowest is None else levels[slowest],
+        bandwidth=None if slowest is None else slowest["bytes_per_second"],
         int8=int8,
         targets=target or (),
     ):
@@ -80,22 +79,74 @@ def bench_model(
         echo(f"not fixed by --threads: {note}")
     if as_json is not None:
         data = {"bench": "model", "threads": threads, "batch": batch, "peak_flops": limit}
-        data |= {"bandwidth": None if slowest is None else {"level": slowest, "bytes_per_second": levels[slowest]}}
-        data |= {"machine": machine().as_dict(), "rows": [row.as_dict() for row in rows]}
+        data |= {"bandwidth": slowest, "machine": machine().as_dict(), "rows": [row.as_dict() for row in rows]}
         write_atomic(as_json, json.dumps(data, indent=2).encode())
 
 
-def _configure(threads: int) -> None:
-    """Fix the libraries' threads before they are imported, and let waiting threads sleep instead of spin.
+def bench_transformers(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="gpt2-prefill-128, gpt2-decode-128, gpt2-decode-1024, bert-128, vit, llama-prefill-128, "
+            "llama-decode-1024, whisper; all by default.",
+            show_default=False,
+        ),
+    ] = None,
+    threads: Annotated[
+        list[int] | None, typer.Option(min=1, help="Threads of every alternative; may be repeated. 1 and 2 by default.")
+    ] = None,
+    layers: Annotated[int | None, typer.Option(min=1, help="Layers, for a quick test; else the real number.")] = None,
+    inductor: Annotated[bool, typer.Option(help="Also time what torch.compile makes of the models.")] = True,
+    rounds: Annotated[int, typer.Option(min=21, help="Rounds; each times every alternative once.")] = 21,
+    as_json: Annotated[Path | None, typer.Option("--json", help="Also write the rows to this file.")] = None,
+) -> None:
+    """Time transformers on our target cpu, ONNX Runtime, torch, and OpenVINO if it is installed.
 
-    JAX's asynchronous dispatch would wake up another thread for each call.
+    A ratio is the time of an alternative divided by ours: above 1, ours is faster. Of bandwidth is what a run must read
+    and write at least (weights and cache once), per second, as a share of what the threads copy from memory.
+
+    Example: mlhood bench transformers gpt2-decode-128 --layers 2 --threads 1
     """
+    counts = threads or [1, 2]
+    _configure(max(counts))
+    from mlhood.compiler.bench.transformers import CASES, measure
+    from mlhood.files.atomic import check_output, write_atomic
+    from mlhood.measure import machine
+
+    if as_json is not None:
+        check_output(as_json)
+    rows = []
+    for count in counts:
+        limit, slowest = _ceilings(count)
+        options: Any = {"peak": limit, "inductor": inductor}
+        options |= {"bandwidth": None if slowest is None else slowest["bytes_per_second"]}
+        for row in measure(names or list(CASES), threads=count, layers=layers, rounds=rounds, **options):
+            echo(row)
+            rows.append(row.as_dict() | {"peak_flops": limit, "bandwidth": slowest})
+    if as_json is not None:
+        data = {"bench": "transformers", "layers": layers, "machine": machine().as_dict(), "rows": rows}
+        write_atomic(as_json, json.dumps(data, indent=2).encode())
+
+
+def _ceilings(threads: int) -> tuple[float, dict[str, Any] | None]:
+    """Measure and print the peak in operations per second, and the slowest memory: its level and bytes per second."""
+    from mlhood.measure import ceilings
+
+    limits = ceilings(threads)
+    limit, levels = limits.peak.value, limits.bandwidths
+    slowest = min(levels, key=lambda level: levels[level], default=None)
+    echo(f"peak of {threads} threads: {limit / 1e9:.1f} GFLOP/s in float32")
+    if slowest is None:
+        return limit, None
+    echo(f"bandwidth of {threads} threads: {levels[slowest] / 1e9:.1f} GB/s ({slowest})")
+    return limit, {"level": slowest, "bytes_per_second": levels[slowest]}
+
+
+def _configure(threads: int) -> None:
+    """Fix the libraries' threads before they are imported, and let waiting threads sleep instead of spin."""
     from mlhood.measure import environment
 
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     os.environ.update(environment(threads, {}))
-
-    import jax
-
-    jax.config.update("jax_cpu_enable_async_dispatch", False)

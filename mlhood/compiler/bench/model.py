@@ -116,7 +116,7 @@ def _measure(
     name: str, folder: Path, threads: int, batch: int, rounds: int, peak: float, int8: bool, targets: Sequence[str]
 ) -> NetworkTimes:
     network = NETWORKS[name]
-    model = _seeded(network.build)
+    model = seeded(network.build)
     example = np.zeros((1, *network.shape), np.float32)
     path = export(model, example, folder / "model.onnx", input_names=network.names[:1], output_names=network.names[1:])
     prepared, refused = _prepare(path, targets)
@@ -124,18 +124,18 @@ def _measure(
     inputs = _inputs(ours.graph, batch)
     (x,) = inputs.values()
     alternatives: Alternatives = {
-        ONNX_RUNTIME: _onnx_runtime(path, threads, inputs),
-        **{target: _call(executable, inputs) for target, executable in prepared.items()},
-        **_openvino(path, threads, inputs),
-        TORCH: _torch(model, x),
+        ONNX_RUNTIME: onnx_runtime(path, threads, inputs),
+        **{target: call_of(executable, inputs) for target, executable in prepared.items()},
+        **openvino(path, threads, inputs),
+        TORCH: torch_eager(model, x),
     }
-    _check(alternatives)
+    check_outputs(alternatives)
     executables, quality = dict(prepared), {}
     if int8:
         executables[f"{targets[0]} {INT8}"], approximations = _quantized(ours.graph, path, targets[0], threads, inputs)
-        quality = _qualities(alternatives[ONNX_RUNTIME](), approximations)
+        quality = qualities(alternatives[ONNX_RUNTIME](), approximations)
         alternatives |= approximations
-    flops = 2 * macs(ours.graph, batch)
+    flops = 2 * macs(ours.graph, {"batch": batch})
     result = compare(alternatives, flops=flops, rounds=rounds, threads=threads, check=False)
     compilation, memory = compile_times(path, targets[0], batch)
     resident = {targets[0]: memory, ONNX_RUNTIME: onnx_runtime_memory(path, batch, threads)}
@@ -164,14 +164,15 @@ def _quantized(graph: Graph, path: Path, target: str, threads: int, inputs: Inpu
     batch = len(next(iter(inputs.values())))
     batches = [_inputs(graph, batch, seed) for seed in range(1, CALIBRATION_BATCHES + 1)]
     quantize_with_onnx_runtime(path, baseline := path.with_name("int8.onnx"), batches)
-    ours = _executable(compile_model(path, target, RECIPE, calibration=batches))
+    ours = executable_of(compile_model(path, target, RECIPE, calibration=batches))
     return ours, {
-        f"{target} {INT8}": _call(ours, inputs),
-        f"{ONNX_RUNTIME} {INT8}": _onnx_runtime(baseline, threads, inputs),
+        f"{target} {INT8}": call_of(ours, inputs),
+        f"{ONNX_RUNTIME} {INT8}": onnx_runtime(baseline, threads, inputs),
     }
 
 
-def _seeded(build: Callable[[], nn.Module]) -> nn.Module:
+def seeded(build: Callable[[], nn.Module]) -> nn.Module:
+    """Return a network in evaluation mode, always with the same random weights."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
@@ -185,7 +186,7 @@ def _prepare(path: Path, targets: Sequence[str]) -> tuple[dict[str, Executable],
     refused: dict[str, str] = {}
     for target in targets:
         try:
-            prepared[target] = _executable(compile_model(path, target))
+            prepared[target] = executable_of(compile_model(path, target))
         except CompilerError as error:
             if target == targets[0]:
                 raise
@@ -193,7 +194,8 @@ def _prepare(path: Path, targets: Sequence[str]) -> tuple[dict[str, Executable],
     return prepared, refused
 
 
-def _executable(compiled: object) -> Executable:
+def executable_of(compiled: object) -> Executable:
+    """Return what was compiled to the end."""
     if isinstance(compiled, Executable):
         return compiled
     raise CompilerError("the model was not compiled to the end", got=type(compiled).__name__)
@@ -204,23 +206,26 @@ def _inputs(graph: Graph, batch: int, seed: int = 0) -> Inputs:
     return random_inputs(types, {"batch": batch}, seed)
 
 
-def _call(executable: Executable, inputs: Inputs) -> Callable[[], np.ndarray]:
+def call_of(executable: Executable, inputs: Inputs) -> Callable[[], np.ndarray]:
+    """Return a run of ours, which returns the first result."""
     return lambda: next(iter(executable.run(**inputs).values()))
 
 
-def _torch(model: nn.Module, x: np.ndarray) -> Callable[[], Any]:
+def torch_eager(model: Callable[..., Any], *inputs: np.ndarray) -> Callable[[], Any]:
+    """Return a run of a module of torch, or of what compiles it, which returns the first result."""
     import torch
 
-    tensor = torch.from_numpy(x)
+    tensors = [torch.from_numpy(x) for x in inputs]
 
     def call() -> Any:
         with torch.inference_mode():
-            return model(tensor)
+            y = model(*tensors)
+            return y[0] if isinstance(y, tuple) else y
 
     return call
 
 
-def _onnx_runtime(path: Path, threads: int, inputs: Inputs) -> Callable[[], Any]:
+def onnx_runtime(path: Path, threads: int, inputs: Inputs) -> Callable[[], Any]:
     """Return a run of ONNX Runtime, with all its optimisations, which are its default."""
     import onnxruntime
 
@@ -228,7 +233,7 @@ def _onnx_runtime(path: Path, threads: int, inputs: Inputs) -> Callable[[], Any]
     return lambda: session.run(None, inputs)[0]
 
 
-def _openvino(path: Path, threads: int, inputs: Inputs) -> Alternatives:
+def openvino(path: Path, threads: int, inputs: Inputs) -> Alternatives:
     """Return a run of OpenVINO in float32, if it is installed."""
     if find_spec("openvino") is None:
         return {}
@@ -267,15 +272,15 @@ def quantize_with_onnx_runtime(path: Path, target: Path, batches: Sequence[Input
         )
 
 
-def _check(alternatives: Alternatives) -> None:
-    """Check that all alternatives agree with ONNX Runtime."""
+def check_outputs(alternatives: Alternatives, atol: float = ATOL) -> None:
+    """Check that all alternatives agree with ONNX Runtime, to `atol` of its largest element."""
     outputs = {name: arrays(call()) for name, call in alternatives.items()}
     expected = outputs.pop(ONNX_RUNTIME)
     for name, output in outputs.items():
-        check_agreement((ONNX_RUNTIME, expected), (name, output), RTOL, ATOL)
+        check_agreement((ONNX_RUNTIME, expected), (name, output), RTOL, atol)
 
 
-def _qualities(expected: np.ndarray, approximations: Alternatives) -> dict[str, float]:
+def qualities(expected: np.ndarray, approximations: Alternatives) -> dict[str, float]:
     """Return the SQNR of approximations in dB; raise MeasureError if one is no approximation."""
     decibels = {name: sqnr(expected, np.asarray(call())) for name, call in approximations.items()}
     for name, value in decibels.items():
@@ -290,9 +295,9 @@ def _qualities(expected: np.ndarray, approximations: Alternatives) -> dict[str, 
     return decibels
 
 
-def macs(graph: Graph, batch: int) -> int:
-    """Return the multiply-accumulates of a graph whose dynamic axis is the batch."""
-    static = graph.copy({"batch": batch})
+def macs(graph: Graph, dims: Mapping[str, int]) -> int:
+    """Return the multiply-accumulates of a graph with these lengths of its dynamic axes."""
+    static = graph.copy(dims)
     total = 0
     for node in static.topological():
         inputs: list[Any] = [() if value is None else value.type.shape for value in node.inputs]

@@ -23,12 +23,15 @@ class NetworkTimes:
         nodes: Number of nodes by stage.
         constants: Bytes of weights by alternative.
         activations: Peak bytes of the activations by target, for those that tell.
-        compilation: Seconds from the file to the first result, "cold" and "cached".
-        moved: Bytes that our targets' kernels read and write, each input, weight and result once, by target.
+        compilation: Seconds from the file to the first result, such as "cold" and "cached".
+        moved: Bytes that are read and written: by our targets' kernels, each input, weight and result once; or by any
+            alternative at least.
         resident: Peak resident memory in bytes of a new process that runs the model, by alternative.
         bandwidth: Bytes per second that the threads can read and write; None if unknown.
         quality: SQNR of the int8 models' outputs in dB.
         refused: Why a target cannot run the network.
+        tokens: Number of tokens that a run computes; 0 if they are not counted.
+        notes: What else there is to say, in words.
     """
 
     name: str
@@ -46,6 +49,8 @@ class NetworkTimes:
     bandwidth: float | None = None
     quality: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    tokens: int = 0
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON-serialisable data: medians and quartiles in seconds, ratios with intervals, sizes in bytes."""
@@ -74,6 +79,8 @@ class NetworkTimes:
             "compile_seconds": self.compilation,
             "sqnr": self.quality,
             "refused": self.refused,
+            "tokens_per_second": {name: self.tokens / measured.median for name, measured in times.items()},
+            "notes": list(self.notes),
         }
 
     def _bandwidth_shares(self) -> dict[str, float]:
@@ -90,14 +97,15 @@ class NetworkTimes:
         lines = [
             f"{self.name}, batch {self.batch}: {self.flops / 2e6:,.1f} million multiply-accumulates; nodes {nodes}",
             f"  {self.ours}: from the file to the first result {times}",
-            f"  {'':18} {'median':>10} {'GFLOP/s':>8} {'of peak':>8} {'of bandwidth':>12} {'constants':>11} "
-            f"{'activations':>12}  ratio",
+            f"  {'':22} {'median':>10} {'tokens/s' if self.tokens else '':>8} {'GFLOP/s':>8} {'of peak':>8} "
+            f"{'of bandwidth':>12} {'constants':>11} {'activations':>12}  ratio",
         ]
         lines += [self._line(name, row) for name in row["seconds"]]
         if self.resident:
             sizes = ", ".join(f"{name} {_mebibytes(size)}" for name, size in self.resident.items())
             lines.append(f"  peak resident memory of a new process: {sizes}")
         lines += [f"  {name}: SQNR {decibels:.1f} dB" for name, decibels in self.quality.items()]
+        lines += [f"  {note}" for note in self.notes]
         return "\n".join([*lines, *(f"  {name} refuses: {why}" for name, why in self.refused.items())])
 
     def _line(self, name: str, row: dict[str, Any]) -> str:
@@ -105,10 +113,11 @@ class NetworkTimes:
         constants = _mebibytes(self.constants.get(name))
         activations = _mebibytes(self.activations.get(name))
         share = row["share_of_bandwidth"].get(name)
-        rates = f"{row['gflops'][name]:8.1f} {row['share_of_peak'][name]:8.1%} "
+        tokens = f"{row['tokens_per_second'][name]:8.1f}" if self.tokens else " " * 8
+        rates = f"{tokens} {row['gflops'][name]:8.1f} {row['share_of_peak'][name]:8.1%} "
         rates += " " * 12 if share is None else f"{share:12.1%}"
         milliseconds = f"{1e3 * row['seconds'][name]:.3f} ms"
-        return f"  {name:18} {milliseconds:>10} {rates} {constants:>11} {activations:>12}  {ratio}".rstrip()
+        return f"  {name:22} {milliseconds:>10} {rates} {constants:>11} {activations:>12}  {ratio}".rstrip()
 
 
 def _mebibytes(size: int | None) -> str:

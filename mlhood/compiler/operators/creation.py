@@ -11,9 +11,9 @@ from onnx import helper
 from mlhood.compiler.hir.lengths import Dim, range_length
 from mlhood.compiler.hir.operator import Operator, common_element, require, require_unquantized, unsupported
 from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.hir.values import Value
+from mlhood.compiler.hir.values import Constant, Value
 from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, NOT_REAL, POSITIONAL, export_directly
-from mlhood.compiler.operators.cast import number_of
+from mlhood.compiler.operators.cast import Cast, number_of
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
@@ -125,6 +125,8 @@ class Range(Creation):
             return source.constant(cls().evaluate(start, limit, delta))
         for i in range(3):
             source.refuse_input(i)
+        if bounds[0].type.is_float and (integers := _integers(source, bounds)):
+            return source.add(Cast(bounds[0].type.element), source.call("Range", *integers))
         length = _dynamic_length(source, bounds)
         return source.add(cls(source.graph.unique_name(f"{source.name}.length") if length is None else length), *bounds)
 
@@ -137,6 +139,20 @@ def _length(start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> int:
         require(bool(np.isfinite(count)), "the length of a range must be finite", got=f"{first}, {last}, {step}")
         return max(int(count), 0)
     return max(-((first - last) // step), 0)
+
+
+def _integers(source: OnnxNode, bounds: list[Value]) -> list[Value] | None:
+    """Return the int64 numbers that floating-point bounds were converted from; None if they are no integers."""
+    found = []
+    for bound in bounds:
+        origin = bound.producer.inputs[0] if bound.producer and isinstance(bound.producer.operator, Cast) else None
+        if isinstance(bound, Constant) and (bound.data == np.rint(bound.data)).all():
+            found.append(source.constant(bound.data.astype(np.int64)))
+        elif origin is not None and origin.type.element in ("int32", "int64"):
+            found.append(origin if origin.type.element == "int64" else source.add(Cast("int64"), origin))
+        else:
+            return None
+    return found
 
 
 def _dynamic_length(source: OnnxNode, bounds: list[Value]) -> Dim | None:

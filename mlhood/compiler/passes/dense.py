@@ -1,6 +1,7 @@
 """Canonicalisation of products with a constant matrix to FullyConnected; the weight is transposed at compile time.
 
-1. MatMul(x, w)               ->  FullyConnected(x, w^T)                 x of rank 2 or more, w a constant matrix
+1. MatMul(x, w)               ->  FullyConnected(x, w^T)                 x of rank 2 or more, w a constant matrix or the
+                                                                         transpose of one, such as an embedding's
 2. FullyConnected(x, w) + c   ->  FullyConnected(x, w, c)                c a constant, one number per output
 3. alpha x w + beta c (Gemm)  ->  FullyConnected(x, alpha w^T, beta c)   w constant, x not transposed, c absent or one
                                                                          number per output
@@ -14,6 +15,7 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
+from mlhood.compiler.operators.movement import Transpose
 from mlhood.compiler.passes.affine import fold_into_layer
 from mlhood.compiler.passes.rewriting import constant_array, defining_node, sweep, transfer_name, try_infer, type_of
 
@@ -27,6 +29,13 @@ def products_to_dense(graph: Graph) -> bool:
 
 def _rewrite_matmul(graph: Graph, node: Node) -> bool:
     x, w = node.inputs
+    transpose = defining_node(w, Transpose)
+    stored = transpose.inputs[0] if transpose and transpose.operator.attributes["permutation"] == (1, 0) else None
+    if x is not None and x.type.is_float and isinstance(stored, Constant):
+        if try_infer(FullyConnected(), x.type, stored.type) != node.outputs[0].type:
+            return False
+        graph.replace(node, FullyConnected(), x, stored)
+        return True
     weight = constant_array(w)
     if x is None or weight is None or weight.ndim != 2 or not x.type.is_float:
         return False

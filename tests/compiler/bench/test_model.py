@@ -84,7 +84,7 @@ def test_the_command_prints_a_table(command):
     output, data = command
     (row,) = data["rows"]
     for name, ratio in row["ratios"].items():
-        (line,) = (line for line in output.splitlines() if line.startswith(f"  {name:18} "))
+        (line,) = (line for line in output.splitlines() if line.startswith(f"  {name:22} "))
         assert f"{1e3 * row['seconds'][name]:.3f} ms" in line
         assert f"{ratio['value']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]" in line
     assert "lenet, batch 2" in output
@@ -133,14 +133,14 @@ def test_what_targets_tell_and_refuse_is_in_the_row(monkeypatch, no_processes):
 def test_a_bad_approximation_is_not_timed():
     expected = np.array([1.0, 2, 3])
     with pytest.raises(MeasureError, match="does not approximate"):
-        model._qualities(expected, {"int8": lambda: -expected})
-    assert model._qualities(expected, {"int8": lambda: 1.01 * expected})["int8"] == pytest.approx(40)
+        model.qualities(expected, {"int8": lambda: -expected})
+    assert model.qualities(expected, {"int8": lambda: 1.01 * expected})["int8"] == pytest.approx(40)
 
 
 def test_multiply_accumulates_of_lenet(lenet_onnx):
     graph = compile_model(lenet_onnx, stop_after="optimized")
     assert isinstance(graph, Graph)
-    assert macs(graph, 3) == 3 * (28**2 * 6 * 25 + 10**2 * 16 * 150 + 400 * 120 + 120 * 84 + 84 * 10)
+    assert macs(graph, {"batch": 3}) == 3 * (28**2 * 6 * 25 + 10**2 * 16 * 150 + 400 * 120 + 120 * 84 + 84 * 10)
 
 
 def test_invalid_arguments_raise(no_processes):
@@ -162,5 +162,5 @@ def test_openvino_runs_in_float32_with_these_threads_if_it_is_installed(monkeypa
     module = ModuleType("openvino")
     module.Core, module.__spec__ = Core, ModuleSpec("openvino", None)
     monkeypatch.setitem(sys.modules, "openvino", module)
-    call = model._openvino(tmp_path / "x", 2, {"x": 1})["OpenVINO"]
+    call = model.openvino(tmp_path / "x", 2, {"x": 1})["OpenVINO"]
     assert (call(), compiled) == (2, [("CPU", 2, "f32")])

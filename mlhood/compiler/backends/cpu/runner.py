@@ -50,6 +50,7 @@ class Cpu:
         self._types = {name: placeholder.type for name, placeholder in self.graph.placeholders.items()}
         self._latest: NativeProgram | None = None
         self.plans: dict[Key, NativeProgram] = {}
+        self.compilations = 0  # of plans so far
         self._lock = threading.Lock()
         if not any(isinstance(axis, str) for type in self._types.values() for axis in type.shape):
             # what can be compiled before the first run is
@@ -132,6 +133,7 @@ class Cpu:
         return self.plans[key]
 
     def _compile(self, shapes: tuple[tuple[int, ...], ...], keep_values: bool, exact: bool) -> NativeProgram:
+        self.compilations += 1
         dims: dict[str, int] = {}
         for type, lengths in zip(self._types.values(), shapes, strict=True):
             dims |= {axis: length for axis, length in zip(type.shape, lengths, strict=True) if isinstance(axis, str)}
