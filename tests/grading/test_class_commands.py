@@ -13,7 +13,7 @@ from mlhood import cli
 from mlhood.grading.batch import grade_class, local_executor
 from mlhood.grading.checks.marks import ManualMark
 from mlhood.grading.exporters import export, manual_marks
-from mlhood.grading.exporters.destinations import DESTINATIONS, next_step
+from mlhood.grading.exporters.export import DESTINATIONS
 from mlhood.grading.gradebook.gradebook import Gradebook, MarkedItem
 from tests.grading.fake_class import FAKE
 
@@ -90,7 +90,7 @@ def test_the_late_policy_is_stored_and_can_be_replaced(fake, tmp_path):
 def test_tables_are_written(graded, tmp_path, name):
     result = call("export", graded.out, "--format", name, "--to", tmp_path / "marks.csv")
     assert result.exit_code == 0
-    assert result.stdout == f"2 results in {tmp_path / 'marks.csv'}\n{next_step(name)}\n"
+    assert result.stdout == f"2 results in {tmp_path / 'marks.csv'}\nwhere it goes: {DESTINATIONS[name]}\n"
     scores = {row["student_id"]: float(row["score"]) for row in read(tmp_path / "marks.csv")}
     assert scores == {"ada": 30, "bob": 24}
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mlhood.grading.checks import expect, timing
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.timing_claim import TimingClaim
+from mlhood.grading.checks.timing_verdict import TimingClaim
 from mlhood.measure.claims import Verdict
 from mlhood.measure.comparison import MIN_ROUNDS
 from mlhood.measure.measurement import Measurement

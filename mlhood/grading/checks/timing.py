@@ -37,8 +37,16 @@ from typing import Any
 
 from mlhood.grading.checks.one_core import one_core, stopped
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.timing_claim import Course, Prepared, TimedCall, TimingClaim
-from mlhood.grading.checks.timing_verdict import Rounds, Verdict, decide, too_slow
+from mlhood.grading.checks.timing_verdict import (
+    Course,
+    Prepared,
+    Rounds,
+    TimedCall,
+    TimingClaim,
+    Verdict,
+    decide,
+    too_slow,
+)
 
 LOOKS = (3, 6, 12, 24)  # rounds after which a claim may be decided
 REFUSAL = 6  # rounds that a refusal needs

@@ -13,7 +13,6 @@ from mlhood.files.paths import make_folder
 from mlhood.files.text_file import read_text
 from mlhood.grading.exporters import formats
 from mlhood.grading.exporters.canvas import fill
-from mlhood.grading.exporters.destinations import next_step
 from mlhood.grading.gradebook.gradebook import Gradebook
 from mlhood.grading.gradebook.late import parse_late_policy
 from mlhood.grading.gradebook.records import Record, records
@@ -22,6 +21,31 @@ from mlhood.grading.projects import PROJECTS
 TABLES = {"csv": formats.plain_csv, "nbgrader": formats.nbgrader_csv}
 FILES = {"gradescope": (formats.gradescope, "results.json"), "classroom": (formats.github_classroom, "result.json")}
 MAX_NAMES = 20
+DESTINATIONS = {
+    "csv": (
+        "open it in a spreadsheet, or import it in Moodle, a project at a time (--project P1): Grades > Import > CSV "
+        "file; map `email` (of --roster) to the email address, and `score` to the assignment, whose grades can then no "
+        "longer be edited in the assignment itself"
+    ),
+    "nbgrader": (
+        "the file is what `nbgrader export` writes, for tools that read that; nbgrader itself has no command that "
+        "imports marks into its own gradebook"
+    ),
+    "canvas": "in Canvas: Grades > Import; it shows what will change before it stores the scores",
+    "gradescope": (
+        "Gradescope has no page that imports these files: they are what an autograder leaves in "
+        "/autograder/results/results.json. To have Gradescope grade, use `mlhood release --gradescope`"
+    ),
+    "classroom": (
+        "GitHub Classroom has no page that imports marks: the files are what its graders pass to its reporter, within "
+        "the workflow that `mlhood release` adds to the student version"
+    ),
+}
+"""Where each format is imported, as the documentation of that system says; said after every export.
+
+Sources: Moodle's "Grade import"; Canvas's "Gradebook Action Menu"; nbgrader's `nbgrader export`; Gradescope's
+"Autograder Specifications"; GitHub's "Use autograding".
+"""
 
 
 @dataclass(frozen=True)
@@ -61,7 +85,7 @@ def export(gradebook: Path, options: ExportOptions) -> str:
     ungraded = sum(record.status in {"open", "failed"} for record in exported)
     notes = [f"note: {ungraded} of them are not graded; see `mlhood grade --again`"] if ungraded else []
     notes += _undecided_note(exported, gradebook)
-    return "\n".join([_write(options, exported), next_step(options.format), *notes])
+    return "\n".join([_write(options, exported), f"where it goes: {DESTINATIONS[options.format]}", *notes])
 
 
 def _undecided_note(exported: Sequence[Record], gradebook: Path) -> Iterator[str]:

@@ -8,9 +8,12 @@ earlier call.
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import dropwhile
 from pathlib import Path
 
@@ -28,13 +31,14 @@ from mlhood.grading.notebooks.questions import RubricRow, synced_questions
 from mlhood.grading.reports.marks_text import format_points
 from mlhood.grading.reports.outputs import PageBudget, pictures_of
 from mlhood.grading.reports.page_progress import Notify, ignore
-from mlhood.grading.reports.page_stamp import is_current, stamped
 from mlhood.grading.reports.pictures import Picture, prepare
 from mlhood.grading.reports.render import render
 from mlhood.grading.reports.sanitize import plain
 
 GRADED = ("done", "refused")
 BATCH = 20  # pages whose pictures are read in one process
+BEGIN, END = b"<!-- ", b" -->\n"  # of the stamp of a page
+MAX_PAGE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -166,14 +170,14 @@ def _changed_page(record: Record, store: Path, folder: Path) -> _Page | None:
     path = folder / portable_name(record.student) / project / f"{project}.html"
     feedback = _without_notebook(record, store)
     content = f"{feedback!r} {record.submission.sha256}"
-    if is_current(path, content):
+    if _is_current(path, content):
         return None
     return _Page(path, replace(feedback, notebook=stored_notebook(store, record.submission)), content)
 
 
 def _write(page: _Page) -> None:
     make_folder(page.path.parent)
-    write_atomic(page.path, stamped(_html(page.feedback), page.content))
+    write_atomic(page.path, _stamped(_html(page.feedback), page.content))
 
 
 def _pictures(notebook: NotebookNode | None) -> Iterator[Picture]:
@@ -231,3 +235,41 @@ def _remarks(record: Record, store: Path) -> Iterator[str]:
         yield f"Submitted on day {record.late.days} after the due date: {record.late.penalty:.0%} less."
     if record.late.note:
         yield f"{record.late.note.capitalize()}."
+
+
+def _stamped(page: str, content: str) -> bytes:
+    """Return a page with its stamp, a hash of its text and of what it was made from; `content` is that as text.
+
+    So a page need not be written again. It was made not only from its content: also from this package, whose templates
+    may have changed.
+    """
+    data = page.encode("utf-8", "replace")
+    return data + _stamp(data, content)
+
+
+def _is_current(path: Path, content: str) -> bool:
+    """Return whether the file is the page that was made from this content, complete and unchanged."""
+    try:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_PAGE_BYTES:
+            return False
+        data = path.read_bytes()
+    except OSError:
+        return False
+    page, begin, rest = data.rpartition(BEGIN)
+    return bool(page) and begin + rest == _stamp(page, content)
+
+
+def _stamp(page: bytes, content: str) -> bytes:
+    digest = hashlib.sha256(_package_digest())
+    for part in (content.encode("utf-8", "replace"), page):
+        digest.update(hashlib.sha256(part).digest())
+    return BEGIN + digest.hexdigest().encode() + END
+
+
+@cache
+def _package_digest() -> bytes:
+    """Return a hash of what makes the pages: this package's version, and the code and templates of this folder."""
+    digest = hashlib.sha256(importlib.metadata.version("mlhood").encode())
+    for path in sorted(path for path in Path(__file__).parent.rglob("*") if path.suffix in {".py", ".j2", ".css"}):
+        digest.update(path.read_bytes())
+    return digest.digest()

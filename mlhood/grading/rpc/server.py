@@ -11,15 +11,16 @@ import contextlib
 import importlib
 import io
 import logging
+import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from mlhood.grading.rpc.codec import decode, encode
 from mlhood.grading.rpc.file_channel import read_message, write_fresh
 from mlhood.grading.rpc.guard import Guard
-from mlhood.grading.rpc.loader import loaded
 
 MAX_PRINTED = 4000
 NOT_DEFINED = "the notebook defines no"
@@ -37,7 +38,7 @@ def handle_request(request: bytes, namespace: Mapping[str, Any], *, installed: b
 
     A request is a dictionary: `target` (a name of the notebook, `module:name`, or a `Remote`), `method` (a name or
     None), `call` (whether to call it or only to fetch it), `args`, `kwargs`; or `table`, the id of a table. In either
-    case, `sources` contains the modules of ours that are not installed in this process, as text (see `loader.loaded`).
+    case, `sources` contains the modules of ours that are not installed in this process, as text (see `loaded`).
     With `guard`, the reply says as `broken` if the call has "changed" an argument or returned memory "shared" with one.
     The reply has `value`, or `error` (type, message, line of the student's code, its number) and the last `printed`
     text.
@@ -59,6 +60,36 @@ def handle_request(request: bytes, namespace: Mapping[str, Any], *, installed: b
         except Exception as error:
             reply = encode({"error": _describe(error), "printed": printed.getvalue()[-MAX_PRINTED:]})
     return reply
+
+
+@contextlib.contextmanager
+def loaded(sources: Mapping[str, str]) -> Iterator[dict[str, ModuleType]]:
+    """Execute modules of ours that arrive as text, and let them be imported inside the `with` statement.
+
+    There are no files of them to read. Afterwards neither `sys.modules` nor `linecache` knows them, so the next
+    request, which brings its own text, gets new ones.
+
+    Args:
+        sources: Texts by the dotted names of the modules; a module that another one imports comes before it.
+
+    Yields:
+        The modules by name.
+
+    Raises:
+        Exception: Whatever a module raises.
+    """
+    modules = {name: ModuleType(name) for name in sources}
+    before = {name: sys.modules[name] for name in sources if name in sys.modules}
+    try:
+        for name, module in modules.items():
+            sys.modules[name] = module  # dataclasses and imports inside functions look here
+            # linecache stores nothing for a file name in angle brackets
+            exec(compile(sources[name], f"<{name}>", "exec", dont_inherit=True), vars(module))  # noqa: S102
+        yield modules
+    finally:
+        for name in sources:
+            sys.modules.pop(name, None)
+        sys.modules.update(before)
 
 
 @contextlib.contextmanager

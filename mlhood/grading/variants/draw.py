@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import typer
+
 from mlhood.errors import GradingError
 from mlhood.grading.variants.parameter import Parameter
 
@@ -53,3 +55,18 @@ def require_word(word: str) -> None:
             got=repr(word[:100]),
             todo="choose another word, such as autumn-4f9c",
         )
+
+
+def variant_option(help: str) -> Any:
+    """Return the option, whose value is None where it is not used. An empty word is refused: it is no public course.
+
+    Args:
+        help: What it does in a command.
+    """
+    return typer.Option("--variant", metavar="NAME", callback=_validate_word, help=help)
+
+
+def _validate_word(word: str | None) -> str | None:
+    if word is not None:
+        require_word(word)
+    return word

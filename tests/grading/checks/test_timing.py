@@ -15,8 +15,16 @@ from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.checks.tables import check_comparisons, check_remeasured_claims
 from mlhood.grading.checks.task import Check, Task
-from mlhood.grading.checks.timing_claim import ALLOWANCE, Course, Prepared, TimedCall, TimingClaim
-from mlhood.grading.checks.timing_verdict import Rounds, decide, trimmed_mean
+from mlhood.grading.checks.timing_verdict import (
+    ALLOWANCE,
+    Course,
+    Prepared,
+    Rounds,
+    TimedCall,
+    TimingClaim,
+    decide,
+    trimmed_mean,
+)
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.measure.measurement import Measurement

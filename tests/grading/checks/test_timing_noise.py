@@ -15,7 +15,7 @@ import pytest
 
 from mlhood.grading.checks import timing
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
-from mlhood.grading.checks.timing_claim import Course, Prepared, TimedCall, TimingClaim
+from mlhood.grading.checks.timing_verdict import Course, Prepared, TimedCall, TimingClaim
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.measure.ratio import Ratio, median_ratio
 

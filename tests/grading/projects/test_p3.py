@@ -17,7 +17,7 @@ from mlhood.compiler.analysis.convolutions import convolutions
 from mlhood.grading.checks import timing
 from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
-from mlhood.grading.checks.timing_claim import Course
+from mlhood.grading.checks.timing_verdict import Course
 from mlhood.grading.projects.p3 import P3, costs, fast_product, model_races, network, probes, races
 from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.transport import LocalTransport

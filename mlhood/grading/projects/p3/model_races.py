@@ -12,7 +12,7 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.timing import KEEP
-from mlhood.grading.checks.timing_claim import Course, Prepared, TimedCall, TimingClaim
+from mlhood.grading.checks.timing_verdict import Course, Prepared, TimedCall, TimingClaim
 from mlhood.grading.projects.p3 import races
 from mlhood.grading.projects.p3.network import resnet18
 from mlhood.grading.projects.p3.probes import compiled_model

@@ -11,7 +11,7 @@ import numpy as np
 from mlhood.dataflow.slicing.problem import ORDERS, Order
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.timing_claim import Course, Prepared, TimedCall, TimingClaim
+from mlhood.grading.checks.timing_verdict import Course, Prepared, TimedCall, TimingClaim
 from mlhood.grading.projects.p3.races import Arrays, check_channels, draw, draw_channels
 from mlhood.grading.projects.p4 import probes
 from mlhood.grading.projects.p4.kernels import Triple

@@ -22,7 +22,7 @@ from mlhood.grading.checks.tables import (
     filled_rows,
 )
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.checks.timing_claim import TimingClaim
+from mlhood.grading.checks.timing_verdict import TimingClaim
 from mlhood.grading.projects.p4 import races
 from mlhood.grading.projects.p4.kernels import (
     NAMES,

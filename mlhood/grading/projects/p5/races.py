@@ -16,7 +16,7 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.timing import KEEP
-from mlhood.grading.checks.timing_claim import Course, Prepared, TimedCall, TimingClaim
+from mlhood.grading.checks.timing_verdict import Course, Prepared, TimedCall, TimingClaim
 from mlhood.grading.projects.p3.races import draw_channels
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.rpc.codec import Remote

@@ -21,7 +21,7 @@ from mlhood.grading.checks.tables import (
     filled_rows,
 )
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.checks.timing_claim import TimingClaim
+from mlhood.grading.checks.timing_verdict import TimingClaim
 from mlhood.grading.projects.p5 import races
 from mlhood.grading.rpc.codec import Remote
 from mlhood.grading.variants.parameter import Parameter
