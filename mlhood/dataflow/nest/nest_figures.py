@@ -119,8 +119,8 @@ def reuse(counts: Mapping[str, Counts]) -> Figure:
     names = list(dict.fromkeys(array for nest in counts.values() for array in nest.reads))
     styles = {name: (_COLOURS[i % 6], _HATCHES[i % 6]) for i, name in enumerate(names)}
     for axes, (title, nest) in zip(grid[:, 0], counts.items(), strict=True):
-        axes.set(title=title, xlabel=label, xscale="log", xlim=(0.8 * min(finite), 6 * max(finite)))
-        _bars(axes, values[title], styles, min(finite))
+        axes.set(title=title, xlabel=label, xlim=(0, 1.3 * max(finite)))
+        _bars(axes, values[title], styles)
         labels = [f"{level.inside}\n{level.bytes:,} B" for level in nest.levels]
         axes.set(yticks=range(len(labels)), yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
         axes.tick_params(axis="y", labelsize=8.5)
@@ -145,11 +145,11 @@ def _number(value: float) -> str:
     return f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
 
 
-def _bars(axes: Axes, arrays: Mapping[str, list[float]], styles: Mapping[str, tuple[str, str]], least: float) -> None:
+def _bars(axes: Axes, arrays: Mapping[str, list[float]], styles: Mapping[str, tuple[str, str]]) -> None:
     height = 0.84 / len(arrays)
     for i, (array, values) in enumerate(arrays.items()):
         rows = np.arange(len(values)) + (i - (len(arrays) - 1) / 2) * height
-        lengths = [value if np.isfinite(value) else least for value in values]
+        lengths = [value if np.isfinite(value) else 0 for value in values]
         colour, hatch = styles[array]
         axes.barh(rows, lengths, height, color=colour, hatch=hatch, ec="black", lw=0.6)
         for row, length, value in zip(rows, lengths, values, strict=True):

@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
 from mlhood.dataflow.slicing.caches import LEVELS
 from mlhood.dataflow.slicing.problem import ORDERS, Order
@@ -28,7 +28,7 @@ _MAX_LINEAR = 8  # ratio of the longest to the shortest time; beyond it the axis
 
 
 def levels(needs: Mapping[str, Sequence[float]], rooms: Sequence[float]) -> Figure:
-    """Draw the bytes that slicings need in each level of cache against its capacity, on a logarithmic axis.
+    """Draw the bytes that slicings need in each level of cache, as a share of its capacity.
 
     Args:
         needs: Bytes in L1, L2 and L3, by the name of a slicing.
@@ -43,10 +43,9 @@ def levels(needs: Mapping[str, Sequence[float]], rooms: Sequence[float]) -> Figu
             raise SlicingError(what, where=name, expected="three numbers, at least 1", got=list(sizes))
     group = len(needs) + 1
     figure, axes = plt.subplots(figsize=(6.2, 0.9 + 0.25 * 3 * group), dpi=90, layout="constrained")
-    known = [size for sizes in (*needs.values(), rooms) for size in sizes if size < math.inf]
-    axes.set_xscale("log", base=4)
-    axes.set(xlim=(min(known) / 2, 12 * max(known)), ylim=(3 * group - 0.5, -0.7), xlabel="bytes needed")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: binary_size(int(size))))
+    shares = [size / room for sizes in needs.values() for size, room in zip(sizes, rooms, strict=True)]
+    axes.set(xlim=(0, 1.3 * max(1.0, *shares)), ylim=(3 * group - 0.5, -0.7), xlabel="share of the capacity needed")
+    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     for level, (name, capacity) in enumerate(zip(LEVELS, rooms, strict=True)):
         first = level * group
         limit = "no limit" if capacity == math.inf else f"the line is its capacity, {binary_size(int(capacity))}"
@@ -68,16 +67,17 @@ def _level_bars(axes: Axes, sizes: Sequence[float], capacity: float, first: int)
     for row, size in enumerate(sizes, first):
         too_large = size > capacity
         colour, hatch, weight = (VERMILION, "xx", "bold") if too_large else (SKY, "", "normal")
-        axes.barh(row, size, 0.74, color=colour, hatch=hatch, ec="black", lw=0.7)
+        share = size / capacity
+        axes.barh(row, share, 0.74, color=colour, hatch=hatch, ec="black", lw=0.7)
         text = f"{binary_size(int(size))}{', too large' if too_large else ''}"
         style = {"textcoords": "offset points", "va": "center", "fontsize": 9, "weight": weight, "zorder": 6}
-        axes.annotate(text, (size, row), (6, 0), bbox={"fc": "white", "ec": "none", "pad": 0.6}, **style)
+        axes.annotate(text, (max(share, 1), row), (6, 0), bbox={"fc": "white", "ec": "none", "pad": 0.6}, **style)
     if capacity < math.inf:
-        axes.plot([capacity, capacity], [first - 0.5, first + len(sizes) - 0.5], color=DARK, lw=2.4, zorder=5)
+        axes.plot([1, 1], [first - 0.5, first + len(sizes) - 0.5], color=DARK, lw=2.4, zorder=5)
 
 
 def traffic(rows: Mapping[str, Mapping[Order, Traffic]], line: int) -> Figure:
-    """Draw the predicted MiB loaded into each level, both orders side by side, on a logarithmic axis.
+    """Draw the predicted MiB loaded into each level, both orders side by side; each level has an axis of its own.
 
     A level loads what all levels below it serve.
 
@@ -86,12 +86,12 @@ def traffic(rows: Mapping[str, Mapping[Order, Traffic]], line: int) -> Figure:
         line: Bytes of a cache line.
     """
     into = {label: {order: _into(row[order], line) for order in ORDERS} for label, row in rows.items()}
-    sizes = [size for row in into.values() for parts in row.values() for size in parts]
-    size = 5.4, 1.1 + 3 * (0.35 + 0.42 * len(rows))
-    figure, panels = plt.subplots(3, 1, figsize=size, dpi=90, sharex=True, sharey=True, layout="constrained")
-    low, span = min(sizes) / 2, max(sizes) / min(sizes)
+    size = 5.4, 1.1 + 3 * (0.5 + 0.42 * len(rows))
+    figure, panels = plt.subplots(3, 1, figsize=size, dpi=90, sharey=True, layout="constrained")
     for level, axes in enumerate(panels):
-        axes.set(title=f"MiB into {LEVELS[level]}", xscale="log", xlim=(low, max(sizes) * 4 * span**0.4))
+        longest = max(row[order][level] for row in into.values() for order in ORDERS)
+        axes.set(title=f"MiB into {LEVELS[level]}", xlim=(0, 1.15 * longest))
+        axes.locator_params(axis="x", nbins=4)
         for shift, order in zip((-0.2, 0.2), ORDERS, strict=True):
             lengths = [row[order][level] for row in into.values()]
             colour, hatch, _ = _STYLES[order]
@@ -101,7 +101,6 @@ def traffic(rows: Mapping[str, Mapping[Order, Traffic]], line: int) -> Figure:
             for y, length in zip(ys, lengths, strict=True):
                 axes.annotate(digits(length), (length, y), (4, 0), **style)
         axes.tick_params(labelsize=9)
-    panels[0].xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))
     panels[0].set_yticks(range(len(rows)), list(rows))
     panels[0].set_ylim(len(rows) - 0.5, -0.5)
     handles, labels = panels[0].get_legend_handles_labels()

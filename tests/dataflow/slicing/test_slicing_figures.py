@@ -122,14 +122,14 @@ def test_groups_have_boundaries_and_the_first_streamed_group_is_marked():
 def test_needs_above_the_capacity_are_marked():
     figure = traffic_figures.levels(NEEDS, CACHES.rooms)
     bars = [bar for container in figure.axes[0].containers for bar in container]
-    widths = [sizes[level] for level in range(3) for sizes in NEEDS.values()]
+    widths = [sizes[level] / CACHES.rooms[level] for level in range(3) for sizes in NEEDS.values()]
     assert [bar.get_width() for bar in bars] == widths
     too_large = [sizes[level] > CACHES.rooms[level] for level in range(3) for sizes in NEEDS.values()]
     assert 0 < sum(too_large) < len(too_large)
     assert [bar.get_hatch() == "xx" for bar in bars] == too_large
     assert text_of(figure).count("too large") == sum(too_large)
     assert "L1: the line is its capacity, 28.8 KiB" in text_of(figure)
-    assert [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_linewidth() > 2] == list(CACHES.rooms)
+    assert [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_linewidth() > 2] == [1, 1, 1]
 
 
 def test_a_level_without_a_limit_has_no_line():
