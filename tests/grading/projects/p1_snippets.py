@@ -79,7 +79,7 @@ def forked(result: str) -> dict[str, str]:
 def forks(path):
     g = onnx.load(path).graph
     inputs = [list(node.input) for node in g.node]
-    values = [g.input[0].name, *(node.output[0] for node in g.node)]
+    values = [g.input[0].name, *(name for node in g.node for name in node.output)]
     return {result}
 """
     }

@@ -6,6 +6,7 @@ from tests.grading.projects.examples import Mistake, mistakes
 from tests.grading.projects.p1_snippets import (
     BY_ITSELF,
     DYNAMIC,
+    FORKED,
     GEMM,
     GOOD_FORWARD,
     GOOD_LAYERS,
@@ -271,6 +272,13 @@ WRONG: tuple[Mistake, ...] = (
             forked("[name for name in dict.fromkeys(sum(inputs, [])) if sum(name in each for each in inputs) >= 2]"),
             FORKS,
             "a weight does not count",
+        ),
+        ("exactly two readers", forked(FORKED.replace(">=", "==")), FORKS, "how many nodes have each value"),
+        (
+            "the results of the graph are read",
+            forked(FORKED.replace(">= 2", "+ (name in [each.name for each in g.output]) >= 2")),
+            FORKS,
+            "how many nodes have each value",
         ),
         (
             "a value that one node reads twice",

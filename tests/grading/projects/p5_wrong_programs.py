@@ -269,13 +269,13 @@ TRACER = mistakes(
         "in a tuple",
     ),
     ("the same variable each time", recording(output="Variable(only.number, shape)"), check.NEW, "fresh"),
-    ("nothing is appended", recording(append="pass"), check.WRITTEN, "`record` appends is not one"),
     (
-        "numbers have no shape",
-        recording(shape="SHAPES[op](*(x.shape for x in operands))"),
+        "numbers have one element",
+        recording(shape="SHAPES[op](*(x.shape if isinstance(x, Variable) else (1,) for x in operands))"),
         check.SHAPES,
-        "'float' object has no attribute 'shape'",
+        "has the wrong shape",
     ),
+    ("nothing is appended", recording(append="pass"), check.WRITTEN, "`record` appends is not one"),
     (
         "equations in reverse order",
         evaluating(order="reversed(program.equations)"),
@@ -288,6 +288,13 @@ TRACER = mistakes(
         evaluating(after="[values.pop(x, None) for x in equation.inputs]"),
         check.AGAIN,
         "keep every value to the end",
+    ),
+    (
+        "the last result is an output of a program without outputs",
+        evaluating(result="tuple(read(x) for x in program.outputs or [program.equations[-1].output])")
+        | living(needed="set(program.outputs or [program.equations[-1].output])"),
+        (check.NUMBERS, check.GONE),
+        "0 arrays in a tuple",
     ),
     ("nothing is removed", ALL_LIVE, (check.GONE, check.STAYS), "who needs"),
     ("equations left in reverse order", living(kept="tuple(kept)"), check.STAYS, "the order stays"),

@@ -128,17 +128,21 @@ def forks_are_found(submission: Submission) -> Iterator[Arguments]:
 
 
 def _forked_onnx(rng: np.random.Generator) -> bytes:
-    """Draw a chain of additions to what the node before returns: a weight, the same value again, or an earlier one."""
-    weight, *values = (random_name(rng) for _ in range(2))
-    nodes = []
-    for kind in rng.permutation(["weight"] * 3 + ["same"] * 2 + ["earlier"] * 3):
-        earlier = values[int(rng.integers(len(values)))]
-        other = {"weight": weight, "same": values[-1], "earlier": earlier}[kind]
+    """Draw a chain of additions to what the node before returns: a weight, the same value again, or an earlier one.
+
+    It begins behind a node with two results, which are used again like its input. All values are results of the graph, which
+    is no node.
+    """
+    weight, *values = (random_name(rng) for _ in range(4))
+    nodes = [helper.make_node("Split", values[:1], values[1:], num_outputs=2)]
+    again = iter(rng.permutation([0, 1, 1, 2, 2]))
+    for kind in rng.permutation(["weight"] * 2 + ["same"] * 2 + ["earlier"] * 5):
+        other = {"weight": weight, "same": values[-1]}.get(kind) or values[next(again)]
         nodes.append(helper.make_node("Add", [values[-1], other], [random_name(rng)]))
         values += nodes[-1].output
-    first, last = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in (values[0], values[-1]))
+    first, *results = (helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in values)
     stored = numpy_helper.from_array(np.ones(2, np.float32), weight)
-    graph = helper.make_graph(nodes, "forked", [first], [last], [stored])
+    graph = helper.make_graph(nodes, "forked", [first], results, [stored])
     return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString()
 
 

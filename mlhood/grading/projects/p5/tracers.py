@@ -49,6 +49,7 @@ def _draw_steps(submission: Submission, numbers: bool) -> tuple[list[list[int]],
         ("sub", [5, [2] if numbers else 4], [m, n]),
         ("transpose", [6], [n, m]),
         ("sum", [7], []),
+        ("mul", [8, [3.5] if numbers else 8], []),
     ]
 
 
@@ -231,6 +232,7 @@ def numbers_stand_for_themselves(submission: Submission) -> None:
     _check_evaluation(submission, w.program(d, c), [x, y], [y * -2, 1.5 - x], given, hint)
     given = "c = 1.5 - a, d = b * -2; d, 2.5"
     _check_evaluation(submission, w.program(d, 2.5), [x, y], [y * -2, np.asarray(2.5)], given, hint)
+    _check_evaluation(submission, w.program(), [x, y], [], "c = 1.5 - a, d = b * -2, without outputs", hint)
 
 
 @points(1)
@@ -301,7 +303,8 @@ def _live(submission: Submission, *more: tuple[Plain, Plain]) -> Iterator[tuple[
     """Yield programs, drawn or given, the student's `live` of each, and the equations that it needs."""
     programs = _program_with_dead_code(submission), *(_drawn_program(submission) for _ in range(4)), *more
     for i, (given_program, all_needed) in enumerate(programs):
-        option = submission.parameters.live_option if i else ""  # it may be left out
+        # it may be left out, and there is nothing to choose where there are no outputs
+        option = submission.parameters.live_option if i and given_program[2] else ""
         program, needed, options = _chosen(submission.rng, option, given_program, all_needed, chosen=i != 1)
         argument = f", with {next(iter(options))}={next(iter(options.values()))}" if options else ""
         lead = f"{len(needed)} of which lead to the outputs"
@@ -341,7 +344,8 @@ def _named(equations: Plain) -> str:
 @points(1)
 def what_nobody_needs_is_gone(submission: Submission) -> None:
     """`live` removes equations that no output needs."""
-    for (_, equations, _), (_, remaining, _), needed in _live(submission):
+    without_outputs = [*_chain(submission)[0][:2], []], []
+    for (_, equations, _), (_, remaining, _), needed in _live(submission, without_outputs):
         expect.true(bool(remaining) or not needed, "no equation remains after `live`", hint="keep what an output needs")
         dead = [equation for equation in remaining if equation in equations and equation not in needed]
         what, hint = "dead equations remain after `live`", "who needs an equation: which others, and who needs those?"
