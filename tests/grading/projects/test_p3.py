@@ -385,7 +385,7 @@ def raced(own: float, course: float, rounds: int = 7) -> fast_product.Race:
 
 
 @pytest.mark.parametrize(
-    ("own", "reached"), [(4.0, 4), (3.0, 4), (5.2, 3), (6.0, 2), (10.0, 1), (20.0, 0)], ids=lambda value: str(value)
+    ("own", "reached"), [(4.0, 4), (3.0, 4), (5.15, 3), (6.0, 2), (10.0, 1), (20.0, 0)], ids=lambda value: str(value)
 )
 def test_each_step_needs_its_share_of_the_courses_speed(own, reached, monkeypatch, tmp_path):
     monkeypatch.setattr(fast_product, "_race", lambda submission: raced(own, 4.0))
