@@ -24,12 +24,23 @@ def pool(bubblewrap):
         yield pool
 
 
+@pytest.fixture(scope="module")
+def replaced(pool, tmp_path_factory):
+    """A kernel that attacks kill, so that the next one finds a new sandbox in its place."""
+    with pool.kernel(tmp_path_factory.mktemp("killed")) as kernel:
+        Attacked(kernel).run("def f(): return 1")
+        kernel.keep_history()
+        yield kernel
+
+
 @pytest.fixture
-def attacked(pool, tmp_path):
-    with pool.kernel(tmp_path) as kernel:
-        attacked = Attacked(kernel)
-        attacked.run("def f(): return 1")
-        yield attacked
+def attacked(replaced):
+    """A sandbox that nothing has attacked before."""
+    started = replaced.pid
+    yield Attacked(replaced)
+    replaced.drop_history()
+    if replaced.pid == started:
+        replaced._restart()
 
 
 @pytest.fixture(scope="module")
