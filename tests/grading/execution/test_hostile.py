@@ -32,11 +32,9 @@ def f_gives_one(submission):
 TASK = Task("T9.1", "f", (f_gives_one,), seconds=LIMIT)
 
 
-@pytest.fixture
-def kernel(tmp_path):
-    folder = tmp_path / "work"
-    folder.mkdir()
-    with Kernel(folder) as kernel:
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    with Kernel(tmp_path_factory.mktemp("work")) as kernel:
         yield kernel
 
 
@@ -79,6 +77,7 @@ def test_a_removed_folder_is_created_again(kernel):
 def test_built_in_names_may_be_overwritten(kernel):
     run(kernel, "globals = json = print = None\ndef f(): return 1")
     assert earned(kernel) == 1
+    run(kernel, "del globals, json, print")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes are files on POSIX only")

@@ -17,10 +17,25 @@ from tests.waiting import PATIENCE, wait_until
 TIME_LIMIT = 3  # of what does not end
 
 
-@pytest.fixture
-def kernel(tmp_path):
-    with Kernel(tmp_path) as kernel:
+@pytest.fixture(scope="module")
+def replaced(tmp_path_factory):
+    """A kernel that tests kill, so that the next one finds a new process in its place."""
+    with Kernel(tmp_path_factory.mktemp("kernel")) as kernel:
         yield kernel
+
+
+@pytest.fixture
+def kernel(replaced):
+    yield replaced
+    replaced.drop_history()
+
+
+@pytest.fixture
+def server(kernel):
+    """The module that answers requests in the kernel, under a name in it; the test may replace its functions."""
+    run(kernel, "import os, mlhood.grading.rpc.server as server\nhonest = server.serve")
+    yield "server"
+    run(kernel, "server.serve = honest")
 
 
 @pytest.fixture
@@ -174,16 +189,15 @@ def test_missing_name_and_unwritten_function(kernel, submission):
         submission.value("g")
 
 
-def test_forged_reply_is_only_a_wrong_answer(kernel, submission):
-    run(kernel, "import mlhood.grading.rpc.server as b\nb.serve = lambda *a: None\ndef f(): return 1")
+def test_forged_reply_is_only_a_wrong_answer(kernel, submission, server):
+    run(kernel, f"{server}.serve = lambda *a: None\ndef f(): return 1")
     with pytest.raises(CheckFailed, match="gave no usable answer"):
         submission.call("f")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
-def test_reply_that_is_a_fifo_does_not_hang(kernel, submission):
-    run(kernel, "import os, mlhood.grading.rpc.server as b")
-    run(kernel, "b.serve = lambda folder, n: os.mkfifo(f'{folder}/reply-{n}')")
+def test_reply_that_is_a_fifo_does_not_hang(kernel, submission, server):
+    run(kernel, f"{server}.serve = lambda folder, n: os.mkfifo(f'{{folder}}/reply-{{n}}')\ndef f(): return 1")
     with pytest.raises(CheckFailed, match="gave no usable answer"):
         submission.call("f")
 
