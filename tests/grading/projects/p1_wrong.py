@@ -133,6 +133,15 @@ WRONG: tuple[Mistake, ...] = (
             MISTAKES,
             "a Boolean mask",
         ),
+        (
+            "a number for a single mistake",
+            {
+                "P1-3-solution-2": "def mistakes(model, images, labels):\n"
+                "    return (model(images).argmax(1) != labels).nonzero().squeeze()"
+            },
+            MISTAKES,
+            "indices in another shape",
+        ),
     ),
     *mistakes(
         "P1.4",

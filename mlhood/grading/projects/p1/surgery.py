@@ -130,8 +130,8 @@ def forks_are_found(submission: Submission) -> Iterator[Arguments]:
 def _forked_onnx(rng: np.random.Generator) -> bytes:
     """Draw a chain of additions to what the node before returns: a weight, the same value again, or an earlier one.
 
-    It begins behind a node with two results, which are used again like its input. All values are results of the graph, which
-    is no node.
+    It begins behind a node with two results, which are used again like its input. All values are results of the graph,
+    which is no node.
     """
     weight, *values = (random_name(rng) for _ in range(4))
     nodes = [helper.make_node("Split", values[:1], values[1:], num_outputs=2)]
