@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import torch
 from torch import nn
 
@@ -31,6 +32,7 @@ from mlhood.compiler.bench.model import (
     macs,
     onnx_runtime,
     openvino,
+    qualities,
     seeded,
     torch_eager,
 )
@@ -38,7 +40,12 @@ from mlhood.compiler.bench.process import ONNX_RUNTIME
 from mlhood.compiler.bench.times import NetworkTimes
 from mlhood.compiler.compile import Executable
 from mlhood.compiler.compile import compile as compile_model
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.values import Node
+from mlhood.compiler.operators.quantized import BlockDense
+from mlhood.compiler.quantize import quantize_weights
 from mlhood.compiler.quantize.report import constant_bytes
+from mlhood.compiler.quantize.weights import INT4, INT8
 from mlhood.errors import CompilerError, nearest
 from mlhood.exchange import silence
 from mlhood.measure import compare
@@ -47,6 +54,7 @@ from mlhood.models.transformers import Config, Decoder
 
 STEPS = 8  # of a growing cache, for the number of compilations
 OPTIMISED, INDUCTOR = "onnxruntime optimised", "torch inductor"
+FORMATS = (INT8, INT4)
 _TRACED_PAST = 3
 
 
@@ -115,6 +123,7 @@ def measure(
     peak: float,
     bandwidth: float | None = None,
     inductor: bool = True,
+    small: bool = True,
 ) -> Iterator[NetworkTimes]:
     """Measure models, one after another.
 
@@ -126,6 +135,7 @@ def measure(
         peak: float32 operations per second of these threads.
         bandwidth: Bytes per second that these threads read and write in memory.
         inductor: Also time what torch.compile makes of the model.
+        small: Also time decode steps with weights of 8 and 4 bits, beside ONNX Runtime's.
 
     Raises:
         CompilerError: A name is unknown.
@@ -138,12 +148,12 @@ def measure(
         )
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            row = _measure(name, Path(folder), threads, layers, rounds, peak, inductor)
+            row = _measure(name, Path(folder), threads, layers, rounds, peak, inductor, small)
             yield replace(row, bandwidth=bandwidth)
 
 
 def _measure(
-    name: str, folder: Path, threads: int, layers: int | None, rounds: int, peak: float, inductor: bool
+    name: str, folder: Path, threads: int, layers: int | None, rounds: int, peak: float, inductor: bool, small: bool
 ) -> NetworkTimes:
     case = CASES[name]
     config = case.config if layers is None else replace(case.config, layers=layers)
@@ -173,11 +183,19 @@ def _measure(
         except Exception as error:  # whatever these compilers raise, the others are still compared
             notes.append(f"{other} cannot run it: {type(error).__name__}: {str(error).splitlines()[0][:100]}")
     check_outputs(alternatives, 1e-3)  # ONNX Runtime's optimiser approximates GELU
+    moved = dict.fromkeys(alternatives, needed_bytes(model, inputs, case.tokens))
+    quality: dict[str, float] = {}
+    if small and case.past:
+        approximations, saved = _small_weights(path, threads, inputs)
+        quality = qualities(alternatives[ONNX_RUNTIME](), approximations)
+        if getattr(model, "words", None) is not None:
+            notes.append(_perplexities(alternatives[ONNX_RUNTIME](), approximations))
+        alternatives |= approximations
+        moved |= {name: moved[OURS] - size for name, size in saved.items()}
     flops = 2 * macs(ours.graph, {"past": case.past})
     result = compare(alternatives, flops=flops, rounds=rounds, threads=threads, check=False)
     if case.past:
         notes.append(growth(ours, model, case))
-    moved = needed_bytes(model, inputs, case.tokens)
     return NetworkTimes(
         name,
         1,
@@ -189,7 +207,8 @@ def _measure(
         constants={OURS: constant_bytes(ours.graph)},
         activations={OURS: ours.runner.activation_bytes or 0} if isinstance(ours.runner, Cpu) else {},
         compilation=compilation,
-        moved=dict.fromkeys(alternatives, moved),
+        moved=moved,
+        quality=quality,
         tokens=case.tokens,
         notes=tuple(notes),
     )
@@ -206,6 +225,59 @@ def needed_bytes(model: nn.Module, inputs: Inputs, tokens: int) -> int:
     for table in tables[1:] if isinstance(model, Decoder) else tables:
         total -= 4 * (table.num_embeddings - tokens) * table.embedding_dim
     return total
+
+
+def _small_weights(path: Path, threads: int, inputs: Inputs) -> tuple[Alternatives, dict[str, int]]:
+    """Return runs with small weights, ours and ONNX Runtime's, and by how many bytes they have less to read."""
+    from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
+
+    alternatives: Alternatives = {}
+    saved = {}
+    for form in FORMATS:
+        graph = compile_model(path, stop_after="optimized")
+        if not isinstance(graph, Graph):
+            raise CompilerError("the model was not compiled to a graph", got=type(graph).__name__)
+        quantize_weights(graph, form)
+        name = f"{OURS} int{form.bits}"
+        saved[name] = sum(_saved_bytes(node, form.bits) for node in graph.nodes.values())
+        alternatives[name] = _run_of(Cpu(graph), inputs)
+        # ONNX Runtime has no scale for each channel here: 32 weights share one
+        options = DefaultWeightOnlyQuantConfig(block_size=32, is_symmetric=True, accuracy_level=1, bits=form.bits)
+        with silence():
+            quantizer: Any = MatMulNBitsQuantizer(onnx.load(path), algo_config=options)
+            quantizer.process()
+            quantizer.model.save_model_to_file(str(target := path.with_name(f"int{form.bits}.onnx")))
+        alternatives[f"{ONNX_RUNTIME} int{form.bits}"] = onnx_runtime(target, threads, inputs)
+    return alternatives, saved
+
+
+def _run_of(runner: Cpu, inputs: Inputs) -> Callable[[], np.ndarray]:
+    return lambda: next(iter(runner.run(inputs).values()))
+
+
+def _saved_bytes(node: Node, bits: int) -> int:
+    if not isinstance(node.operator, BlockDense):
+        return 0
+    w, scale = (value.type.size if value else 0 for value in node.inputs[1:3])
+    return int(w) * (32 - bits) // 8 - 4 * int(scale)
+
+
+def perplexity(expected: np.ndarray, logits: np.ndarray) -> float:
+    """Return the perplexity of a model on text that another one draws: exp of the mean of -sum p log q.
+
+    Args:
+        expected: Logits of the model that draws the text, float32 [N, T, vocabulary].
+        logits: Those of the model that predicts it.
+    """
+    p, q = (x.astype(np.float64) - x.max(axis=-1, keepdims=True) for x in (expected, logits))
+    p, q = (x - np.log(np.exp(x).sum(axis=-1, keepdims=True)) for x in (p, q))
+    return float(np.exp(-(np.exp(p) * q).sum(axis=-1).mean()))
+
+
+def _perplexities(expected: np.ndarray, approximations: Alternatives) -> str:
+    values = {"float32": expected, **{name: np.asarray(call()) for name, call in approximations.items()}}
+    told = ", ".join(f"{name} {perplexity(expected, logits):,.2f}" for name, logits in values.items())
+    return f"perplexity on text that the float32 model draws: {told}"
 
 
 def growth(ours: Executable, model: Any, case: Case) -> str:
@@ -235,7 +307,7 @@ def _optimised(path: Path, config: Config, threads: int, inputs: Inputs) -> tupl
             str(path), "gpt2", num_heads=config.heads, hidden_size=config.width, opt_level=1
         )
         fused.save_model_to_file(str(target))
-    counts = {name: count for name, count in fused.get_fused_operator_statistics().items() if count}
+        counts = {name: count for name, count in fused.get_fused_operator_statistics().items() if count}
     told = ", ".join(f"{count} {name}" for name, count in counts.items()) or "nothing"
     return onnx_runtime(target, threads, inputs), f"ONNX Runtime's optimiser of transformers fuses {told}"
 

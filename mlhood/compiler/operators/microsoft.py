@@ -20,7 +20,7 @@ from mlhood.compiler.operators.cast import Cast, number_of
 from mlhood.compiler.operators.movement import Gather, Transpose
 from mlhood.compiler.operators.normalization import Softmax
 from mlhood.compiler.operators.onnx_node import OnnxNode
-from mlhood.compiler.operators.quantized import Dequantize, Quantize
+from mlhood.compiler.operators.quantized import BlockDense, Dequantize, Quantize
 from mlhood.compiler.operators.shape import Unsqueeze
 
 # By the name behind "QLinear", which is the standard operator's: how many inputs are plain, and how many quantised.
@@ -120,7 +120,7 @@ def _unpacked(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
 
 
 def _import_matmul_n_bits(source: OnnxNode) -> Value:
-    """MatMulNBits: x [..., K] times constant weights [N, K] of few bits, dequantised when importing."""
+    """MatMulNBits: x [..., K] times constant weights [N, K] of few bits, kept so if they fit into int8."""
     columns, rows, size = (source.attribute(name, 0) for name in ("K", "N", "block_size"))
     bits = source.attribute("bits", 4)
     valid = bits in _WEIGHT_BITS and min(columns, rows, size) > 0
@@ -131,7 +131,14 @@ def _import_matmul_n_bits(source: OnnxNode) -> Value:
     offset = source.static(3).reshape(rows, -1) if source.has(3) else np.full((rows, count), 1 << (bits - 1))
     offset = _unpacked(offset, bits, count) if offset.dtype == np.uint8 else offset
     block = source.static(4) if source.has(4) and source.static(4).size else np.arange(columns) // size
-    weights = (data - offset[:, block].astype(np.float32)) * scale[:, block].astype(np.float32)
+    integers = data.astype(np.float32) - offset[:, block].astype(np.float32)
+    small = (
+        np.abs(integers).max(initial=0) < 128 and (integers == np.rint(integers)).all() and scale.dtype == np.float32
+    )
+    if small and source.input(0).type.rank >= 2 and (block == np.arange(columns) // size).all():
+        inputs = source.input(0), source.constant(integers.astype(np.int8)), source.constant(scale)
+        return _sum(source, source.add(BlockDense(size), *inputs), source.optional(5))
+    weights = integers * scale[:, block].astype(np.float32)
     y = source.call("MatMul", source.input(0), source.constant(weights.T.astype(scale.dtype)))
     return _sum(source, y, source.optional(5))
 

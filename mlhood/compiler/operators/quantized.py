@@ -5,18 +5,23 @@ The parameters are in the tensors' types: real = scale * (stored - offset).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
 
-from mlhood.compiler.hir.operator import namespace, require, require_unquantized
+from mlhood.compiler.hir.operator import Operator, common_element, namespace, require, require_unquantized, unsupported
 from mlhood.compiler.hir.types import STORED, Quantization, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Constant, Value
+from mlhood.compiler.operators.activation import Activation, apply_activation, check_activation
 from mlhood.compiler.operators.arithmetic import Add, Div, Greater, Max, Min, Mul, Sub, Where
-from mlhood.compiler.operators.cast import Cast, element_of, saturated, widened
+from mlhood.compiler.operators.base import NO_BOUNDS, STAYS_FLOAT
+from mlhood.compiler.operators.cast import Cast, element_of, number_of, saturated, widened
 from mlhood.compiler.operators.elementwise import Clip, Round
+from mlhood.compiler.operators.matrix import dense_shape, dense_to_onnx
 from mlhood.compiler.operators.movement import Gather
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -185,6 +190,62 @@ def reinterpret(source: OnnxNode, x: Value, quantization: Quantization) -> Value
     return source.add(Reinterpret(quantization), x)
 
 
+@dataclass(frozen=True)
+class BlockDense(Operator):
+    """y = activation(x (scale w)^T + bias): a dense layer whose weights have 8 or 4 bits, and activations none fewer.
+
+    Inputs: x [..., K], w int8 [F, K], scale [F, ceil(K / block)], one for each block of a row, bias [F] or none.
+    Output: y [..., F].
+
+    Attributes:
+        block: Number of weights of a row that share a scale.
+        activation: As of FullyConnected.
+    """
+
+    block: int
+    activation: Activation = ()
+
+    arity = (3, 4)
+    family = "product"
+    quantization_rule = STAYS_FLOAT
+    sink_transpose = unsupported("a Transpose stays before it")
+    value_range = NO_BOUNDS
+    from_onnx = unsupported("com.microsoft's MatMulNBits is imported as it, and a pass makes it of FullyConnected")
+
+    def infer(self, x: TensorType, w: TensorType, scale: TensorType, bias: TensorType | None = None) -> TensorType:
+        require_unquantized(x, w, scale, bias)
+        check_activation(self.activation)
+        require(w.element == "int8", "the weights must be int8", got=w.element)
+        element, shape = common_element(x, scale, bias), dense_shape(x, w, bias)
+        blocks = self.block > 0 and isinstance(w.shape[1], int) and (w.shape[0], -(-w.shape[1] // self.block))
+        require(scale.shape == blocks, "a scale is needed for each block", expected=blocks, got=scale.shape)
+        return TensorType(element, shape)
+
+    def weights(self, w: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        """Return the real weights [F, K]."""
+        return w.astype(scale.dtype) * namespace(w).repeat(scale, self.block, axis=1)[:, : w.shape[1]]
+
+    def evaluate(self, x: np.ndarray, w: np.ndarray, scale: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+        y = x @ self.weights(w, scale).T
+        return apply_activation(y if bias is None else y + bias, self.activation)
+
+    def workspace(self, *types: TensorType | None) -> int:
+        w = types[1]
+        return 2 * int(w.shape[0]) * int(w.shape[1]) if w else 0
+
+    def macs(self, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...]) -> int:
+        return math.prod(output) * inputs[1][1]
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        """Export the real weights, computed from the integers: a float is the same in every opset."""
+        x, w, scale, *bias = inputs
+        types = [value.type for value in writer.node.inputs[1:3] if value is not None]
+        indices = writer.constant(np.arange(int(types[0].shape[1])) // self.block)
+        real = writer.emit("Cast", w, to=number_of(types[1].element))
+        real = writer.emit("Mul", real, writer.emit("Gather", scale, indices, axis=1))
+        return dense_to_onnx(self.activation, writer, [x, real, *bias], name)
+
+
 def import_dynamic_quantize(source: OnnxNode) -> tuple[Value, ...]:
     """DynamicQuantizeLinear: to uint8 with scale and zero point from x itself.
 
@@ -201,5 +262,5 @@ def import_dynamic_quantize(source: OnnxNode) -> tuple[Value, ...]:
     return source.call("QuantizeLinear", x, scale, offset), scale, offset
 
 
-OPERATORS = (Quantize, Dequantize, Reinterpret)
+OPERATORS = (Quantize, Dequantize, Reinterpret, BlockDense)
 RULES = {"DynamicQuantizeLinear": import_dynamic_quantize}

@@ -3,6 +3,8 @@
 statistics = profile(graph, [{"image": images}])
 quantized = quantize(graph, statistics, Recipe("symmetric", per_channel=True))
 layer_sqnr(graph, quantized, {"image": images})
+
+Only the weights: quantize_weights(graph, WeightFormat(4, block=32)), in place
 """
 
 from mlhood.compiler.quantize.calibrate import CALIBRATIONS, calibrate_range
@@ -11,6 +13,7 @@ from mlhood.compiler.quantize.profile import Profile, profile
 from mlhood.compiler.quantize.quantize import quantize
 from mlhood.compiler.quantize.report import compare, kept_in_float, layer_sqnr, sqnr, summary
 from mlhood.compiler.quantize.schema import SCHEMAS, Recipe, choose_parameters
+from mlhood.compiler.quantize.weights import WeightFormat, quantize_weights
 
 __all__ = [
     "CALIBRATIONS",
@@ -18,6 +21,7 @@ __all__ = [
     "Distribution",
     "Profile",
     "Recipe",
+    "WeightFormat",
     "calibrate_range",
     "choose_parameters",
     "compare",
@@ -25,6 +29,7 @@ __all__ = [
     "layer_sqnr",
     "profile",
     "quantize",
+    "quantize_weights",
     "sqnr",
     "summary",
 ]

@@ -22,10 +22,12 @@ from mlhood.compiler.operators.activation import ACTIVATIONS, Activation, operat
 from mlhood.compiler.operators.chain import CONSTANT, ChainStep, ElementwiseChain
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected
+from mlhood.compiler.operators.quantized import BlockDense
 from mlhood.compiler.passes.rewriting import has_one_use
 from mlhood.kernels.product import Clip
 
 _CHAIN = ElementwiseChain.__name__
+_LAYERS = (Conv, FullyConnected, BlockDense)
 
 
 def split_activations(graph: Graph, operations: Collection[str]) -> None:
@@ -37,7 +39,7 @@ def split_activations(graph: Graph, operations: Collection[str]) -> None:
     """
     for node in graph.topological():
         operator = node.operator
-        if not isinstance(operator, Conv | FullyConnected) or not operator.activation:
+        if not isinstance(operator, _LAYERS) or not operator.activation:
             continue
         names = {name for name, _, _ in _steps(operator.activation)}
         if node.outputs[0].type.element == "float32" and names <= {*operations, CONSTANT}:
@@ -72,7 +74,7 @@ def _layer_of(graph: Graph, node: Node) -> Node | None:
     if value.type != node.outputs[0].type or not has_one_use(graph, value):
         return None
     layer = value.producer
-    return layer if layer is not None and isinstance(layer.operator, Conv | FullyConnected) else None
+    return layer if layer is not None and isinstance(layer.operator, _LAYERS) else None
 
 
 def _fused(first: Activation, second: Node) -> Activation:

@@ -30,10 +30,22 @@ from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
 from mlhood.compiler.operators.normalization import LayerNormalization, LogSoftmax, Softmax
 from mlhood.compiler.operators.pooling import GlobalAveragePool, Pool
+from mlhood.compiler.operators.quantized import BlockDense
 from mlhood.compiler.operators.reduction import REDUCTIONS, Reduction
 from mlhood.errors import KernelError
 from mlhood.files.mapped import release_pages
-from mlhood.kernels import attention, direct, direct_variants, elementwise, layout, product, rows, windows, winograd
+from mlhood.kernels import (
+    attention,
+    direct,
+    direct_variants,
+    elementwise,
+    layout,
+    product,
+    rows,
+    small_weights,
+    windows,
+    winograd,
+)
 from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.geometry import Geometry, Layout
@@ -59,7 +71,8 @@ def _select(instruction: Instruction, machine: Machine) -> Selection | None:
     if (selection := select_integers(instruction, machine)) is not None:
         return selection
     rule = RULES.get(type(instruction.operator)) or (_elementwise if is_step(instruction.operator) else None)
-    types = [buffer.type for buffer in (*instruction.results, *instruction.reads)]
+    whole = isinstance(instruction.operator, BlockDense)  # the weights of which are int8
+    types = [buffer.type for buffer in (*instruction.results, *instruction.reads[: 1 if whole else None])]
     if rule is None or any(type.element != "float32" or type.quantization for type in types):
         return None
     return rule(instruction.operator, instruction, machine)
@@ -194,6 +207,23 @@ def _dense(operator: FullyConnected, instruction: Compute, machine: Machine) -> 
     *leading, depth = shape(x)
     sizes = Sizes(math.prod(leading), w.shape[0], depth)
     return _constant_product(sizes, w, w.T, constant(bias), epilogue_of(operator.activation), x, instruction, machine)
+
+
+def _block_dense(operator: BlockDense, instruction: Compute, machine: Machine) -> Selection | None:
+    x, weight, scales, bias = (*instruction.inputs, None)[:4]
+    w, scale = constant(weight), constant(scales)
+    if x is None or w is None or scale is None or (bias is not None and constant(bias) is None):
+        return None
+    *leading, depth = shape(x)
+    sizes = Sizes(math.prod(leading), w.shape[0], depth)
+    bits, width = small_weights.bits_of(w, operator.block), small_weights.tile_of(sizes.m, machine.target)[1]
+    width *= machine.target.lanes
+    form = f"panels of {width}, {bits} bits"
+    packed = machine.weights.packed(w, form, lambda: small_weights.pack_weights(w, bits, width))
+    clip, steps = epilogue_of(operator.activation)
+    options: Any = {"threads": machine.threads, "target": machine.target, "epilogue": steps}
+    call = small_weights.prepare(sizes, packed, scale, operator.block, constant(bias), clip, **options)
+    return Selection((call,), {"a": x, "out": instruction.results[0]})
 
 
 def _constant_product(
@@ -374,6 +404,7 @@ RULES: dict[type, Rule] = {
     ToBlocked: _to_blocked,
     ToPlain: _to_plain,
     FullyConnected: _dense,
+    BlockDense: _block_dense,
     MatMul: _matmul,
     Attention: _attention,
     Gemm: _gemm,

@@ -1,0 +1,79 @@
+"""Weight-only quantisation: the weights of dense layers in 8 or 4 bits, all else in float32.
+
+1. FullyConnected(x, w, bias)  ->  BlockDense(x, round(w / scale), scale, bias)   w constant, scale = max |w| / 127 or 7
+
+The largest magnitude is that of a block of a row; weights are rounded to the nearest integer, without calibration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.values import Node
+from mlhood.compiler.operators.matrix import FullyConnected
+from mlhood.compiler.operators.quantized import BlockDense
+from mlhood.compiler.passes.dead_code import remove_dead_code
+from mlhood.compiler.passes.rewriting import constant_array, sweep
+from mlhood.errors import CompilerError
+
+
+@dataclass(frozen=True)
+class WeightFormat:
+    """How weights are stored.
+
+    Args:
+        bits: Of a weight, 8 or 4.
+        block: Number of weights of a row that share a scale; 0 for the whole row, that is a scale for each channel.
+    """
+
+    bits: int
+    block: int = 0
+
+
+INT8, INT4 = WeightFormat(8), WeightFormat(4, 32)
+
+
+def quantize_weights(graph: Graph, form: WeightFormat = INT8) -> int:
+    """Quantise the weights of all dense layers of float32, in place (rule 1); return how many layers that are.
+
+    Args:
+        graph: An optimised graph.
+        form: How the weights are stored.
+
+    Raises:
+        CompilerError: There is no such format.
+    """
+    if form.bits not in (4, 8) or form.block < 0:
+        raise CompilerError("unknown format of weights", expected="8 or 4 bits, blocks of 0 or more", got=form)
+    before = sum(isinstance(node.operator, BlockDense) for node in graph.nodes.values())
+    sweep(graph, lambda graph, node: _quantize(graph, node, form), FullyConnected)
+    remove_dead_code(graph)
+    return sum(isinstance(node.operator, BlockDense) for node in graph.nodes.values()) - before
+
+
+def _quantize(graph: Graph, node: Node, form: WeightFormat) -> bool:
+    x, w, *bias = node.inputs
+    weight, operator = constant_array(w), node.operator
+    if weight is None or weight.dtype != np.float32 or not weight.size or not isinstance(operator, FullyConnected):
+        return False
+    block = form.block or weight.shape[1]
+    integers, scale = round_to_nearest(weight, form.bits, block)
+    names = [graph.unique_name(f"{node.name}.{part}") for part in ("integers", "scale")]
+    values = [graph.constant(name, array) for name, array in zip(names, (integers, scale), strict=True)]
+    graph.replace(node, BlockDense(block, operator.activation), x, *values, *bias)
+    return True
+
+
+def round_to_nearest(weight: np.ndarray, bits: int, block: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights [F, K] as int8 [F, K], and their scales, float32 [F, ceil(K / block)]."""
+    rows, columns = weight.shape
+    count, most = -(-columns // block), 2 ** (bits - 1) - 1
+    padded = np.zeros((rows, count * block), np.float32)
+    padded[:, :columns] = weight
+    blocks = padded.reshape(rows, count, block)
+    scale = np.abs(blocks).max(axis=2) / np.float32(most)
+    integers = np.rint(blocks / np.where(scale == 0, 1, scale)[:, :, None]).astype(np.int8)
+    return integers.reshape(rows, -1)[:, :columns].copy(), scale
