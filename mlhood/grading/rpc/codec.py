@@ -243,13 +243,18 @@ class _Decoder:
         if isinstance(tree, list):
             return [self.decode(item, depth + 1) for item in tree]
         ((kind, body),) = tree.items()
+        if kind == "$tensor" and self.resolve:
+            import torch
+
+            return torch.from_numpy(self.take(*body))
         if kind in ("$array", "$tensor"):
-            array = self.take(*body)
-            return _as_tensor(array) if kind == "$tensor" and self.resolve else array
+            return self.take(*body)
         if kind == "$bytes":
             return self.take(*body).tobytes()
         if kind == "$onnx" and self.resolve:
-            return _as_model(self.take(*body).tobytes())
+            import onnx
+
+            return onnx.load_model_from_string(self.take(*body).tobytes())
         if kind == "$remote" and self.resolve:
             return self.resolve(int(body))
         if kind == "$object":
@@ -275,11 +280,14 @@ class _Decoder:
 
     def graph(self, text: object, constants: object) -> Any:
         if not isinstance(text, str) or not isinstance(constants, dict):
-            raise CodecError("a graph is a text and its constants")
+            raise CodecError("malformed graph message: expected a text and its constants")
         if not all(isinstance(key, str) and isinstance(value, np.ndarray) for key, value in constants.items()):
             raise CodecError("the constants of a graph are arrays by their names")
-        hir = Hir(text, constants)
-        return _as_graph(hir) if self.resolve else hir
+        if self.resolve is None:
+            return Hir(text, constants)
+        from mlhood.compiler.hir.parse import parse
+
+        return parse(text, constants)
 
 
 def _distinct(keys: Iterable[Any]) -> list[Any]:
@@ -290,31 +298,9 @@ def _distinct(keys: Iterable[Any]) -> list[Any]:
     return keys
 
 
-def _set(items: list) -> frozenset:
-    return frozenset(_distinct(items))
-
-
 def _dictionary(pairs: list) -> dict:
     keys, values = [key for key, _ in pairs], [value for _, value in pairs]
     return dict(zip(_distinct(keys), values, strict=True))
-
-
-def _as_tensor(array: np.ndarray) -> Any:
-    import torch
-
-    return torch.from_numpy(array.copy())
-
-
-def _as_model(data: bytes) -> Any:
-    import onnx
-
-    return onnx.load_model_from_string(data)
-
-
-def _as_graph(hir: Hir) -> Any:
-    from mlhood.compiler.hir.parse import parse
-
-    return parse(hir.text, hir.constants)
 
 
 def _tensor_type(parts: list) -> Any:
@@ -342,7 +328,7 @@ def _frame(columns: dict) -> Any:
 
 DECODERS: dict[str, Callable[[Any], Any]] = {
     "$tuple": tuple,
-    "$set": _set,
+    "$set": lambda items: frozenset(_distinct(items)),
     "$dict": _dictionary,
     "$frame": _frame,
     "$type": _tensor_type,
