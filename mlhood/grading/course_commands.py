@@ -172,12 +172,12 @@ def bench_grading(
     Example: mlhood bench grading --rounds 9 --json overhead.json
     """
     from mlhood.files.atomic import check_output, write_atomic
-    from mlhood.grading.overhead import Overheads, measure, subject_of, tiny_subject
+    from mlhood.grading.overhead import TINY_SUBJECT, Overheads, measure, subject_of
     from mlhood.measure import machine
 
     if as_json is not None:
         check_output(as_json)
-    subjects = [tiny_subject(), *([] if only_tiny else [subject_of(notebook)])]
+    subjects = [TINY_SUBJECT, *([] if only_tiny else [subject_of(notebook)])]
     overheads = Overheads()
     measure(overheads, subjects, rounds, lambda line: echo(line, err=True))
     echo(overheads.text())

@@ -75,6 +75,9 @@ class Subject:
     project: Project
 
 
+TINY_SUBJECT = Subject("tiny", tiny_notebook, TINY)
+
+
 @dataclass(frozen=True)
 class Timing:
     """One grading, in seconds.
@@ -169,11 +172,6 @@ def _row(subject: str, mode: str, timings: list[Timing]) -> dict[str, object]:
 
 def _median(timings: list[Timing], name: str) -> float:
     return statistics.median(getattr(timing, name) for timing in timings)
-
-
-def tiny_subject() -> Subject:
-    """Return a notebook whose cells and checks take no time."""
-    return Subject("tiny", tiny_notebook, TINY)
 
 
 def subject_of(path: Path) -> Subject:
