@@ -17,7 +17,15 @@ from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
 from mlhood.compiler.operators.movement import Transpose
 from mlhood.compiler.passes.affine import fold_into_layer
-from mlhood.compiler.passes.rewriting import constant_array, defining_node, sweep, transfer_name, try_infer, type_of
+from mlhood.compiler.passes.rewriting import (
+    constant_array,
+    defining_node,
+    erase_if_unused,
+    sweep,
+    transfer_name,
+    try_infer,
+    type_of,
+)
 
 
 def products_to_dense(graph: Graph) -> bool:
@@ -31,10 +39,11 @@ def _rewrite_matmul(graph: Graph, node: Node) -> bool:
     x, w = node.inputs
     transpose = defining_node(w, Transpose)
     stored = transpose.inputs[0] if transpose and transpose.operator.attributes["permutation"] == (1, 0) else None
-    if x is not None and x.type.is_float and isinstance(stored, Constant):
+    if x is not None and x.type.is_float and transpose is not None and isinstance(stored, Constant):
         if try_infer(FullyConnected(), x.type, stored.type) != node.outputs[0].type:
             return False
         graph.replace(node, FullyConnected(), x, stored)
+        erase_if_unused(graph, transpose)
         return True
     weight = constant_array(w)
     if x is None or weight is None or weight.ndim != 2 or not x.type.is_float:

@@ -5,6 +5,7 @@ import pytest
 
 from mlhood.compiler.operators.arithmetic import Add, Sub
 from mlhood.compiler.operators.matrix import Gemm, MatMul
+from mlhood.compiler.operators.movement import Transpose
 from tests.compiler.passes.building import Tanh, apply, before_and_after, built, kinds
 
 PASS = "products_to_dense"
@@ -26,6 +27,7 @@ REWRITTEN = {
     "gemm with alpha and beta": lambda b: b(Gemm(2.0, 0.5, False, True), b.x("n", 3), b.numbers(2, 3), b.numbers(1, 2)),
     "gemm with a scalar addend": lambda b: b(Gemm(), b.x("n", 3), b.numbers(3, 2), np.float32(1)),
     "gemm with alpha and a run-time bias": lambda b: b(Gemm(2.0), b.x("n", 3), b.numbers(3, 2), b.x(2, name="bias")),
+    "a transposed constant": lambda b: b(MatMul(), b.x("n", 3), b(Transpose((1, 0)), b.numbers(2, 3))),
     "gemm and an addition": lambda b: b(Add(), b(Gemm(), b.x("n", 3), b.numbers(3, 2), b.numbers(2)), b.numbers(2)),
 }
 
@@ -92,6 +94,16 @@ def test_a_weight_in_the_right_layout_is_not_copied():
     before = built(lambda b: b(Gemm(transpose_b=True), b.x("n", 3), b.numbers(2, 3), b.numbers(2)))
     after = apply(lambda b: b(Gemm(transpose_b=True), b.x("n", 3), b.numbers(2, 3), b.numbers(2)), PASS)
     assert list(before.constants) == list(after.constants)
+
+
+def test_a_weight_that_is_read_transposed_and_not_is_not_copied():
+    def make(b):
+        words = b.constant(b.numbers(5, 3), "words")
+        return b(MatMul(), b(Add(), b.x(5, 3), words), b(Transpose((1, 0)), words))
+
+    graph = apply(make, PASS)
+    assert list(graph.constants) == ["words"]
+    assert "FullyConnected" in kinds(graph)
 
 
 def test_two_layers_may_share_a_weight():

@@ -10,9 +10,9 @@ from mlhood.compiler.onnx.exporter import to_onnx
 from mlhood.compiler.operators.arithmetic import Add, Mul
 from mlhood.compiler.operators.attention import Attention
 from mlhood.compiler.operators.matrix import MatMul
-from mlhood.compiler.operators.movement import Transpose
+from mlhood.compiler.operators.movement import Expand, Transpose
 from mlhood.compiler.operators.normalization import Softmax
-from mlhood.compiler.operators.shape import Reshape
+from mlhood.compiler.operators.shape import Reshape, Unsqueeze
 from tests.compiler.passes.building import kinds
 
 INF = np.inf
@@ -154,3 +154,24 @@ def test_other_products_stay(options):
     assert kinds(lowered).count("MatMul") == 2
     expected, actual = onnxruntime_run(graph, inputs), prepare(lowered, "cpu").run(inputs)["y"]
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("queries", "mask"), [(1, (1, KEYS)), (1, None), (2, None), (2, (2, KEYS)), (5, None)], ids=str
+)
+def test_heads_that_share_keys_are_queries_of_one_head(queries, mask):
+    graph, draw = Graph("shared"), np.random.default_rng(0)
+    q = graph.placeholder("q", TensorType("float32", ("n", 4, queries, 32)))
+    inputs = {"q": draw.standard_normal((3, 4, queries, 32), np.float32)}
+    values = [q]
+    for name in "kv":
+        x = graph.placeholder(name, TensorType("float32", ("n", 2, KEYS, 32)))
+        inputs[name] = draw.standard_normal((3, 2, KEYS, 32), np.float32)
+        for operator in (Unsqueeze((2,)), Expand((1, 1, 2, 1, 1)), Reshape((0, 4, -1, 32))):
+            x = graph.add(operator, x).outputs[0]
+        values.append(x)
+    if mask is not None:
+        values.append(graph.constant("mask", draw.standard_normal(mask).astype(np.float32)))
+    graph.output(graph.add(Attention(0.3), *values, name="attention").outputs[0], "y")
+    shared = queries * 2 <= 8 and (mask is None or mask[0] == 1)
+    assert ("Expand" not in kinds(check(graph, inputs))) == shared
