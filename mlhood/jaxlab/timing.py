@@ -13,9 +13,7 @@ from typing import Any
 
 import jax
 
-from mlhood.errors import XlaError
-
-RUNS = 7
+RUNS = 7  # of the stages that can be repeated
 
 
 @dataclass(frozen=True)
@@ -40,17 +38,12 @@ class Stages:
     to_device: float
     from_device: float
 
-    @property
-    def startup(self) -> float:
-        """The seconds before the first call: tracing, lowering and compilation."""
-        return self.trace + self.lower + self.compile
-
     def as_dict(self) -> dict[str, float]:
         """Return plain data: seconds by name."""
         return asdict(self)
 
 
-def stages(function: Callable[..., Any], *arguments: Any, runs: int = RUNS, device: Any = None) -> Stages:
+def stages(function: Callable[..., Any], *arguments: Any, device: Any = None) -> Stages:
     """Trace, lower, compile and run a function, and return how long each stage takes.
 
     Nothing is reused from earlier calls, unless JAX's persistent compilation cache is on.
@@ -58,15 +51,9 @@ def stages(function: Callable[..., Any], *arguments: Any, runs: int = RUNS, devi
     Args:
         function: A pure JAX function, not compiled.
         arguments: NumPy arrays or numbers, or trees of them.
-        runs: Repetitions of the stages that can be repeated.
         device: One of `jax.devices()`; JAX's default if omitted.
-
-    Raises:
-        XlaError: `runs` is less than 1.
     """
-    if runs < 1:
-        raise XlaError("invalid number of runs: a median needs at least one", expected="1 or more", got=runs)
-    to_device = [_timed(lambda: jax.device_put(arguments, device))[0] for _ in range(runs)]
+    to_device = [_timed(lambda: jax.device_put(arguments, device))[0] for _ in range(RUNS)]
     on_device = jax.device_put(arguments, device)
     # the lambda is a new function: JAX caches the traces of functions that it has seen
     trace, traced = _timed(lambda: jax.jit(lambda *primals: function(*primals)).trace(*on_device))
@@ -74,7 +61,7 @@ def stages(function: Callable[..., Any], *arguments: Any, runs: int = RUNS, devi
     compile_, compiled = _timed(lowered.compile)
     first, _ = _timed(lambda: compiled(*on_device))
     run, from_device = [], []
-    for _ in range(runs):
+    for _ in range(RUNS):
         seconds, result = _timed(lambda: compiled(*on_device))
         run.append(seconds)
         from_device.append(_timed(lambda result=result: jax.device_get(result))[0])

@@ -5,16 +5,13 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from mlhood.errors import XlaError
 from mlhood.jaxlab.timing import Stages, stages
 
 
 def test_each_stage_is_timed():
     measured = stages(lambda x, tree: jnp.tanh(x) @ tree["w"], np.ones((4, 4), np.float32), {"w": np.eye(4)})
     assert all(seconds > 0 for seconds in measured.as_dict().values())
-    assert measured.startup == measured.trace + measured.lower + measured.compile
     assert Stages(**measured.as_dict()) == measured
 
 
@@ -26,7 +23,7 @@ def test_python_runs_once_and_while_tracing():
         time.sleep(0.05)
         return x + 1
 
-    first, second = stages(slow, 1.0, runs=2), stages(slow, 1.0, runs=2)
+    first, second = stages(slow, 1.0), stages(slow, 1.0)
     assert len(calls) == 2
     assert all(isinstance(x, jax.core.Tracer) for x in calls)
     assert min(first.trace, second.trace) >= 0.05
@@ -38,10 +35,5 @@ def test_results_are_waited_for():
         return np.asarray(x)
 
     callback = lambda x: jax.pure_callback(wait, jax.ShapeDtypeStruct((), jnp.float32), x)  # noqa: E731
-    measured = stages(callback, np.float32(1), runs=3)
+    measured = stages(callback, np.float32(1))
     assert min(measured.first, measured.run) >= 0.05
-
-
-def test_no_runs_have_no_median():
-    with pytest.raises(XlaError, match="median"):
-        stages(jnp.sin, 1.0, runs=0)

@@ -216,29 +216,3 @@ class Hierarchy:
         """The hits of each level since the hierarchy was built."""
         *levels, memory = (int(count) for count in self.counts)
         return HitCounts(tuple(levels), memory)
-
-    def access(self, addresses: np.ndarray, sizes: np.ndarray | int = 1) -> None:
-        """Look up accesses; one that crosses lines counts once, as a hit of the farthest level that served it.
-
-        Args:
-            addresses: int [n], the first byte of each access, none negative.
-            sizes: int [n] or one for all: bytes of each access.
-
-        Raises:
-            CacheError: If an address is negative or a size less than 1.
-        """
-        starts = np.ascontiguousarray(addresses, np.int64)
-        lengths = np.ascontiguousarray(np.broadcast_to(sizes, starts.shape), np.int64)
-        if starts.size and (starts.min() < 0 or lengths.min() < 1):
-            expected = "addresses of at least 0, sizes of at least 1 byte"
-            got = f"address {starts.min()}, {lengths.min()} bytes"
-            raise CacheError("invalid address or size", expected=expected, got=got)
-        if not starts.size:
-            return
-        first = starts >> self.shift
-        lines_each = ((starts + lengths - 1) >> self.shift) - first + 1
-        begins = np.cumsum(lines_each) - lines_each
-        lines = np.repeat(first - begins, lines_each) + np.arange(lines_each.sum())
-        hit_levels = np.empty(lines.size, np.uint8)
-        look_up(lines, self.tags, self.shapes, hit_levels)
-        self.counts += np.bincount(np.maximum.reduceat(hit_levels, begins), minlength=self.counts.size)

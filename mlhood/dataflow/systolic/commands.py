@@ -46,13 +46,10 @@ def systolic(
     Example: mlhood systolic --config scale.cfg --topology alexnet.csv --dataflow ws
     """
     from mlhood.dataflow.systolic import read_config, read_topology
-    from mlhood.dataflow.systolic.files import has_user_bandwidth
 
     array, layers = read_config(config), read_topology(topology)
     if dataflow is not None:
         array = replace(array, dataflow=dataflow.lower())
-    if has_user_bandwidth(config):
-        echo("note: InterfaceBandwidth is taken as CALC; DRAM stall cycles are not modelled", err=True)
     results = list(_simulate(layers, array))
     if as_json:
         echo(json.dumps(_as_dict(array, results), indent=2))
@@ -78,6 +75,7 @@ def _lines(results: list[LayerCounts]) -> list[str]:
     widths = [max(len(row[column]) for row in table) for column in range(len(_COLUMNS))]
     lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
     notes = [
+        "DRAM never stalls the array, as with InterfaceBandwidth: CALC",
         "cycles: the total; SCALE-Sim reports the index of the last cycle, which is one less",
         f"reads, writes, DRAM: words; energy: in multiply-accumulates ({ENERGY_SOURCE})",
     ]

@@ -1,8 +1,8 @@
 """SCALE-Sim's input files: the configuration of an array, and the topology of a network.
 
-A configuration is an INI file. Read are `[general] run_name` and, of `[architecture_presets]`, the keys below,
-case-insensitively. The rest is ignored: offsets, banks and layouts change no count here, and memories always have the
-bandwidth of `InterfaceBandwidth: CALC` (`has_user_bandwidth` returns whether the file sets another one).
+A configuration is an INI file of SCALE-Sim 2 or 3. Read are `[general] run_name` and, of `[architecture_presets]`, the
+keys below, case-insensitively. The rest is ignored: offsets, banks and layouts change no count here, and memories
+always have the bandwidth of `InterfaceBandwidth: CALC`.
 
 A topology is a CSV file with a header and a row per layer. A convolution has name, image height and width, window
 height and width, channels, filters and stride; SCALE-Sim 2 adds a horizontal stride, SCALE-Sim 3 a ratio N:M of nonzero
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import configparser
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,13 +22,13 @@ from mlhood.dataflow.systolic.array import Array, Layer, gemm_layer
 from mlhood.errors import DataflowError
 from mlhood.files.paths import did_you_mean
 
-# field of the array -> its keys, the first as in SCALE-Sim 2 and 3, the second as in 1
+# field of the array -> its key
 KEYS = {
-    "rows": ("ArrayHeight",),
-    "columns": ("ArrayWidth",),
-    "ifmap_kib": ("IfmapSramSzkB", "IfmapSramSz"),
-    "filter_kib": ("FilterSramSzkB", "FilterSramSz"),
-    "ofmap_kib": ("OfmapSramSzkB", "OfmapSramSz"),
+    "rows": "ArrayHeight",
+    "columns": "ArrayWidth",
+    "ifmap_kib": "IfmapSramSzkB",
+    "filter_kib": "FilterSramSzkB",
+    "ofmap_kib": "OfmapSramSzkB",
 }
 _PRESETS = "architecture_presets"
 CONVOLUTION = ("IFMAP height", "IFMAP width", "filter height", "filter width", "channels", "filters", "stride")
@@ -50,7 +50,7 @@ def read_config(path: str | Path) -> Array:
         raise DataflowError(
             f"the section [{_PRESETS}] is missing",
             where=path,
-            expected=f"[{_PRESETS}] with {', '.join(keys[0] for keys in KEYS.values())} and Dataflow",
+            expected=f"[{_PRESETS}] with {', '.join(KEYS.values())} and Dataflow",
             got=f"sections: {', '.join(parser.sections()) or 'none'}",
             todo="pass SCALE-Sim's .cfg as the configuration, and its .csv as the topology",
         )
@@ -58,19 +58,10 @@ def read_config(path: str | Path) -> Array:
         where = f"{path}, [sparsity] SparsitySupport"
         raise DataflowError("sparse weights are not modelled", where=where, expected="false", got="true")
     presets = parser[_PRESETS]
-    sizes = {field: _integer(presets, keys, path) for field, keys in KEYS.items()}
-    dataflow = _value(presets, ("Dataflow",), path).lower()
+    sizes = {field: _integer(presets, key, path) for field, key in KEYS.items()}
+    dataflow = _value(presets, "Dataflow", path).lower()
     name = parser.get("general", "run_name", fallback=path.stem).strip().strip('"')
     return Array(dataflow=dataflow, name=name or path.stem, **sizes)
-
-
-def has_user_bandwidth(path: str | Path) -> bool:
-    """Return whether a configuration sets its own bandwidth, for which SCALE-Sim may stall the array.
-
-    Raises:
-        DataflowError: The file cannot be read, or is not an INI file.
-    """
-    return _parse(Path(path)).get("run_presets", "InterfaceBandwidth", fallback="CALC").strip().upper() == "USER"
 
 
 def read_text(path: Path) -> str:
@@ -98,24 +89,19 @@ def _parse(path: Path) -> configparser.ConfigParser:
     return parser
 
 
-def _integer(presets: Mapping[str, str], keys: tuple[str, ...], path: Path) -> int:
-    text = _value(presets, keys, path)
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
+def _integer(presets: Mapping[str, str], key: str, path: Path) -> int:
+    text = _value(presets, key, path)
+    if not text.isdecimal() or int(text) < 1:
         where = f"{path}, [{_PRESETS}]"
-        raise DataflowError(f"invalid {keys[0]}", where=where, expected="a positive integer", got=text)
-    return value
+        raise DataflowError(f"invalid {key}", where=where, expected="a positive integer", got=text)
+    return int(text)
 
 
-def _value(presets: Mapping[str, str], keys: Iterable[str], path: Path) -> str:
-    for key in keys:
-        if key in presets:
-            return presets[key].strip()
-    got = ", ".join(presets) or "an empty section"
-    raise DataflowError(f"{next(iter(keys))} is missing", where=f"{path}, [{_PRESETS}]", got=got)
+def _value(presets: Mapping[str, str], key: str, path: Path) -> str:
+    if key not in presets:
+        got = ", ".join(presets) or "an empty section"
+        raise DataflowError(f"{key} is missing", where=f"{path}, [{_PRESETS}]", got=got)
+    return presets[key].strip()
 
 
 def read_topology(path: str | Path) -> list[Layer]:

@@ -2,7 +2,6 @@
 
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -14,6 +13,7 @@ from mlhood.dataflow.slicing.caches import declared
 from mlhood.dataflow.slicing.problem import ORDERS, Problem, Slicing, counts
 from mlhood.dataflow.slicing.traffic import lines_into
 from mlhood.kernels.geometry import geometry
+from tests.dataflow.cache.looked_up import access
 
 SIZES = (4096, 16384, 65536)
 
@@ -47,7 +47,7 @@ def test_a_nest_is_simulated_by_definition(order):
     problem = Problem(10, 5, (2, 3), g.out, window=4, filter_tile=4, rows=g.out[0])
     slicing = Slicing(order, 2, 2, 3)
     nest, plain = (Hierarchy([Level(1024, 2), Level(4096, 4)]) for _ in range(2))
-    plain.access(np.fromiter(trace(problem, slicing, packed(problem, slicing, 64), 64), np.int64))
+    access(plain, list(trace(problem, slicing, packed(problem, slicing, 64), 64)))
     assert simulate(problem, slicing, nest) == plain.hits
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from mlhood.dataflow.cache.hierarchy import Hierarchy, Level
 from mlhood.dataflow.nest import NestError, conv2d, gemm, nest
 from mlhood.measure.traffic import Counted
+from tests.dataflow.cache.looked_up import access as look_up_access
 
 from .cases import integers, iterations, scheduled
 
@@ -86,7 +87,7 @@ def test_a_cache_of_two_tiles_misses_what_a_level_fetches(inside):
     cache = Hierarchy([Level(2 * level.bytes)], line=4)
     for point in iterations(tiled):
         for number, access in enumerate(tiled.accesses):
-            cache.access(np.array([(number << 20) + 4 * access.offset.evaluate(point)]), 4)
+            look_up_access(cache, [(number << 20) + 4 * access.offset.evaluate(point)], 4)
     assert cache.hits.memory == sum(level.fetched.values())
 
 

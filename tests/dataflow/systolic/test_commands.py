@@ -58,14 +58,6 @@ def test_json_contains_the_counts(files):
     assert data["total"]["macs"] == 9 * 8 * 7 + 6 * 5 * 40
 
 
-def test_user_bandwidth_is_noted_as_not_modelled(files, tmp_path):
-    assert "note" not in run(files).stderr
-    (tmp_path / "c.cfg").write_text(CONFIG.replace("CALC", "USER"))
-    result = run(files)
-    assert "DRAM stall cycles are not modelled" in result.stderr
-    assert result.exit_code == 0
-
-
 def test_invalid_input_is_rejected(files):
     with pytest.raises(DataflowError, match="unknown dataflow"):
         run([*files, "--dataflow", "rs"])
