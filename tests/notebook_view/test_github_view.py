@@ -81,3 +81,12 @@ def test_a_picture_of_the_repository_is_in_the_page(tmp_path):
         "../outside.png",
         "none.png",
     ]
+
+
+@pytest.mark.parametrize("text", ["bars: 1 and 2", 'Netron\'s "drawing"', '"><script>alert(1)</script>', ""])
+def test_a_picture_has_its_alternative_text_and_size(text):
+    data, metadata = {"image/png": "cG5n", "text/plain": "<Figure>"}, {"image/png": {"alt": text, "width": 230}}
+    cell = new_code_cell("plt.show()", outputs=[new_output("display_data", data, metadata=metadata)])
+    (picture,) = page_of(cell).find_all("img")
+    assert picture["alt"] == (text or "No description has been provided for this image")
+    assert (picture["src"], picture["width"]) == ("data:image/png;base64,cG5n", "230")

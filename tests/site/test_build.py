@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from importlib import import_module
 from pathlib import Path
 from urllib.parse import urldefrag
 
@@ -19,14 +18,13 @@ from mlhood.grading.notebooks.notebook import PNG, course_notebooks, read
 from mlhood.notebook_view.browser_view import open_browser, view
 from mlhood.site import build
 from mlhood.site.build import INSTALL, PACKAGES, build_site
-from mlhood.site.links import link_faults
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = course_notebooks(ROOT)
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 INTERFACE = public_interface(NOTEBOOKS, ROOT)
-SHOWN = ["index", *(path.stem for path in NOTEBOOKS), "api/index", "api/mlhood.kernels", "how-to/new-pass"]
+SHOWN = ["index", "P1", "P4", "api/mlhood.kernels", "how-to/new-pass"]
 without_browser = pytest.mark.skipif(
     find_browser() is None, reason="no Chromium, Chrome or Edge here: set MLHOOD_BROWSER to one"
 )
@@ -34,6 +32,7 @@ without_browser = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
+    """The site; building it checks that its links lead somewhere, and that nothing is loaded from elsewhere."""
     for name in PACKAGES:
         pytest.importorskip(name, reason=f"the site needs more packages: {INSTALL}")
     folder = tmp_path_factory.mktemp("site") / "html"
@@ -49,11 +48,6 @@ def browser():
 
 def page_of(site: Path, name: str) -> BeautifulSoup:
     return BeautifulSoup((site / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
-
-
-@pytest.mark.slow
-def test_all_links_and_anchors_lead_somewhere_and_nothing_is_loaded_from_elsewhere(site):
-    assert link_faults(site) == []
 
 
 @pytest.mark.slow
@@ -75,7 +69,7 @@ def test_the_home_page_has_the_syllabus_and_leads_to_the_glossary(site):
 
 @pytest.mark.slow
 @every_notebook
-def test_a_project_has_all_cells_and_pictures_of_its_notebook(path, site):
+def test_a_project_has_all_cells_and_pictures_of_its_notebook_and_folds_solutions(path, site):
     page, notebook = page_of(site, path.stem), read(path)
     code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
     assert len(page.select(".cell_input")) == len(code)
@@ -84,14 +78,8 @@ def test_a_project_has_all_cells_and_pictures_of_its_notebook(path, site):
     shown = [str(image["alt"]) for image in page.select(".cell_output img") if (site / str(image["src"])).is_file()]
     assert [" ".join(alt.split()) for alt in shown] == [" ".join(alt.split()) for alt in expected]
     assert all(expected)
-
-
-@pytest.mark.slow
-@every_notebook
-def test_a_solution_is_folded(path, site):
-    solutions = [cell for cell in read(path).cells if cell.metadata.get("mlhood", {}).get("role") == "solution"]
-    folded = page_of(site, path.stem).select("details.hide")
-    assert len(folded) == len([cell for cell in solutions if cell.cell_type == "code"])
+    folded = page.select("details.hide")
+    assert len(folded) == len([cell for cell in code if cell.metadata.get("mlhood", {}).get("role") == "solution"])
     assert not any(details.has_attr("open") for details in folded)
 
 
@@ -150,11 +138,6 @@ def test_search_works_from_files_and_nothing_leaves_the_folder(site, browser):
 
 
 # -- without a build
-
-
-def test_every_name_of_the_interface_is_there():
-    missing = [name.full for name in INTERFACE if not hasattr(import_module(name.module), name.name)]
-    assert missing == []
 
 
 def test_without_its_packages_the_site_says_what_to_install(tmp_path, monkeypatch):

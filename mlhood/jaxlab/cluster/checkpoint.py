@@ -22,25 +22,26 @@ import orbax.checkpoint as ocp
 
 from mlhood.errors import ClusterError
 
+_KEPT = 2
+
 
 class Checkpoints:
-    """The latest checkpoints in a folder.
+    """The latest two checkpoints in a folder.
 
     Args:
         folder: A folder on a file system that all processes share.
         every: Steps between checkpoints.
-        keep: Number of checkpoints to keep.
 
     Raises:
-        ClusterError: The folder cannot be created, or a number is less than 1.
+        ClusterError: The folder cannot be created, or `every` is less than 1.
     """
 
-    def __init__(self, folder: str | Path, *, every: int = 1, keep: int = 2) -> None:
-        if every < 1 or keep < 1:
-            raise ClusterError("no checkpoint would be kept", expected="1 or more", got=f"every {every}, keep {keep}")
+    def __init__(self, folder: str | Path, *, every: int = 1) -> None:
+        if every < 1:
+            raise ClusterError("no checkpoint would be kept", expected="1 or more", got=f"every {every}")
         self.folder = Path(folder).absolute()
         # not in the background: a process could exit while a checkpoint is being written
-        options = ocp.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=False)
+        options = ocp.CheckpointManagerOptions(max_to_keep=_KEPT, enable_async_checkpointing=False)
         self._every = every
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -13,20 +13,19 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from mlhood.errors import ClusterError
 
 
-def mesh(devices: Sequence[Any] | None = None, **axes: int) -> Mesh:
+def mesh(**axes: int) -> Mesh:
     """Return a mesh of devices with the given sizes of its axes: `mesh(data=2, model=4)`.
 
     Devices along the last axis are adjacent in the list of devices, hence in one process where there are several. Axes
     are automatic: XLA propagates the shardings of arguments and results to the values in between.
 
     Args:
-        devices: The mesh takes the first of them; all of JAX's if omitted.
         axes: Devices along each axis.
 
     Raises:
         ClusterError: There are too few devices, or an axis has none.
     """
-    available = jax.devices() if devices is None else list(devices)
+    available = jax.devices()  # the mesh takes the first of them
     needed = math.prod(axes.values())
     if not axes or min(axes.values()) < 1 or needed > len(available):
         raise ClusterError(

@@ -49,23 +49,6 @@ class Cost:
     bytes: float
 
 
-@dataclass(frozen=True)
-class Memory:
-    """Bytes that a compiled function needs.
-
-    Args:
-        arguments: For its arguments.
-        results: For its results.
-        temporary: For its temporaries, whose buffers are reused when their lifetimes do not overlap.
-        aliased: For the results that share an argument's buffer.
-    """
-
-    arguments: int
-    results: int
-    temporary: int
-    aliased: int
-
-
 class View:
     """All representations of one function for arguments of certain shapes, each computed on first use.
 
@@ -156,24 +139,10 @@ class View:
         """Return the memory layouts of each convolution's arrays."""
         return layout.convolutions(self.module(stage))
 
-    def layout_changes(self, stage: Stage = "optimized") -> list[layout.LayoutChange]:
-        """Return the transposes and copies that change a layout, also those inside fusions."""
-        return layout.layout_changes(self.module(stage))
-
     def cost(self, stage: Stage = "optimized") -> Cost:
         """Return XLA's cost analysis, after fusion or ("hlo") before."""
         analysis = (self.compiled if stage == "optimized" else self._lowered).cost_analysis() or {}
         return Cost(float(analysis.get("flops", 0.0)), float(analysis.get("bytes accessed", 0.0)))
-
-    def memory(self) -> Memory:
-        """Return the memory that the compiled function needs."""
-        analysis = self.compiled.memory_analysis()
-        return Memory(
-            arguments=analysis.argument_size_in_bytes,
-            results=analysis.output_size_in_bytes,
-            temporary=analysis.temp_size_in_bytes,
-            aliased=analysis.alias_size_in_bytes,
-        )
 
     def llvm_ir(self, *, optimized: bool = False) -> dict[str, str]:
         """Return the LLVM IR that XLA generates, by the name of the fusion or instruction.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from jax._src.clusters import k8s_cluster, slurm_cluster
+from jax._src.clusters import slurm_cluster
 
 from mlhood.jaxlab.cluster import processes, program
 
@@ -24,33 +24,6 @@ def blocks(language):
 def manifest():
     (text,) = blocks("yaml")
     return {resource["kind"]: resource for resource in yaml.safe_load_all(text)}
-
-
-def test_the_job_has_what_jax_reads_from_the_api_server(manifest):
-    job, service = manifest["Job"], manifest["Service"]
-    spec, pod = job["spec"], job["spec"]["template"]["spec"]
-    assert (job["apiVersion"], spec["completionMode"]) == ("batch/v1", "Indexed")
-    assert spec["parallelism"] == spec["completions"] > 1
-    assert pod["subdomain"] == service["metadata"]["name"]
-    assert service["spec"]["clusterIP"] == "None"
-    assert service["spec"]["selector"] == {"job-name": job["metadata"]["name"]}
-    assert job["metadata"]["labels"]
-    text = PAGE.replace("\n", " ")
-    assert f"`{job['metadata']['name']}-0.{pod['subdomain']}`" in text
-    assert f"port {k8s_cluster.K8sCluster._coordinator_port} " in text
-    source = inspect.getsource(k8s_cluster)
-    assert all(name in source for name in ("JOB_COMPLETION_INDEX", "job-name", "subdomain", "spec.parallelism"))
-
-
-def test_the_service_account_may_read_what_jax_requests(manifest):
-    account = manifest["ServiceAccount"]["metadata"]["name"]
-    assert manifest["Job"]["spec"]["template"]["spec"]["serviceAccountName"] == account
-    assert [subject["name"] for subject in manifest["RoleBinding"]["subjects"]] == [account]
-    assert manifest["RoleBinding"]["roleRef"]["name"] == manifest["Role"]["metadata"]["name"]
-    verbs = {resource: rule["verbs"] for rule in manifest["Role"]["rules"] for resource in rule["resources"]}
-    assert "list" in verbs["pods"]
-    assert "get" in verbs["jobs"]
-    assert "list" in verbs["services"]
 
 
 def test_volumes_and_arguments_are_consistent(manifest):

@@ -1,6 +1,5 @@
 """Meshes of devices, and arrays sharded over them."""
 
-import jax
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
@@ -12,7 +11,6 @@ from mlhood.jaxlab.cluster.mesh import mesh, shard
 def test_devices_along_the_last_axis_are_adjacent(mesh_2x4):
     assert dict(mesh_2x4.shape) == {"data": 2, "model": 4}
     assert [device.id for device in mesh_2x4.devices[0]] == [0, 1, 2, 3]
-    assert [device.id for device in mesh(jax.devices()[4:], data=2).devices] == [4, 5]
 
 
 @pytest.mark.parametrize("axes", [{}, {"data": 0}, {"data": -1, "model": -2}, {"data": 3, "model": 3}])
