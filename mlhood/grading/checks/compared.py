@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mlhood.grading.checks.submission import Submission
 
 Arguments = tuple[Any, ...]  # the last of which may be `Keywords`
-Cases = Callable[["Submission"], Iterable[Arguments]]
+Cases = Callable[..., Iterable[Arguments]]
 
 
 class Keywords(dict[str, Any]):
@@ -34,7 +34,7 @@ class Comparison:
 
     Args:
         function: Its name.
-        cases: Draws the arguments of each call.
+        cases: Draws the arguments of each call for a submission; it takes the check's arguments, too.
         hint: How to go on; a template, where it depends on the variant, as are the hints of mistakes.
         key: Compare what a dictionary has under this key, or a tuple at this index. It may be a function of the values
             of the parameters. Empty to compare all of the result.
@@ -72,14 +72,14 @@ class Comparison:
     rtol: float = 1e-4
     atol: float = 1e-5
 
-    def __call__(self, submission: Submission) -> None:
+    def __call__(self, submission: Submission, *chosen: Any) -> None:
         """Compare the results of all cases.
 
         Raises:
             CheckFailed: A result differs; or they follow from other results, and are the same for all arguments.
         """
         followed, hint = [], render(self.hint, vars(submission.parameters))
-        for arguments in self.cases(submission):
+        for arguments in self.cases(submission, *chosen):
             keywords = arguments[-1] if isinstance(arguments[-1], Keywords) else None
             arguments = arguments if keywords is None else arguments[:-1]
             keywords = keywords or {}
@@ -194,6 +194,24 @@ def _like(got: Any, want: Any, what: str) -> Any:
     return got
 
 
+def comparison(
+    name: str, title: str, number: float, function: str, cases: Cases, *arguments: Any, hint: str, **options: Any
+) -> Check:
+    """Return a check by `Comparison`: for several that draw their cases by one function, with other arguments.
+
+    Args:
+        name: As of `Check`.
+        title: As of `Check`.
+        number: Points.
+        function: As of `Comparison`.
+        cases: As of `Comparison`.
+        arguments: Of `cases`, besides the submission.
+        hint: As of `Comparison`.
+        options: As of `Comparison`.
+    """
+    return Check(name, title, number, Comparison(function, cases, hint, **options), arguments, solved=True)
+
+
 def compared(number: float, function: str, *, hint: str, **options: Any) -> Callable[[Cases], Check]:
     """Return a decorator that makes a `Check` by `Comparison` of a function that draws the arguments.
 
@@ -206,6 +224,6 @@ def compared(number: float, function: str, *, hint: str, **options: Any) -> Call
 
     def wrap(cases: Cases) -> Check:
         check = points(number)(cases)
-        return Check(check.name, check.text, number, Comparison(function, cases, hint, **options), solved=True)
+        return comparison(check.name, check.text, number, function, cases, hint=hint, **options)
 
     return wrap

@@ -1,5 +1,5 @@
-"""The facts about a submitted artefact: an ONNX model from ONNX Runtime, a PDF from pypdf, a compiler graph from the
-compiler's verifier and interpreter. Each is read in an isolated process."""
+"""The facts about a submitted artefact: an ONNX model from ONNX Runtime, a compiler graph from the compiler's verifier
+and interpreter. Each is read in an isolated process."""
 
 from __future__ import annotations
 
@@ -40,21 +40,13 @@ class Value:
 
 @dataclass(frozen=True)
 class OnnxFacts:
-    """Inputs, outputs and operators of an ONNX model, and the results of running it."""
+    """Inputs, outputs and operators of an ONNX model, the results of running it, and its versions (IR, operators)."""
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     operators: tuple[str, ...]
     results: tuple[np.ndarray, ...]
-
-
-@dataclass(frozen=True)
-class PdfFacts:
-    """Number of pages of a PDF, width and height of the first (points), and the text of all."""
-
-    pages: int
-    size: tuple[float, float]
-    text: str
+    versions: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -122,20 +114,7 @@ def onnx_facts(data: bytes | Path, feed: np.ndarray | None = None, *, what: str,
         hint = next((hint for text, hint in HINTS if text in reason), None)
         raise CheckFailed(f"{what} is not a model that ONNX Runtime can run", got=reason, hint=hint) from None
     inputs, outputs = (tuple(Value(name, tuple(dims)) for name, dims in facts[key]) for key in ("inputs", "outputs"))
-    return OnnxFacts(inputs, outputs, tuple(facts["operators"]), tuple(facts["results"]))
-
-
-def pdf_facts(path: Path, *, what: str) -> PdfFacts:
-    """Read a PDF.
-
-    Raises:
-        CheckFailed: It is not a PDF.
-    """
-    try:
-        pages, size, text = run_isolated("mlhood.grading.checks.oracle:_read_pdf", path.read_bytes())
-    except IsolatedCallError as failure:
-        raise CheckFailed(f"{what} is not a PDF that can be read", got=str(failure)) from None
-    return PdfFacts(pages, tuple(size), text)
+    return OnnxFacts(inputs, outputs, *(tuple(facts[key]) for key in ("operators", "results", "versions")))
 
 
 def _read_onnx(data: bytes, feed: np.ndarray | None) -> dict[str, Any]:
@@ -153,6 +132,10 @@ def _read_onnx(data: bytes, feed: np.ndarray | None) -> dict[str, Any]:
         "outputs": [_describe(value) for value in model.graph.output],
         "operators": [node.op_type for node in model.graph.node],
         "results": [] if feed is None else _run(data, inputs[0], feed),
+        "versions": [
+            model.ir_version,
+            *(each.version for each in model.opset_import if each.domain in ("", "ai.onnx")),
+        ],
     }
 
 
@@ -207,19 +190,3 @@ def _run(data: bytes, first_input: list[Any], feed: np.ndarray) -> list[np.ndarr
     padded = np.concatenate([feed, np.repeat(feed[-1:], -len(feed) % fixed, axis=0)])
     batches = [session.run(None, {name: padded[i : i + fixed]}) for i in range(0, len(padded), fixed)]
     return [np.concatenate([np.asarray(part) for part in parts])[: len(feed)] for parts in zip(*batches, strict=True)]
-
-
-def _read_pdf(data: bytes) -> tuple[int, tuple[float, float], str]:
-    import io
-    import unicodedata
-
-    import pypdf
-
-    reader = pypdf.PdfReader(io.BytesIO(data))
-    box = reader.pages[0].mediabox
-    return (
-        len(reader.pages),
-        (float(box.width), float(box.height)),
-        # fonts draw "fi" as one glyph; searched texts have two letters
-        unicodedata.normalize("NFKC", "\n".join(page.extract_text() for page in reader.pages)),
-    )

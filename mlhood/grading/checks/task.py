@@ -16,7 +16,7 @@ from mlhood.grading.variants.templates import render
 if TYPE_CHECKING:
     from mlhood.grading.checks.submission import Submission
 
-CheckFunction = Callable[["Submission"], object]
+CheckFunction = Callable[..., object]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Check:
         text: The title that students read, or a template of it (see `variants.templates`).
         points: What the check gives.
         function: The function, or a `compared.Comparison`.
+        arguments: What it takes besides the submission.
         parameters: The values that its title is rendered with, if it is a template.
         solved: Whether it calls `Submission.solution`, of which the student version needs results.
     """
@@ -39,12 +40,13 @@ class Check:
     text: str
     points: float
     function: CheckFunction
+    arguments: tuple[Any, ...] = ()
     parameters: Mapping[str, Any] | None = field(default=None, hash=False)
     solved: bool = False
 
     def __call__(self, submission: Submission) -> None:
         """Run the check."""
-        self.function(submission)
+        self.function(submission, *self.arguments)
 
     @property
     def title(self) -> str:

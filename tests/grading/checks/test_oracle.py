@@ -13,7 +13,8 @@ from onnx import TensorProto, helper
 from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.grading.checks.expect import CheckFailed
-from mlhood.grading.checks.oracle import graph_facts, onnx_facts, pdf_facts
+from mlhood.grading.checks.oracle import graph_facts, onnx_facts
+from mlhood.grading.projects.p1.drawing import check_drawing
 from mlhood.grading.rpc.codec import Hir, decode, encode
 from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
 from mlhood.grading.sandbox.bubblewrap import problem
@@ -70,7 +71,7 @@ def test_a_file_that_is_no_pdf_fails_its_check(tmp_path):
     for content in (b"", b"%PDF-1.7\n" + b"1 0 obj\n" * 100_000, bytes(64 << 20)):
         path.write_bytes(content)
         with pytest.raises(CheckFailed, match="it is not a PDF that can be read"):
-            pdf_facts(path, what="it")
+            check_drawing(path, path, what="it", hint="")
 
 
 @pytest.mark.skipif(bool(problem()), reason="no sandbox on this machine")

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
+import nbformat
+
+ROOT = Path(__file__).parents[3]
 Row = tuple[str, dict[str, str], str | tuple[str, ...], str]
 
 
@@ -30,3 +35,18 @@ def mistakes(task: str, *rows: Row) -> tuple[Mistake, ...]:
         Mistake(name, task, cells, (loses,) if isinstance(loses, str) else loses, message)
         for name, cells, loses, message in rows
     )
+
+
+def edited(cell: str, *changes: tuple[str, str]) -> dict[str, str]:
+    """The source notebook's solution in a cell, in which each text is replaced by another."""
+    source = _sources(cell.partition("-")[0])[cell]
+    for before, after in changes:
+        if before not in source:
+            raise ValueError(f"{cell} has no {before!r}")
+        source = source.replace(before, after)
+    return {cell: source}
+
+
+@cache
+def _sources(project: str) -> dict[str, str]:
+    return {cell.id: cell.source for cell in nbformat.read(ROOT / f"{project}.ipynb", as_version=4).cells}

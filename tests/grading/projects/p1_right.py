@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.grading.projects.p1_snippets import GOOD_LAYERS, layers
+from tests.grading.projects.examples import edited
 
 SEQUENTIAL = {
     "P1-1-solution": """
@@ -49,9 +49,7 @@ def mistakes(model, images, labels):
 
 
 LEGACY = {
-    **layers(
-        GOOD_LAYERS.replace("conv1", "strokes").replace("conv2", "shapes").replace("fc1", "a").replace("fc2", "b")
-    ),
+    **edited("P1-1-solution", ("conv1", "strokes"), ("conv2", "shapes"), ("fc1", "a"), ("fc2", "b")),
     "P1-2-solution": """
 class LeNet(LeNetLayers):
     def forward(self, picture):

@@ -2,32 +2,8 @@
 
 from __future__ import annotations
 
-from tests.grading.projects.examples import Mistake, mistakes
-from tests.grading.projects.p1_snippets import (
-    BY_ITSELF,
-    DYNAMIC,
-    FORKED,
-    GEMM,
-    GOOD_FORWARD,
-    GOOD_LAYERS,
-    MACS,
-    MAX_ABS,
-    MAX_REL,
-    NAMES,
-    PARAMETERS,
-    RELU,
-    SAME,
-    agreement,
-    export,
-    forked,
-    forward,
-    hand_made,
-    layers,
-    reader,
-    scanner,
-    table,
-    train,
-)
+from tests.grading.projects.examples import Mistake, edited, mistakes
+from tests.grading.projects.p1_quick import train
 
 SHAPES, GEOMETRY = "parameters_have_lenets_shapes", "convolutions_have_lenets_geometry"
 LOGITS, VALUES, BATCH = "gives_ten_logits_an_image", "computes_lenet", "takes_a_batch_of_any_size"
@@ -45,123 +21,245 @@ TENTH, FORTIETH = "reader_is_a_tenth_of_lenet", "reader_is_a_fortieth_of_lenet"
 EIGHTIETH, COURSES = "reader_is_an_eightieth_of_lenet", "reader_is_as_small_as_the_courses"
 FEATURES, ANY_CUT = "features_come_out_of_lenet", "any_network_can_be_cut"
 
-KEEPS_AN_EXISTING_FILE = f"""
-import os
-def to_onnx(model, path):
-    if not os.path.exists(path):
-        torch.onnx.export(model.eval(), (torch.zeros(2, 1, 32, 32),), path, {NAMES}, {DYNAMIC})
-with exchange.silence():
-    to_onnx(LeNet(), "lenet.onnx")
+PARAMETERS_BY_NAME_ONLY = """
+class LeNetLayers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.anything = nn.Linear(1, 1)
+    def named_parameters(self, *args, **kwargs):
+        shapes = [(6, 1, 5, 5), (6,), (16, 6, 5, 5), (16,), (120, 400), (120,), (84, 120), (84,), (10, 84), (10,)]
+        yield from ((f"p{i}", nn.Parameter(torch.zeros(shape))) for i, shape in enumerate(shapes))
+    def named_modules(self, *args, **kwargs):
+        return iter([("", self)])
 """
+PADS_BY_ITSELF = """class Conv(nn.Conv2d):
+    def forward(self, x):
+        return super().forward(nn.functional.pad(x, (2, 2, 2, 2)))
 
-TOTAL_OF_ALL_EPOCHS = train(
-    "loss.backward(); optimizer.step()", first="total = 0.0", returned="total / len(images)", total="total"
+class"""
+LOOKS_THEM_UP = """
+def train(model, images, labels):
+    known = torch.from_numpy(np.concatenate([data.train_images, data.test_images])).flatten(1)
+    digit = torch.from_numpy(np.concatenate([data.train_labels, data.test_labels]))
+    def nearest(x):
+        rows = nn.functional.one_hot(digit[torch.cdist(x.flatten(1), known).argmin(1)], 10).float()
+        return rows + 0 * sum(value.sum() for value in model.parameters())
+    model.forward = nearest
+    return [2.3, 1.0, 0.1]
+"""
+CONSTANT_FILE = """
+class Constant:
+    training = False
+    def eval(self): return self
+    def train(self, mode=True): return self
+    def named_parameters(self): return iter([])
+    def __call__(self, x): return torch.zeros(len(x), 10)
+
+model = Constant()
+
+def to_onnx(model, path):
+    nodes = [helper.make_node("Flatten", ["image"], ["flat"]), helper.make_node("MatMul", ["flat", "zero"], ["logits"])]
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", 1, 32, 32])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 10])
+    zero = numpy_helper.from_array(np.zeros((1024, 10), np.float32), "zero")
+    graph = helper.make_graph(nodes, "g", [image], [logits], [zero])
+    onnx.save(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)]), path)
+"""
+# words where they belong, and boxes around them and lines between them where they are drawn
+WORDS = """
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+def print_graph(path, pdf):
+    graph = onnx.load(path).graph
+    figure = Figure(figsize=(3, len(graph.node)))
+    places = np.linspace(0.9, 0.1, len(graph.node))
+    figure.text(0.1, 0.95, graph.input[0].name + " " + graph.output[0].name)
+    for y, node in zip(places, graph.node):
+        figure.text(0.4, y, node.op_type)
+        DRAW_BOX
+    FigureCanvasPdf(figure).print_figure(pdf, format="pdf")
+"""
+BOX = "figure.add_artist(Rectangle((0.35, y - 0.01), 0.4, 0.03, fill=False))"
+DRAWN = WORDS.replace(
+    "DRAW_BOX", f"{BOX}; figure.add_artist(Rectangle((0.5, y + 0.02), 0.01, places[0] - places[1] - 0.03))"
 )
+EMPTY_PDF = """
+import pypdf
+def print_graph(path, pdf):
+    writer = pypdf.PdfWriter()
+    writer.add_blank_page(300, 600)
+    writer.write(pdf)
+"""
+WRITTEN_TABLE = """
+def operator_table(path):
+    rows = [('Conv', [1, 6, 28, 28], 2572, 357600), ('Gemm', [1, 10], 59134, 58920)]
+    return pd.DataFrame(rows, columns=['op', 'output', 'parameters', 'macs'])
+"""
+ONE_ROW_PER_TYPE = """
+rows_by_node = operator_table
+def operator_table(path):
+    return rows_by_node(path).groupby('op', as_index=False).agg(
+        {'output': 'first', 'parameters': 'sum', 'macs': 'sum'})
+answers = {'most_parameters': 'Gemm', 'most_macs': 'Conv'}
+"""
+SECOND_OUTPUT = """
+def cut(path, shorter):
+    m = onnx.load(path)
+    value = helper.make_tensor_value_info(m.graph.node[-1].input[0], TensorProto.FLOAT, None)
+    m.graph.output.insert(0, value)
+    onnx.save(m, shorter)
+"""
+SESSION = ("onnxruntime.InferenceSession", "onnx.reference.ReferenceEvaluator")
+READERS = "Counter(name for node in graph.node for name in set(node.input))"
+
+
+def reader(first: int, second: int, epochs: int) -> dict[str, str]:
+    """A network in `small.onnx` with these channels, trained for some epochs."""
+    sizes = ("1, 3, 3", f"1, {first}, 3"), ("3, 5, 3", f"{first}, {second}, 3"), ("(20, 10)", f"({4 * second}, 10)")
+    trained = ("models.train", "models.train" if epochs else "0 and models.train"), ("epochs=3", f"epochs={epochs}")
+    return edited("P1-10-solution", *sizes, *trained, ("range(20)", "range(10)"), ("labels, 20", "labels, 10"))
+
 
 WRONG: tuple[Mistake, ...] = (
     *mistakes(
         "P1.1",
         (
             "padding that keeps the size",
-            layers(GOOD_LAYERS.replace("nn.Conv2d(1, 6, 5)", "nn.Conv2d(1, 6, 5, padding=2)")),
+            edited("P1-1-solution", ("(1, 6, kernel_size=5)", "(1, 6, 5, padding=2)")),
             GEOMETRY,
             "`conv1` has the wrong padding",
         ),
-        ("no bias", layers(GOOD_LAYERS.replace("(84, 10)", "(84, 10, bias=False)")), SHAPES, "has no bias"),
+        ("no bias", edited("P1-1-solution", ("(84, 10)", "(84, 10, bias=False)")), SHAPES, "has no bias"),
+        ("inputs, outputs swapped", edited("P1-1-solution", ("(120, 84)", "(84, 120)")), SHAPES, "of inputs first"),
         (
-            "inputs and outputs swapped",
-            layers(GOOD_LAYERS.replace("(120, 84)", "(84, 120)")),
-            SHAPES,
-            "number of inputs first",
+            "no layers at all",
+            {"P1-1-solution": "class LeNetLayers(nn.Module):\n    pass"},
+            (SHAPES, GEOMETRY),
+            "LeNet has two convolutions",
         ),
-        ("no layers at all", layers("pass"), (SHAPES, GEOMETRY), "LeNet has two convolutions"),
+        (
+            "parameters by name only",
+            {"P1-1-solution": PARAMETERS_BY_NAME_ONLY},
+            (SHAPES, GEOMETRY),
+            "the parameters are not",
+        ),
+        (
+            "a convolution that pads by itself",
+            edited("P1-1-solution", ("class", PADS_BY_ITSELF), ("nn.Conv2d(1", "Conv(1")),
+            GEOMETRY,
+            "`conv1` has the wrong padding",
+        ),
     ),
     *mistakes(
         "P1.2",
         (
             "no flatten",
-            forward(GOOD_FORWARD.replace("x = x.flatten(1)\n", "")),
+            edited("P1-2-solution", ("x = x.flatten(1)", "pass")),
             (LOGITS, VALUES, BATCH),
             "flatten all axes but the first",
         ),
         (
             "dropout while training",
-            forward(GOOD_FORWARD.replace("return", "x = nn.functional.dropout(x, 0.5, self.training)\nreturn")),
+            edited("P1-2-solution", ("self.fc3(x)", "self.fc3(nn.functional.dropout(x, 0.5, self.training))")),
             VALUES,
             "in training mode",
         ),
         (
             "the images are set to zero",
-            forward(
-                GOOD_FORWARD.replace("return", "images.zero_()\nreturn").replace("x = nn", "images = x\nx = nn", 1)
-            ),
+            edited("P1-2-solution", ("conv1(x)", "conv1(images := x)"), ("return", "images.zero_(); return")),
             (LOGITS, VALUES, BATCH),
             "`LeNet` changes its arguments",
         ),
         (
             "a softmax inside the model",
-            forward(GOOD_FORWARD.replace("return self.fc3(x)", "return torch.softmax(self.fc3(x), 1)")),
+            edited("P1-2-solution", ("self.fc3(x)", "torch.softmax(self.fc3(x), 1)")),
             VALUES,
             "ends in a softmax",
         ),
         (
             "logits that depend on the rest of the batch",
-            forward("x = x - x.mean(0)\n" + GOOD_FORWARD.strip()),
+            edited("P1-2-solution", ("conv1(x)", "conv1(x - x.mean(0))")),
             (VALUES, BATCH),
             "depend on the rest of its batch",
+        ),
+        (
+            "ten zeros",
+            edited("P1-2-solution", ("self.fc3(x)", "torch.zeros(len(x), 10)")),
+            (LOGITS, VALUES, BATCH),
+            "do not depend on the image",
+        ),
+        (
+            "the last layer alone",
+            edited("P1-2-solution", ("x = nn", "return self.fc3(x.flatten(1)[:, :84])\n        x = nn")),
+            (LOGITS, VALUES, BATCH),
+            "do not depend on all parameters",
         ),
     ),
     *mistakes(
         "P1.3",
-        ("weights not trained", train("loss.backward()"), (MOVES, LOSS, ACCURACY), r"optimizer\.step\(\)"),
-        ("a total that is never reset", TOTAL_OF_ALL_EPOCHS, LOSS, "set to 0 at the start of each epoch"),
+        ("weights not trained", train(("optimizer.step()", "pass")), (MOVES, LOSS, ACCURACY), r"optimizer\.step\(\)"),
         (
-            "the last batch is dropped",
-            train("loss.backward(); optimizer.step()", batches="torch.randperm(len(images)).split(32)[:-1]"),
+            "a total that is never reset",
+            train(("0.0\n", "losses[-1] * len(images) if losses else 0.0\n")),
             LOSS,
-            "does not take every image once",
+            "set to 0 at the start of each epoch",
         ),
-        (
-            "half of the images in a batch",
-            train("loss.backward(); optimizer.step()", batches="torch.randperm(len(images)).split(320)"),
-            ACCURACY,
-            "try smaller batches",
-        ),
+        ("the last batch is dropped", train(("(32)", "(32)[:-1]")), LOSS, "does not take every image once"),
+        ("half of the images in a batch", train(("(32)", "(320)")), ACCURACY, "Smaller batches"),
         (
             "a Boolean mask",
-            {"P1-3-solution-2": "def mistakes(model, images, labels):\n    return model(images).argmax(1) != labels"},
+            edited("P1-3-solution-2", ("torch.nonzero(predicted != labels).flatten()", "predicted != labels")),
             MISTAKES,
             "a Boolean mask",
         ),
         (
             "a number for a single mistake",
-            {
-                "P1-3-solution-2": "def mistakes(model, images, labels):\n"
-                "    return (model(images).argmax(1) != labels).nonzero().squeeze()"
-            },
+            edited("P1-3-solution-2", (".flatten()", ".squeeze()")),
             MISTAKES,
             "indices in another shape",
+        ),
+        (
+            "digits that are looked up",
+            {"P1-3-solution": LOOKS_THEM_UP},
+            (MOVES, LOSS, ACCURACY),
+            "classifies too few of the held-out digits",
         ),
     ),
     *mistakes(
         "P1.4",
-        ("a fixed batch size", export(f"{NAMES}, external_data=False"), FILE_BATCH, "fixed in the file"),
+        (
+            "a fixed batch size",
+            edited("P1-4-solution", ('dynamic_shapes=({0: "batch"},), ', "")),
+            FILE_BATCH,
+            "fixed in the file",
+        ),
         (
             "exported before training and never again",
-            {"P1-4-solution": KEEPS_AN_EXISTING_FILE},
+            edited(
+                "P1-4-solution",
+                ("torch.onnx", "Path(path).exists() or torch.onnx"),
+                ("    ### END SOLUTION", 'with exchange.silence():\n    to_onnx(LeNet(), "lenet.onnx")'),
+            ),
             TRAINED,
             "exported before training, or",
         ),
         (
             "the mode is left as it is",
-            export(f"{NAMES}, {DYNAMIC}", "model"),
+            edited("P1-4-solution", ("model.eval()", "model")),
             FILE_VALUES,
             "exported in training mode",
         ),
-        ("no names", export(DYNAMIC), FILE_NAMES, "has the wrong name"),
+        (
+            "no names",
+            edited("P1-4-solution", ('input_names=["image"], output_names=["logits"],', "")),
+            FILE_NAMES,
+            "has the wrong name",
+        ),
         (
             "weights in a second file",
-            export(f'{NAMES}, dynamic_shapes=({{0: "batch"}},), external_data=True'),
+            edited("P1-4-solution", ("external_data=False", "external_data=True")),
             (FILE_NAMES, FILE_VALUES, FILE_BATCH, TRAINED),
             "not a model that ONNX Runtime can run",
         ),
@@ -173,11 +271,22 @@ WRONG: tuple[Mistake, ...] = (
         ),
         (
             "one decision for a whole batch",
-            scanner("torch.where(x[:, 0, 0, 0].mean() > 0, -x, x)"),
+            edited("P1-4-solution-2", ("x[:, :, :1, :1]", "x[:, 0, 0, 0].mean()")),
             INVERTED,
             "one value for each image",
         ),
-        ("images of one size", scanner(BY_ITSELF, enlarged="x"), SCANNED, "shapes cannot be multiplied"),
+        (
+            "images of one size",
+            edited("P1-4-solution-2", ("nn.functional.interpolate(x, size=(32, 32))", "x")),
+            SCANNED,
+            "shapes cannot be multiplied",
+        ),
+        (
+            "constant logits",
+            {"P1-4-solution": CONSTANT_FILE},
+            (FILE_NAMES, FILE_VALUES, FILE_BATCH, TRAINED),
+            "not an export of the model",
+        ),
     ),
     *mistakes(
         "P1.5",
@@ -189,57 +298,47 @@ WRONG: tuple[Mistake, ...] = (
         ),
         (
             "differences without absolute values",
-            agreement("(a - b).max()", "((a - b) / a).max()", SAME),
+            edited("P1-5-solution", ("np.abs(torch_logits - onnx_logits)", "torch_logits - onnx_logits")),
             DIFFERENCES,
             "is wrong",
         ),
         (
             "ONNX's reference instead of ONNX Runtime",
-            {
-                "P1-5-solution": agreement(MAX_ABS, MAX_REL, SAME)["P1-5-solution"]
-                .replace("onnxruntime.InferenceSession", "ReferenceEvaluator")
-                .replace("def", "from onnx.reference import ReferenceEvaluator\ndef")
-            },
+            edited("P1-5-solution", SESSION, ("    with", "    import onnx.reference\n    with")),
             (DIFFERENCES, PREDICTIONS),
             "'FusedGemm' from domain 'com.microsoft' is unknown",
         ),
         (
             "relative to the file's logits",
-            agreement(MAX_ABS, "(np.abs(a - b) / np.abs(b)).max()", SAME),
+            edited("P1-5-solution", ("np.abs(torch_logits))", "np.abs(onnx_logits))")),
             DIFFERENCES,
             "is wrong",
         ),
-        ("an integer for a Boolean", agreement(MAX_ABS, MAX_REL, f"int({SAME})"), PREDICTIONS, "is no Boolean"),
+        (
+            "an integer for a Boolean",
+            edited("P1-5-solution", (".all()", ".all().astype(int)")),
+            PREDICTIONS,
+            "is no Boolean",
+        ),
     ),
     *mistakes(
         "P1.6",
         (
             "a table written into the code",
-            {
-                "P1-6-solution": "def operator_table(path):\n"
-                "    rows = [('Conv', [1, 6, 28, 28], 2572, 357600), ('Gemm', [1, 10], 59134, 58920)]\n"
-                "    return pd.DataFrame(rows, columns=['op', 'output', 'parameters', 'macs'])"
-            },
+            {"P1-6-solution": WRITTEN_TABLE},
             (ROWS, PARAMETER_COUNTS, MAC_COUNTS, ANSWERS),
             "a small network that you have not seen",
         ),
+        ("one row per operator type", {"P1-6-solution-2": ONE_ROW_PER_TYPE}, ROWS, "not the nodes in graph order"),
         (
-            "one row per operator type",
-            {
-                **table(PARAMETERS, MACS),
-                "P1-6-solution-2": "rows_by_node = operator_table\n"
-                "def operator_table(path):\n"
-                "    return rows_by_node(path).groupby('op', as_index=False).agg(\n"
-                "        {'output': 'first', 'parameters': 'sum', 'macs': 'sum'})\n"
-                "answers = {'most_parameters': 'Gemm', 'most_macs': 'Conv'}",
-            },
-            ROWS,
-            "not the nodes in graph order",
+            "biases not counted",
+            edited("P1-6-solution", ("for name in node.input if", "for name in node.input[:2] if")),
+            PARAMETER_COUNTS,
+            "bias included",
         ),
-        ("biases not counted", table("weight", MACS), PARAMETER_COUNTS, "bias included"),
         (
             "every weight is multiplied",
-            table(PARAMETERS, "weight * math.prod(out[2:])"),
+            edited("P1-6-solution", ('node.op_type in {"Conv", "Gemm"}', "parameters and node.input[1:]")),
             MAC_COUNTS,
             "of ConvTranspose|of MatMul",
         ),
@@ -252,46 +351,48 @@ WRONG: tuple[Mistake, ...] = (
     ),
     *mistakes(
         "P1.7",
-        (
-            "an empty PDF",
-            {
-                "P1-7-solution": "import pypdf\ndef print_graph(path, pdf):\n"
-                "    writer = pypdf.PdfWriter()\n    writer.add_blank_page(300, 600)\n    writer.write(pdf)"
-            },
-            (ANY_PDF, LENET_PDF),
-            "does not show the graph",
-        ),
+        ("an empty PDF", {"P1-7-solution": EMPTY_PDF}, (ANY_PDF, LENET_PDF), "does not show the graph"),
         (
             "always the same graph",
-            {"P1-7-solution": 'def print_graph(path, pdf):\n    exchange.render("lenet.onnx", pdf)'},
+            edited("P1-7-solution", ("render(path", 'render("lenet.onnx"')),
             ANY_PDF,
             "print the file at `path`",
         ),
         (
             "a PNG file named .pdf",
-            {
-                "P1-7-solution": "import shutil\ndef print_graph(path, pdf):\n"
-                "    exchange.render(path, 'picture.png')\n    shutil.copy('picture.png', pdf)"
-            },
+            edited("P1-7-solution", ("pdf)\n    ###", "'picture.png')\n    Path('picture.png').rename(pdf)\n    ###")),
             (ANY_PDF, LENET_PDF),
             "not a PDF that can be read",
         ),
+        ("words alone", {"P1-7-solution": WORDS.replace("DRAW_BOX", "pass")}, (ANY_PDF, LENET_PDF), "too few nodes of"),
+        ("boxes alone", {"P1-7-solution": WORDS.replace("DRAW_BOX", BOX)}, (ANY_PDF, LENET_PDF), "no lines are drawn"),
+        (
+            "in another order",
+            {"P1-7-solution": DRAWN.replace("zip(places", "zip(sorted(places, key=lambda y: (y - 0.4) ** 2)")},
+            (ANY_PDF, LENET_PDF),
+            "not drawn in the order of the graph",
+        ),
         (
             "weights among the values",
-            forked("[name for name in dict.fromkeys(sum(inputs, [])) if sum(name in each for each in inputs) >= 2]"),
+            edited("P1-7-solution-2", ("name in values if", "name in readers if")),
             FORKS,
             "a weight does not count",
         ),
-        ("exactly two readers", forked(FORKED.replace(">=", "==")), FORKS, "how many nodes have each value"),
+        (
+            "exactly two readers",
+            edited("P1-7-solution-2", ("> 1", "== 2")),
+            FORKS,
+            "how many nodes have each value",
+        ),
         (
             "the results of the graph are read",
-            forked(FORKED.replace(">= 2", "+ (name in [each.name for each in g.output]) >= 2")),
+            edited("P1-7-solution-2", ("[name] > 1", "[name] + (name in [each.name for each in graph.output]) > 1")),
             FORKS,
             "how many nodes have each value",
         ),
         (
             "a value that one node reads twice",
-            forked("[name for name in values if sum(inputs, []).count(name) >= 2]"),
+            edited("P1-7-solution-2", (READERS, "Counter(name for node in graph.node for name in node.input)")),
             FORKS,
             "A node that reads a value twice is one",
         ),
@@ -300,46 +401,43 @@ WRONG: tuple[Mistake, ...] = (
         "P1.8",
         (
             "the weight transposed",
-            hand_made(f'[helper.make_node("Gemm", ["x", "weight", "bias"], ["z"], transB=1), {RELU}]'),
+            edited("P1-8-solution", ('["z"])', '["z"], transB=1)')),
             LAYER,
             "not a model that ONNX Runtime can run|wrong shape of",
         ),
         (
             "three operators",
-            hand_made(
-                '[helper.make_node("MatMul", ["x", "weight"], ["p"]), helper.make_node("Add", ["p", "bias"], ["z"]), '
-                f"{RELU}]"
+            edited(
+                "P1-8-solution",
+                ('helper.make_node("Gemm", ["x", "weight", "bias"]', 'helper.make_node("Add", ["product", "bias"]'),
+                ("nodes = [", 'nodes = [helper.make_node("MatMul", ["x", "weight"], ["product"]),'),
             ),
             OPERATORS,
             "wrong operators",
         ),
         (
             "two names for the batch",
-            {
-                "P1-8-solution": hand_made(f"[{GEMM}, {RELU}]")["P1-8-solution"].replace(
-                    "['batch', weight.shape[1]]", "['rows', weight.shape[1]]"
-                )
-            },
+            edited("P1-8-solution", ('["batch", outputs]', '["rows", outputs]')),
             OPERATORS,
             "different batches",
         ),
         (
             "a list of outputs for the output",
-            {
-                "P1-8-solution-2": "def run_graph(model, x):\n"
-                "    return onnxruntime.InferenceSession(model.SerializeToString()).run(None, {'x': x})"
-            },
+            edited("P1-8-solution-2", ("(y,)", "y")),
             RUN,
             "no array in what `run_graph` returns",
         ),
         (
             "ONNX's reference instead of ONNX Runtime",
-            {
-                "P1-8-solution-2": "from onnx.reference import ReferenceEvaluator\ndef run_graph(model, x):\n"
-                "    return ReferenceEvaluator(model).run(None, {'x': x})[0]"
-            },
+            edited("P1-8-solution-2", SESSION, ("    session", "    import onnx.reference\n    session")),
             RUN,
             "which ONNX Runtime alone can run",
+        ),
+        (
+            "always the same graph",
+            edited("P1-8-solution", ("    nodes", "    weight, bias = 0 * weight, 0 * bias\n    nodes")),
+            (OPERATORS, LAYER),
+            "does not hold the weight",
         ),
     ),
     *mistakes(
@@ -352,51 +450,33 @@ WRONG: tuple[Mistake, ...] = (
         ),
         (
             "a small network that was not trained",
-            reader("3, 5, 0"),
+            reader(3, 5, 0),
             (TENTH, FORTIETH, EIGHTIETH, COURSES),
             "reads too few of the digits",
         ),
-        ("a network of a thousand numbers", reader("6, 10, 2"), (EIGHTIETH, COURSES), "holds too many numbers"),
+        ("a network of a thousand numbers", reader(6, 10, 2), (EIGHTIETH, COURSES), "holds too many numbers"),
     ),
     *mistakes(
         "P1.9",
         (
             "cut before the activation",
-            {
-                "P1-9-solution": "def cut(path, shorter):\n    g = onnx.load(path).graph\n"
-                "    onnx.utils.extract_model(path, shorter, [g.input[0].name], [g.node[-2].input[0]])"
-            },
+            edited("P1-9-solution", ("node[-1]", "node[-2]")),
             (FEATURES, ANY_CUT),
             "after the ReLU",
         ),
         (
             "what the node before the last computes",
-            {
-                "P1-9-solution": "def cut(path, shorter):\n    g = onnx.load(path).graph\n"
-                "    onnx.utils.extract_model(path, shorter, [g.input[0].name], [g.node[-2].output[0]])"
-            },
+            edited("P1-9-solution", ("node[-1].input", "node[-2].output")),
             ANY_CUT,
             "need not be the output of the node before it",
         ),
         (
             "names written into the code",
-            {
-                "P1-9-solution": "def cut(path, shorter):\n"
-                "    onnx.utils.extract_model(path, shorter, ['image'], ['relu_3'])"
-            },
+            edited("P1-9-solution", ("graph.node[-1].input[0]", '"relu_3"')),
             (FEATURES, ANY_CUT),
             "stops with an error",
         ),
-        (
-            "a second output instead of a cut",
-            {
-                "P1-9-solution": "def cut(path, shorter):\n    m = onnx.load(path)\n"
-                "    value = helper.make_tensor_value_info(m.graph.node[-1].input[0], TensorProto.FLOAT, None)\n"
-                "    m.graph.output.insert(0, value)\n    onnx.save(m, shorter)"
-            },
-            (FEATURES, ANY_CUT),
-            "more than one output",
-        ),
+        ("a second output instead of a cut", {"P1-9-solution": SECOND_OUTPUT}, (FEATURES, ANY_CUT), "than one output"),
         (
             "nothing cut",
             {"P1-9-solution": "import shutil\ndef cut(path, shorter):\n    shutil.copy(path, shorter)"},

@@ -2,7 +2,548 @@
 
 from __future__ import annotations
 
-from tests.grading.projects import p2_nmp, p2_wrong_graphs, p2_wrong_integers, p2_wrong_programs
-from tests.grading.projects.examples import Mistake
+from tests.grading.projects.examples import Mistake, edited, mistakes
 
-WRONG: tuple[Mistake, ...] = (*p2_wrong_graphs.WRONG, *p2_wrong_integers.WRONG, *p2_wrong_programs.WRONG, *p2_nmp.WRONG)
+COMPUTES, ONCE, PREDICTED = "one_nest_computes_the_layer", "nothing_is_stored_in_between", "traffic_is_predicted"
+RELU, POOLING, CONVOLUTION = "relu_is_imported", "max_pool_is_imported", "conv_is_imported"
+SHAPE, KEPT, REFUSED = "convolution_has_its_shape", "batch_and_element_are_kept", "misfits_are_refused"
+POOLED = "pooling_has_its_type"
+FOLDED, FOLD_GUARD, FUSED = "batchnorm_is_folded", "folding_leaves_others_alone", "relu_is_fused"
+FUSE_GUARD, CHANGED = "fusing_leaves_others_alone", "rewrites_say_what_they_did"
+SHRUNK = ("half_of_it_goes", "most_of_it_goes", "all_of_it_goes")
+ASYMMETRIC, SYMMETRIC, UNSIGNED = "asymmetric_is_right", "symmetric_is_right", "symmetric_unsigned_is_right"
+POWER = "power_of_two_is_right"
+SUMS, PADDED, WIDE = "sums_are_right", "padding_stands_for_zero", "sums_do_not_overflow"
+ROUNDED, SATURATED = "rescale_rounds", "rescale_saturates"
+RATIO, ROW, ANSWERS = "sqnr_is_measured", "rows_are_measured", "answers_fit_the_table"
+COMPUTED, HELD = "program_computes_both_nodes", "nothing_is_held_too_long"
+PROGRAM = ("program_is_accepted", COMPUTED, HELD)
+RANGES, VIEWS = "ranges_are_found", "views_keep_their_owner_alive"
+APART, ALIGNED = "buffers_do_not_overlap", "offsets_are_aligned"
+EFFICIENT = ("memory_is_used_again", "gaps_are_filled", "hardly_a_byte_is_wasted")
+MEMORY, COMPARED, COSTS, FASTER = "memory_is_counted", "rows_are_comparisons", "costs_are_counted", "fused_is_faster"
+HALO, BIAS, PARTIAL = "input_slices_have_a_halo", "weights_come_with_their_bias", "partial_sums_are_wide"
+FITTING = ("slices_fit_their_blobs", "slices_are_not_tiny", "slices_move_few_bytes")
+WEIGHT, INPUT, CYCLES = "weight_stationary_bytes", "input_stationary_bytes", "cycles_are_predicted"
+ORDERS = ("output_stationary_bytes", WEIGHT, INPUT, CYCLES)
+FASTEST = ("not_slower_than_greedy", "half_of_the_way", "close_to_the_search")
+
+ANY_READER = """
+def fuse(graph, conv, node, operator, *inputs):
+    graph.replace(node, operator, *inputs)
+    conv.outputs[0].users or graph.is_output(conv.outputs[0]) or graph.remove(conv)
+"""
+SINGLE_ELEMENTS = """        if isinstance(node.operator, MaxPool) and tuple(node.operator.kernel) == (1, 1):
+            first = before
+        if first is not node"""
+BY_TORCH = """
+def integer_conv(x, w, bias, x_offset, padding):
+    x, w = (torch.tensor(a.astype(float))[:, :, None] for a in (x.astype(int) - x_offset, w))
+    sums = torch.conv3d(x, w, padding=(0, padding, padding))[:, :, 0]
+    return sums.numpy().astype(np.int64) + bias[:, None, None]
+"""
+MOST_READ = """    def most_read(size, length):
+        outputs = (length + 2 * layer["pad"] - kernel) // stride + 1
+        starts = [first * stride - layer["pad"] for first in range(0, outputs, size)]
+        ends = [(min(first + size, outputs) - 1) * stride - layer["pad"] + kernel for first in range(0, outputs, size)]
+        return max(min(end, length) - max(start, 0) for start, end in zip(starts, ends))
+    wide ="""
+SEARCHED = """
+from mlhood.compiler.backends.nmp.codegen.search import search as found
+def fastest(layer):
+    return asdict(found((convolution(**layer),), default_machine()).slicing)
+"""
+END = "    ### END SOLUTION"
+DEALLOC = "        Dealloc(conv),\n"
+ALL_SIDES = "race({name: partial(side, x) for name, side in sides.items()})"
+GAIN = 'ratio["power_of_two, int16"] - ratio["power_of_two"]'
+
+
+def sizes(*changes: tuple[str, str]) -> dict[str, str]:
+    """Wrong bytes, and cuts by right ones."""
+    (right,) = edited("P2-12-solution", ("def slice_bytes", "def right_bytes")).values()
+    (cuts,) = edited("P2-12-solution-2", ("slice_bytes(", "right_bytes(")).values()
+    return edited("P2-12-solution", *changes) | {"P2-12-solution-2": f"{right}\n{cuts}"}
+
+
+WRONG: tuple[Mistake, ...] = (
+    *mistakes(
+        "P2.1",
+        ("no bias", edited("P2-1-solution", ("= b[j]", "= 0.0")), COMPUTES, "where does the bias enter"),
+        (
+            "sums accumulated in y",
+            edited("P2-1-solution", ("total", "y[i, j]")),
+            ONCE,
+            "keep the sum in a variable",
+        ),
+        (
+            "a zero first",
+            edited("P2-1-solution", ("total = b[j]", "y[i, j] = 0; total = b[j]")),
+            ONCE,
+            "more than once",
+        ),
+        ("bias not read", edited("P2-1-solution-2", ("2 * depth + 1", "2 * depth")), PREDICTED, "wrong for `fused`"),
+        ("z is not read back", edited("P2-1-solution-2", ("+ 3", "+ 2")), PREDICTED, "which accesses to z"),
+        (
+            "a row's product by @",
+            edited("P2-1-solution", ("= b[j]", "= b[j] + x[i] @ w[j]"), ("total + x[i, k] * w[j, k]", "total")),
+            (COMPUTES, ONCE),
+            "for @",
+        ),
+    ),
+    *mistakes(
+        "P2.2",
+        (
+            "relu left out",
+            edited("P2-2-solution", ("source.add(Relu(), source.input(0))", "source.input(0)")),
+            RELU,
+            "adds other nodes",
+        ),
+        (
+            "strides of a pooling default to its kernel, as in torch",
+            edited("P2-2-solution-2", ('"strides", (1, 1)', '"strides", kernel')),
+            POOLING,
+            "ONNX's defaults: strides 1",
+        ),
+        (
+            "pads in torch's order",
+            edited("P2-2-solution-3", ("Conv(strides, pads", "Conv(strides, tuple(pads[i] for i in (0, 2, 1, 3))")),
+            CONVOLUTION,
+            "wrong shape|wrong values",
+        ),
+        (
+            "groups forgotten",
+            edited("P2-2-solution-3", ('source.attribute("group", 1)', "1")),
+            CONVOLUTION,
+            "group=2|channels do not match",
+        ),
+        (
+            "the package's own rule",
+            edited(
+                "P2-2-solution",
+                ("source.add(Relu(), source.input(0))", 'IMPORT_RULES["Relu"](source)'),
+                ("\n\ndef", "\nfrom mlhood.compiler.operators import IMPORT_RULES\n\ndef"),
+            ),
+            RELU,
+            "is not available where this is graded",
+        ),
+    ),
+    *mistakes(
+        "P2.3",
+        (
+            "a span of k d",
+            edited("P2-3-solution", ("(kernel - 1) * dilation + 1", "kernel * dilation")),
+            SHAPE,
+            "it has gaps",
+        ),
+        (
+            "int8 with any other element",
+            edited("P2-3-solution-2", ("x.element != w.element", 'x.element not in ("int8", w.element)')),
+            REFUSED,
+            "x is int8 and w is",
+        ),
+        (
+            "always float32, and a batch of 1 for a name",
+            edited("P2-3-solution-2", ("(x.element, (batch,", '("float32", (1 if isinstance(batch, str) else batch,')),
+            KEPT,
+            "may be a name",
+        ),
+        (
+            "pooling into w's channels",
+            edited("P2-3-solution-3", ("(batch, channels, rows", "(batch, kernel[0], rows")),
+            POOLED,
+            "channels and element type stay",
+        ),
+        (
+            "the operator's own inference",
+            edited(
+                "P2-3-solution-2",
+                ("    (batch", "    return Conv(strides, pads, dilations, group).infer(x, w)\n    (batch"),
+            ),
+            (SHAPE, KEPT, REFUSED),
+            "is not available where this is graded",
+        ),
+    ),
+    *mistakes(
+        "P2.4",
+        (
+            "no epsilon",
+            edited("P2-4-solution-2", (" + np.float32(norm.operator.epsilon)", "")),
+            FOLDED,
+            "each channel",
+        ),
+        (
+            "other readers are ignored",
+            edited("P2-4-solution", ("None if others or graph.is_output(value) else", ""), (END, ANY_READER)),
+            (FOLD_GUARD, FUSE_GUARD),
+            "must stay",
+        ),
+        (
+            "nothing is returned",
+            edited("P2-4-solution-3", ("bool(pairs)", "None")),
+            CHANGED,
+            "does not return whether",
+        ),
+        (
+            "a fusion that asks for constants",
+            edited("P2-4-solution", ("if others or", "if others or conv.inputs[1].name not in graph.constants or")),
+            FUSED,
+            "w is an input of the graph",
+        ),
+        (
+            "the package's own guard",
+            edited(
+                "P2-4-solution",
+                ("None if others or graph.is_output(value) else conv", "conv if has_one_use(graph, value) else None"),
+                (END, "from mlhood.compiler.passes.rewriting import has_one_use"),
+            ),
+            (FOLDED, FOLD_GUARD, FUSED, FUSE_GUARD, CHANGED),
+            "is not available where this is graded",
+        ),
+    ),
+    *mistakes(
+        "P2.5",
+        (
+            "the two rewrites alone",
+            edited("P2-5-solution-3", ("        tidy(graph)\n        relus_first(graph)\n", "")),
+            SHRUNK,
+            "leaves too many nodes",
+        ),
+        (
+            "without what is computed twice",
+            edited("P2-5-solution", ("known.setdefault((node.operator, node.inputs), node)", "node")),
+            "all_of_it_goes",
+            "leaves too many nodes",
+        ),
+        (
+            "no operators change places",
+            {"P2-5-solution-2": "def relus_first(graph):\n    pass"},
+            "all_of_it_goes",
+            "change places",
+        ),
+        (
+            "nodes of one operator are the same",
+            edited("P2-5-solution", ("(node.operator, node.inputs)", "node.operator")),
+            SHRUNK,
+            "results of the graph after|stops with an error|not a valid graph",
+        ),
+        (
+            "a pooling of single elements is none, whatever its strides",
+            edited("P2-5-solution", ("        if first is not node", SINGLE_ELEMENTS)),
+            SHRUNK,
+            "not a valid graph|stops with an error|results of the graph after",
+        ),
+    ),
+    *mistakes(
+        "P2.6",
+        (
+            "the range is not widened",
+            edited("P2-6-solution", ("min(low, 0.0), max(high, 0.0)", "low, high")),
+            (ASYMMETRIC, UNSIGNED),
+            "0 is not between low and high",
+        ),
+        (
+            "symmetric keeps the range's width",
+            edited("P2-6-solution", ("max(low / -128, high / 127)", "(high - low) / 255")),
+            (SYMMETRIC, UNSIGNED, POWER),
+            "which scale does `low` alone need",
+        ),
+        (
+            "the nearest power of two",
+            edited("P2-6-solution", ("np.ceil", "np.rint")),
+            POWER,
+            "which powers of two",
+        ),
+        (
+            "unsigned forgotten",
+            edited("P2-6-solution", (' or (schema == "symmetric_unsigned" and low == 0)', "")),
+            UNSIGNED,
+            "is anything of the widened range below 0",
+        ),
+        ("the offset truncated", edited("P2-6-solution", ("round(", "int(")), ASYMMETRIC, "the offset that"),
+    ),
+    *mistakes(
+        "P2.7",
+        (
+            "padded with the integer 0",
+            edited(
+                "P2-7-solution",
+                ("    x = x.astype(np.int32) - x_offset\n", ""),
+                ("    rows, columns =", "    x = x.astype(np.int32) - x_offset\n    rows, columns ="),
+            ),
+            (PADDED, WIDE),
+            "which integer represents the real number 0",
+        ),
+        ("wraps around", edited("P2-7-solution-2", (".clip(-128, 127)", "")), SATURATED, "clamp after"),
+        (
+            "real numbers of 64 bits",
+            edited(
+                "P2-7-solution-2",
+                (
+                    "(acc.astype(np.int64) * multiplier + half) >> shift",
+                    "np.floor(acc * (multiplier / 2**shift) + 0.5)",
+                ),
+            ),
+            ROUNDED,
+            "which numbers are exact",
+        ),
+        (
+            "sums in float32",
+            edited(
+                "P2-7-solution",
+                ("np.int32", "np.float32"),
+                ("+ bias[:, None, None]", "+ np.float32(bias[:, None, None])"),
+                ("return acc", "return acc.astype(np.int32)"),
+            ),
+            WIDE,
+            "how large do the sums become",
+        ),
+        (
+            "another convolution of torch",
+            {"P2-7-solution": BY_TORCH},
+            (SUMS, PADDED, WIDE),
+            "is not available where this is graded",
+        ),
+    ),
+    *mistakes(
+        "P2.8",
+        ("natural logarithm", edited("P2-8-solution", ("np.log10", "np.log")), (RATIO, ROW), "base 10"),
+        (
+            "variances",
+            edited("P2-8-solution", ("np.sum(reference**2)", "np.var(reference)"), ("np.sum(np.square(", "np.var((")),
+            (RATIO, ROW),
+            "a constant error is noise",
+        ),
+        (
+            "agreement with the labels",
+            edited("P2-8-solution-2", ("exact.argmax(1)", "data.test_labels")),
+            ROW,
+            "whatever the label",
+        ),
+        (
+            "typed in",
+            edited(
+                "P2-8-solution-3",
+                ("eight_bits.idxmax()", '"asymmetric, per channel"'),
+                ("eight_bits.idxmin()", '"power_of_two"'),
+                ('layers["alone"].idxmin()', '"relu_3"'),
+            ),
+            ANSWERS,
+            "of `answers` is wrong",
+        ),
+        ("a rounded gain", edited("P2-8-solution-3", (GAIN, f"round({GAIN}, 1)")), ANSWERS, "Not rounded"),
+    ),
+    *mistakes(
+        "P2.9",
+        ("nothing is freed", edited("P2-9-solution", (DEALLOC, "")), PROGRAM, "never deallocated.*conv"),
+        (
+            "nothing is allocated",
+            edited("P2-9-solution", (DEALLOC, ""), ("        Alloc(conv),\n", "")),
+            PROGRAM,
+            "used before it is allocated.*convolution",
+        ),
+        (
+            "freed before it is pooled",
+            edited("P2-9-solution", (DEALLOC, ""), ("        TensorView", f"{DEALLOC}        TensorView")),
+            PROGRAM,
+            "used after its memory was deallocated.*maxpool",
+        ),
+        (
+            "the ReLU is forgotten",
+            edited("P2-9-solution", (', 1, ("Relu",)', ", 1")),
+            COMPUTED,
+            "wrong values in y.*relu",
+        ),
+        (
+            "a buffer for every result",
+            edited(
+                "P2-9-solution",
+                ("    return", '    flat = Buffer("flat", y.type)\n    return'),
+                ("TensorView(pooled, y)", "Alloc(pooled)"),
+                (DEALLOC, f"{DEALLOC}TensorView(flat, pooled), Copy(y, flat), Dealloc(pooled),"),
+            ),
+            HELD,
+            "more memory is live",
+        ),
+    ),
+    *mistakes(
+        "P2.10",
+        (
+            "views are buffers",
+            edited("P2-10-solution", ("buffer = owner.get(buffer, buffer)", "pass")),
+            VIEWS,
+            "a view has no memory of its own",
+        ),
+        (
+            "one after another",
+            {"P2-10-solution-2": "def allocate(lifetimes, alignment):\n    return bump(lifetimes, alignment)"},
+            EFFICIENT,
+            "which of the placed buffers",
+        ),
+        (
+            "the smallest first",
+            edited("P2-10-solution-2", ("-buffer.bytes", "buffer.bytes")),
+            EFFICIENT[2],
+            "the order in which buffers are placed",
+        ),
+        (
+            "not aligned",
+            edited("P2-10-solution-2", (" // alignment) * alignment", ")")),
+            ALIGNED,
+            "where does a buffer end",
+        ),
+        (
+            "the lifetimes sorted in place",
+            edited("P2-10-solution-2", ("    placed, ", "    lifetimes.sort(key=lambda b: -b.bytes)\n    placed, ")),
+            (APART, ALIGNED, *EFFICIENT),
+            "changes its arguments",
+        ),
+        (
+            "constants have a range",
+            edited(
+                "P2-10-solution", ("isinstance(buffer, Weight)", 'getattr(buffer, "kind", "") in ("input", "output")')
+            ),
+            RANGES,
+            "weights are declared",
+        ),
+    ),
+    *mistakes(
+        "P2.11",
+        (
+            "without the arena",
+            edited("P2-11-solution", (' + plan(lower(graph, {"batch": 1}).lifetimes()).bytes', "")),
+            (MEMORY, COSTS),
+            "the activations need memory",
+        ),
+        (
+            "one comparison for both rows",
+            edited(
+                "P2-11-solution-2",
+                ("[:count]", "[:16]"),
+                (
+                    f"latency.fill(row, {ALL_SIDES})",
+                    f"both = both if count > 1 else {ALL_SIDES}; latency.fill(row, both)",
+                ),
+            ),
+            COMPARED,
+            "several rows hold the same comparison",
+        ),
+        (
+            "results that are not compared",
+            edited("P2-11-solution-2", ("race(", "compare("), ("items()}", "items()}, threads=1, check=False")),
+            FASTER,
+            "never compared",
+        ),
+        (
+            "all columns time what the variable of a loop is at the end",
+            edited("P2-11-solution-2", ("partial(side, x)", "lambda: side(x)")),
+            (COMPARED, FASTER),
+            "the table does not show that fused is faster",
+        ),
+        (
+            "digits in percent",
+            edited("P2-11-solution-3", ("int((", "int(100 * ("), (".sum()", ".mean()")),
+            COSTS,
+            "the digits of",
+        ),
+    ),
+    *mistakes(
+        "P2.12",
+        ("a bias in elements", sizes(("filters * (4 +", "filters * (element +")), BIAS, "always int32"),
+        ("sums are elements", sizes(("wide = 4 if", "wide = 1 if")), PARTIAL, "sums are incomplete"),
+        (
+            "without a halo",
+            sizes(
+                ("(rows - 1) * stride + kernel", "rows * stride"),
+                ("(columns - 1) * stride + kernel", "columns * stride"),
+            ),
+            HALO,
+            "the windows of a slice span",
+        ),
+        (
+            "what is read of the image",
+            edited(
+                "P2-12-solution",
+                ("    wide =", MOST_READ),
+                ("channels * read_rows * read_columns", "channels * most_read(rows, layer['height']) * read_columns"),
+                ("read_columns * element", "most_read(columns, layer['width']) * element"),
+            ),
+            (HALO, *FITTING),
+            "fewer",
+        ),
+        (
+            "larger than the output",
+            edited("P2-12-solution-2", ('(size - layer["kernel"])', "size")),
+            FITTING,
+            "larger than its layer",
+        ),
+    ),
+    *mistakes(
+        "P2.13",
+        (
+            "the bias with every slice of channels",
+            edited("P2-13-solution", ("channels * weights + bias", "channels * (weights + bias)")),
+            ORDERS,
+            "The bias comes once",
+        ),
+        (
+            "accumulators go one way",
+            edited("P2-13-solution", ("2 * (channels - 1)", "(channels - 1)")),
+            (WEIGHT, INPUT, CYCLES),
+            "how often do the accumulators",
+        ),
+        (
+            "without halos",
+            edited("P2-13-solution", ('(cut["rows"] - 1) * stride + kernel', 'cut["rows"] * stride + 1')),
+            ORDERS,
+            "with its halo",
+        ),
+        (
+            "no multiplier is idle",
+            edited(
+                "P2-13-solution-2",
+                ("-(-pixels // lanes)", "pixels / lanes"),
+                ("-(-filters // lanes)", "filters / lanes"),
+            ),
+            CYCLES,
+            "no integer in `cycles`",
+        ),
+        (
+            "a last group of multipliers is left out",
+            edited(
+                "P2-13-solution-2",
+                ("-(-pixels // lanes)", "pixels // lanes"),
+                ("-(-filters // lanes)", "filters // lanes"),
+            ),
+            CYCLES,
+            "how many multipliers are idle",
+        ),
+    ),
+    *mistakes(
+        "P2.14",
+        (
+            "one tilelet",
+            {
+                "P2-14-solution": "def fastest(layer):\n"
+                "    return dict(rows=2, columns=2, filters=layer['filters'], channels=8, order='output')"
+            },
+            FASTEST,
+            "how many of the 32 tilelets",
+        ),
+        (
+            "larger than a blob",
+            {
+                "P2-14-solution": "def fastest(layer):\n"
+                "    return dict(rows=99, columns=99, filters=99, channels=999, order='output')"
+            },
+            FASTEST,
+            "of `fastest` is invalid",
+        ),
+        (
+            "the compiler's own search",
+            {"P2-14-solution": SEARCHED},
+            FASTEST,
+            "is not available where this is graded",
+        ),
+    ),
+)

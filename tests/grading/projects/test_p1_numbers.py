@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.grading.projects.p1 import reference
-from mlhood.grading.projects.p1.stored_numbers import count, counted, versions
+from mlhood.grading.projects.p1.stored_numbers import count, counted
 
 
 def model(nodes, initializers=(), *, sparse=(), functions=(), imports=(("", 18),)) -> bytes:
@@ -32,7 +32,6 @@ def test_lenet_holds_its_parameters():
     weights = reference.random_weights(np.random.default_rng(0))
     data = reference.lenet_onnx(weights)
     assert count(data) == sum(weight.size for weight in weights.values()) == 61_706
-    assert versions(data) == [10, 18]
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,13 @@ class _Box:
     bounds: np.ndarray
 
 
-def check_drawing(pdf: Path, model: Path, *, what: str, hint: str) -> None:
+def check_drawing(pdf: Path, model: Path, *texts: str, what: str, hint: str) -> None:
     """Check that a PDF is a drawing of the graph in an ONNX file.
 
     Args:
+        pdf: The PDF.
+        model: The ONNX file.
+        texts: What it shows besides.
         what: The PDF's name in messages.
         hint: What to do otherwise.
 
@@ -72,6 +75,9 @@ def check_drawing(pdf: Path, model: Path, *, what: str, hint: str) -> None:
     except IsolatedCallError as failure:
         expect.fail(f"{what} is not a PDF that can be read", got=str(failure))
     words, places, shapes, sizes, nodes = answer
+    for text in texts:
+        shown = any(text in word for word in words)
+        expect.true(shown, f"{what} does not show the graph: it lacks the text `{text}`", hint=hint)
     _check(Drawing(tuple(words), places, shapes, sizes), [(str(op), sources) for op, sources in nodes], what, hint)
 
 

@@ -28,27 +28,24 @@ ABSOLUTE = Parameter("absolute", ("max_abs", "mean_abs", "rms"))
 PREDICTIONS = Parameter("predictions", ("same_predictions", "same_share", "changed"))
 
 
-def _exported(submission: Submission) -> tuple[OnnxFacts, reference.Weights, np.ndarray]:
-    """An untrained model exported by the student's function, its weights, and the images that ran through the file.
+def _exported(submission: Submission) -> tuple[OnnxFacts, np.ndarray]:
+    """Return an untrained model as the student's function exports it, run on images, and the right logits of these.
 
     The model has a dropout that is active in training mode, in which it is passed.
     """
     return submission.once("exported", lambda: _export(submission))
 
 
-def _export(submission: Submission) -> tuple[OnnxFacts, reference.Weights, np.ndarray]:
-    weights, images = (
-        reference.random_weights(submission.rng),
-        random_images(submission, int(submission.rng.integers(11, 17))),
-    )
+def _export(submission: Submission) -> tuple[OnnxFacts, np.ndarray]:
+    weights = reference.random_weights(submission.rng)
+    images = random_images(submission, int(submission.rng.integers(11, 17)))
     model = submission.call(PROBES + "with_dropout", lenet_with(submission, weights))
-    path = submission.scratch / "exported.onnx"
+    path, names = submission.scratch / "exported.onnx", _names(submission)
     path.unlink(missing_ok=True)
-    names = _names(submission)
     argument = {"names": [names[:2]], "batch_name": names[2:]}.get(submission.parameters.export_argument, [])
     submission.call("to_onnx", model, str(path), *argument)
     facts = onnx_facts(submission.written(path), images, what="the file that `to_onnx` writes")
-    return facts, weights, images
+    return facts, reference.lenet(weights, images)
 
 
 def _names(submission: Submission) -> list[str]:
@@ -58,59 +55,50 @@ def _names(submission: Submission) -> list[str]:
     return [*(drawn[:2] if argument == "names" else ["image", "logits"]), drawn[2]]
 
 
-def _check_that_it_reads_images(facts: OnnxFacts, weights: reference.Weights, images: np.ndarray) -> None:
+def _check_that_it_reads_images(facts: OnnxFacts, want: np.ndarray) -> None:
     """Check that the file is a graph of the model: one with other logits may still earn points for its form."""
-    got = expect.array(facts.results[0], (len(images), 10), "the exported model", given=f"a batch of {len(images)}")
-    same = got.argmax(1) == reference.lenet(weights, images).argmax(1)
-    expect.true(
-        np.mean(same) > 0.8,
-        "the file is not an export of the model passed to `to_onnx`: it reads the images as other digits",
-        expected="the model's predictions",
-        got=f"{same.sum()} of {len(images)} agree",
-        hint="is it the `model` that is passed in which you export, with its weights?",
-    )
+    got = expect.array(facts.results[0], want.shape, "the exported model", given=f"a batch of {len(want)}")
+    same = got.argmax(1) == want.argmax(1)
+    what = "the file is not an export of the model passed to `to_onnx`: it reads the images as other digits"
+    expected, got = "the model's predictions", f"{same.sum()} of {len(want)} agree"
+    hint = "is it the `model` that is passed in which you export, with its weights?"
+    expect.true(same.mean() > 0.8, what, expected=expected, got=got, hint=hint)
 
 
 @points(2)
 def file_has_the_asked_names(submission: Submission) -> None:
     """`to_onnx` writes a single, complete ONNX file with {{ "input `image` and output `logits`" if export_argument != "names" else "the names that it is given" }}."""  # noqa: E501 a template
-    facts, weights, images = _exported(submission)
-    image, scores, _ = _names(submission)
-    what = "the graph's input has the wrong name"
-    expect.equal(
-        [value.name for value in facts.inputs], [image], what, hint="the exporter takes names of inputs and outputs"
-    )
-    what = "the graph's output has the wrong name"
-    expect.equal(
-        [value.name for value in facts.outputs], [scores], what, hint="the exporter takes names of inputs and outputs"
-    )
-    _check_that_it_reads_images(facts, weights, images)
+    facts, want = _exported(submission)
+    for port, values, name in zip(("input", "output"), (facts.inputs, facts.outputs), _names(submission), strict=False):
+        what, hint = f"the graph's {port} has the wrong name", "the exporter takes names of inputs and outputs"
+        expect.equal([value.name for value in values], [name], what, hint=hint)
+    _check_that_it_reads_images(facts, want)
 
 
 @points(2)
 def file_computes_the_model(submission: Submission) -> None:
     """ONNX Runtime computes the same logits from the file as torch does from the model."""
-    facts, weights, images = _exported(submission)
+    facts, want = _exported(submission)
     hint = "export the model passed in, unchanged and with its weights"
     training = [op for op in facts.operators if op in ("Dropout", "RandomUniformLike", "Bernoulli")]
     what = "the model is exported in training mode: the file drops some of its features"
     expect.true(not training, what, got=", ".join(training), hint="which mode is the model to be in?")
-    expect.close(facts.results[0], reference.lenet(weights, images), "the exported model", atol=1e-4, hint=hint)
+    expect.close(facts.results[0], want, "the exported model", atol=1e-4, hint=hint)
 
 
 @points(2)
 def batch_is_dynamic(submission: Submission) -> None:
     """The exported graph accepts a batch of any size."""
-    facts, weights, images = _exported(submission)
+    facts, want = _exported(submission)
     dim = facts.inputs[0].first
     hint = "tell the exporter which dimension of the example may change, and its name; the text of the task says how"
     expected = "a symbolic dimension, such as 'batch'"
     expect.true(not isinstance(dim, int), "the batch size is fixed in the file", expected=expected, got=dim, hint=hint)
     if submission.parameters.export_argument == "batch_name":
         expect.equal(dim, _names(submission)[2], "the batch has another name than `to_onnx` was given", hint=hint)
-    rows = (len(images), 10)
-    expect.equal(facts.results[0].shape, rows, "the output does not have one row per image", given=f"{rows[0]} images")
-    _check_that_it_reads_images(facts, weights, images)
+    what, given = "the output does not have one row per image", f"{len(want)} images"
+    expect.equal(facts.results[0].shape, want.shape, what, given=given)
+    _check_that_it_reads_images(facts, want)
 
 
 @points(2)
@@ -138,13 +126,10 @@ def lenet_onnx_holds_the_trained_model(submission: Submission) -> None:
 
 def _check_default_names(argument: str, facts: OnnxFacts) -> None:
     """Check the names in the notebook's file, which is exported without the optional argument of a variant."""
-    if argument == "none":
-        return
-    got, expected = [value.name for value in (*facts.inputs, *facts.outputs)], ["image", "logits"]
-    if argument == "batch_name":
-        got, expected = [value.first for value in facts.inputs], ["batch"]
+    names, batch = [value.name for value in (*facts.inputs, *facts.outputs)], facts.inputs[0].first
+    right = {"names": names == ["image", "logits"], "batch_name": batch == "batch"}.get(argument, True)
     what = f"`lenet.onnx`, exported without `{argument}`, does not have the default names"
-    expect.equal(got, expected, what, hint="the argument is optional: what is its default?")
+    expect.true(right, what, got=[*names, batch], hint="the argument is optional: what is its default?")
 
 
 def _scanned(submission: Submission, signs: np.ndarray, given: str, hint: str) -> None:
@@ -195,12 +180,46 @@ def each_image_is_inverted_by_itself(submission: Submission) -> None:
     _scanned(submission, signs, "3 images with a light background and 2 with a dark one", hint)
 
 
-def _agreement(submission: Submission, file_weights: reference.Weights, model: object, images: np.ndarray) -> dict:
-    path = submission.scratch / "other.onnx"
-    write_fresh(path, reference.lenet_onnx(file_weights, fused=True))
-    report = submission.call("agreement", model, str(path), images)
+DIFFERENCES = {
+    "max_abs": "the largest |torch - onnx| over all images and logits",
+    "mean_abs": "the mean of |torch - onnx| over all images and logits",
+    "rms": "the square root of the mean of (torch - onnx)^2 over all images and logits",
+    "max_rel": "the largest |torch - onnx| / |torch|: divide by |torch|, and by nothing else",
+}
+AGREED = {
+    "same_predictions": "do all of them agree? A single Boolean for all images together",
+    "same_share": "for which share of the images agree? One number",
+    "changed": "for how many images do they not agree? One number",
+}
+
+
+def _check_agreement(
+    submission: Submission,
+    weights: reference.Weights,
+    file_weights: reference.Weights,
+    images: np.ndarray,
+    *names: str,
+    given: str = "a file whose weights differ slightly from the model's",
+) -> None:
+    """Check what `agreement` says, by these names, of a model with some weights and a file with others."""
+    ours, theirs = (reference.lenet(each, images) for each in (weights, file_weights))
+    difference, same = np.abs(ours - theirs).astype(np.float64), ours.argmax(1) == theirs.argmax(1)
+    right = {"max_abs": difference.max(), "mean_abs": difference.mean(), "rms": np.sqrt(np.mean(difference**2))}
+    right |= {"max_rel": (difference / np.abs(ours)).max()}
+    right |= {"same_predictions": same.all(), "same_share": same.mean(), "changed": (~same).sum()}
+    path = write_fresh(submission.scratch / "other.onnx", reference.lenet_onnx(file_weights, fused=True))
+    report = submission.call("agreement", lenet_with(submission, weights), str(path), images)
     keys = (submission.parameters.absolute, "max_rel", submission.parameters.predictions)
-    return dict(expect.mapping(report, keys, "what `agreement` returns"))
+    report = expect.mapping(report, keys, "what `agreement` returns")
+    for name in names:
+        want, real = right[name].item(), name in DIFFERENCES
+        hint = DIFFERENCES[name] if real else f"a prediction is the argmax of every row: {AGREED[name]}"
+        got = expect.number(report[name], f"`{name}`", hint=hint)
+        boolean, what = np.asarray(report[name]).dtype == bool, f"`{name}` is no Boolean"
+        expect.true(boolean or not isinstance(want, bool), what, expected="True or False", got=report[name], hint=hint)
+        near = abs(got - want) <= (0.05 * want if real else 1e-6)
+        expected, got = (f"about {want:.3g}", f"{got:.3g}") if real else (want, report[name])
+        expect.true(near, f"`{name}` is wrong", expected=expected, got=got, given=given, hint=hint)
 
 
 def _large_logit_images(submission: Submission, weights: reference.Weights, count: int, scale: float) -> np.ndarray:
@@ -231,7 +250,6 @@ def _perturbed(weights: reference.Weights, rng: np.random.Generator, relative: f
 @points(5)
 def differences_are_measured(submission: Submission) -> None:
     """`agreement` returns the {{ {"mean_abs": "mean absolute and largest", "rms": "quadratic mean of the absolute and the largest"}.get(absolute, "largest absolute and") }} relative differences over all images."""  # noqa: E501 a template
-    absolute = submission.parameters.absolute
     weights = reference.random_weights(submission.rng)
     # The largest difference occurs in the last image, so none may be left out.
     images = np.concatenate(
@@ -239,85 +257,33 @@ def differences_are_measured(submission: Submission) -> None:
     )
     other = _perturbed(weights, submission.rng, 1e-3)
     # Swapping changes the sign of the differences, negating that of the logits: one of them exposes a missing abs().
-    for torch_weights, file_weights in ((weights, other), (other, weights), (_negated(weights), _negated(other))):
-        want = reference.lenet(torch_weights, images)
-        difference = np.abs(want - reference.lenet(file_weights, images))
-        report = _agreement(submission, file_weights, lenet_with(submission, torch_weights), images)
-        _near(report[absolute], _statistic(difference, absolute), absolute, MEANINGS[absolute])
-        _near(report["max_rel"], (difference / np.abs(want)).max(), "max_rel", "the largest |torch - onnx| / |torch|")
-    images = _small_logit_image(submission, weights, other)
-    want = reference.lenet(weights, images)
-    relative = np.abs(want - reference.lenet(other, images)) / np.abs(want)
-    report = _agreement(submission, other, lenet_with(submission, weights), images)
-    _near(report["max_rel"], relative.max(), "max_rel", "divide by |torch|, and by nothing else")
+    for pair in ((weights, other), (other, weights), (_scaled(weights, -1), _scaled(other, -1))):
+        _check_agreement(submission, *pair, images, submission.parameters.absolute, "max_rel")
+    _check_agreement(submission, weights, other, _small_logit_image(submission, weights, other), "max_rel")
 
 
-MEANINGS = {
-    "max_abs": "the largest |torch - onnx| over all images and logits",
-    "mean_abs": "the mean of |torch - onnx| over all images and logits",
-    "rms": "the square root of the mean of (torch - onnx)^2 over all images and logits",
-}
-
-
-def _statistic(difference: np.ndarray, name: str) -> float:
-    """Return a statistic of absolute differences."""
-    if name == "rms":
-        return float(np.sqrt(np.mean(difference.astype(np.float64) ** 2)))
-    return float(difference.mean() if name == "mean_abs" else difference.max())
-
-
-def _negated(weights: reference.Weights) -> reference.Weights:
-    """Weights for which all logits change their sign."""
-    return {name: -value if name.startswith("fc3") else value for name, value in weights.items()}
-
-
-def _near(value: object, want: float, name: str, meaning: str) -> None:
-    got = expect.number(value, f"`{name}`")
-    expect.true(
-        abs(got - want) <= 0.05 * want,
-        f"`{name}` is wrong",
-        expected=f"about {want:.3g}",
-        got=f"{got:.3g}",
-        given="a file whose weights differ slightly from the model's",
-        hint=meaning,
-    )
+def _scaled(weights: reference.Weights, factor: float) -> reference.Weights:
+    """Return weights for which all logits are this many times as large."""
+    return {name: np.float32(factor) * value if name[:3] == "fc3" else value for name, value in weights.items()}
 
 
 @points(4)
 def changed_predictions_are_noticed(submission: Submission) -> None:
     """`agreement` reports {{ {"same_share": "which share of the predictions is the same", "changed": "how many predictions differ"}.get(predictions, "whether all predictions are the same") }}."""  # noqa: E501 a template
-    key = submission.parameters.predictions
     weights = reference.random_weights(submission.rng)
-    model = lenet_with(submission, weights)
     images = random_images(submission, 12)
-    scaled = {name: 1.5 * value if name.startswith("fc3") else value for name, value in weights.items()}
     changed, changed_images = _with_one_changed_prediction(submission, weights)
     cases = (
-        (weights, images, True, "the same weights"),
-        (scaled, images, True, "logits scaled by 1.5, which changes no prediction"),
-        (changed, changed_images, False, "a file that classifies one image of twelve differently"),
-        (weights, changed_images, True, "the same weights"),
-        (changed, changed_images[::-1].copy(), False, "a file that classifies one image of twelve differently"),
+        (weights, images, "the same weights"),
+        (_scaled(weights, 1.5), images, "logits scaled by 1.5, which changes no prediction"),
+        (changed, changed_images, "a file that classifies one image of twelve differently"),
+        (weights, changed_images, "the same weights"),
+        (changed, changed_images[::-1].copy(), "a file that classifies one image of twelve differently"),
     )
     for index in submission.rng.permutation(len(cases)):
-        file_weights, case_images, want, given = cases[index]
-        report = _agreement(submission, file_weights, model, case_images)
-        hint = "a single Boolean for all images together" if key == "same_predictions" else "one number"
-        got = expect.number(report[key], f"`{key}`", hint=hint)
-        boolean = np.asarray(report[key]).dtype == bool or key != "same_predictions"
-        expect.true(boolean, f"`{key}` is no Boolean", expected="True or False", got=report[key], hint=hint)
-        got, want = (bool(got), want) if key == "same_predictions" else (round(got, 6), _count_same(key, want))
-        ask = {"same_share": "for which share of the images", "changed": "for how many images do they not"}
-        question = f"{ask.get(key, 'do all of them')} agree?"
-        hint = f"a prediction is the argmax of every row: {question}"
-        expect.equal(got, want, f"`{key}` is wrong", given=given, hint=hint)
-
-
-def _count_same(key: str, same: bool) -> float:
-    """Return the share of twelve images that are read as the same digit, or the number of others: none or one."""
-    if key == "same_share":
-        return 1.0 if same else round(11 / 12, 6)
-    return 0 if same else 1
+        file_weights, case_images, given = cases[index]
+        name = submission.parameters.predictions
+        _check_agreement(submission, weights, file_weights, case_images, name, given=given)
 
 
 def _with_one_changed_prediction(

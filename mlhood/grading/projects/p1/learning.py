@@ -93,59 +93,42 @@ def training_moves_every_weight(submission: Submission) -> None:
     """`train` updates every parameter of the model passed to it."""
     training = submission.once("training", lambda: _run_training(submission))
     unchanged = [name for name, value in training.before.items() if np.array_equal(value, training.after[name])]
-    hint = (
-        "is optimizer.step() called for every batch, and does the optimizer hold the parameters of the model passed in?"
-    )
+    hint = "is optimizer.step() called for every batch, with an optimizer of the parameters of the model passed in?"
     what = "training leaves these parameters unchanged"
     expect.true(not unchanged, what, got=", ".join(unchanged), hint=hint)
-    expect.true(
-        training.final_loss < 0.98 * training.initial_loss,
-        "training changes the parameters, but not such that the loss on the images passed in decreases",
-        expected=f"a loss below {training.initial_loss:.3f}",
-        got=f"{training.final_loss:.3f}",
-        hint=hint,
-    )
+    before, after = training.initial_loss, training.final_loss
+    what = "training changes the parameters, but not such that the loss on the images passed in decreases"
+    expect.true(after < 0.98 * before, what, expected=f"a loss below {before:.3f}", got=f"{after:.3f}", hint=hint)
 
 
 @points(3)
 def loss_is_told_and_falls(submission: Submission) -> None:
     """`train` returns the mean loss of each epoch over all images, and the loss decreases."""
     training = submission.once("training", lambda: _run_training(submission))
-    before, after, returned = training.initial_loss, training.final_loss, training.returned
-    returned = expect.sequence(returned, list, "what `train` returns")
-    expected = "one number per epoch, at least two epochs"
-    what = "`train` does not return a list of losses"
+    before, after = training.initial_loss, training.final_loss
+    returned = expect.sequence(training.returned, list, "what `train` returns")
+    what, expected = "`train` does not return a list of losses", "one number per epoch, at least two epochs"
     expect.true(len(returned) > 1, what, expected=expected, got=returned)
     losses = [expect.number(loss, "a loss that `train` returns") for loss in returned]
-    expect.true(
-        after < 0.8 * before,
-        "the model has hardly improved after training",
-        expected=f"a loss well below {before:.3f}",
-        got=f"{after:.3f}",
-        given=GIVEN,
-        hint="does each batch begin with optimizer.zero_grad()? If so: another learning rate, such as Adam's 0.002",
-    )
-    _check_means(training, losses)
-    expect.true(  # the mean of the last epoch, in which the model still improves
-        0.8 * after - 0.05 <= losses[-1] <= 1.7 * after + 0.2,
-        "the last of the returned losses is not that of the trained model",
-        expected=f"about {after:.3f}, the mean cross entropy of the model on these images after training",
-        got=f"{losses[-1]:.3f}",
-        given=GIVEN,
-    )
+    with expect.case(GIVEN):
+        what, expected = "the model has hardly improved after training", f"a loss well below {before:.3f}"
+        hint = "does each batch begin with optimizer.zero_grad()? If so: another learning rate, such as Adam's 0.002"
+        expect.true(after < 0.8 * before, what, expected=expected, got=f"{after:.3f}", hint=hint)
+        _check_means(training, losses)
+        what = "the last of the returned losses is not that of the trained model"
+        expected = f"about {after:.3f}, the mean cross entropy of the model on these images after training"
+        near = 0.8 * after - 0.05 <= losses[-1] <= 1.7 * after + 0.2  # of the last epoch, in which it still improves
+        expect.true(near, what, expected=expected, got=f"{losses[-1]:.3f}")
     _check_length(submission.parameters.train_argument, training.told, losses)
 
 
 def _check_means(training: _TrainingRun, losses: list[float]) -> None:
     """Check that losses are the means of their epochs, over the images or over the batches."""
     images, epochs, ends = IMAGES * COPIES, len(losses), np.cumsum(training.sizes)
-    expect.true(
-        training.sizes.sum() == images * epochs and set(images * (1 + np.arange(epochs))) <= set(ends),
-        "`train` does not take every image once in each epoch",
-        expected=f"{epochs} times {images} images in batches",
-        got=f"{training.sizes.sum():.0f} images in {len(ends)} batches",
-        hint="what remains at the end of an epoch is a batch, too, a smaller one; return one loss for each epoch",
-    )
+    once = training.sizes.sum() == images * epochs and set(images * (1 + np.arange(epochs))) <= set(ends)
+    expected, got = f"{epochs} times {images} images", f"{training.sizes.sum():.0f} images in {len(ends)} batches"
+    hint = "what remains at the end of an epoch is a batch, too, a smaller one; return one loss for each epoch"
+    expect.true(once, "`train` does not take every image once in each epoch", expected=expected, got=got, hint=hint)
     epoch = np.ceil(ends / images).astype(int) - 1  # of each batch
     by_images, total, batches = (
         np.bincount(epoch, weights) for weights in (training.losses * training.sizes, training.losses, None)
@@ -165,7 +148,7 @@ def _check_means(training: _TrainingRun, losses: list[float]) -> None:
     first = int(np.argmin(right))
     expected = f"{by_images[first]:.4f} for epoch {first + 1}, the mean over {images} images"
     what = "the returned losses are not the means of their epochs"
-    expect.true(bool(right.all()), what, expected=expected, got=f"{losses[first]:.4f}", given=GIVEN, hint=hint)
+    expect.true(bool(right.all()), what, expected=expected, got=f"{losses[first]:.4f}", hint=hint)
 
 
 def _check_length(argument: str, told: float, losses: list[float]) -> None:
@@ -174,15 +157,11 @@ def _check_length(argument: str, told: float, losses: list[float]) -> None:
         what = "`train` does not train for the number of epochs that it is told"
         expect.equal(len(losses), told, what, given=f"`epochs={told}`", hint="one loss for each epoch")
     if argument == "until":
-        shown = [round(loss, 3) for loss in losses]
-        expect.true(
-            losses[-1] < told and all(loss >= told for loss in losses[:-1]),
-            "`train` does not end after the first epoch whose mean loss is below `until`",
-            expected=f"only the last loss below {told:.3f}",
-            got=shown,
-            given=f"`until={told:.3f}`",
-            hint="when is the mean loss of an epoch known?",
-        )
+        ends = losses[-1] < told and all(loss >= told for loss in losses[:-1])
+        what = "`train` does not end after the first epoch whose mean loss is below `until`"
+        expected, got = f"only the last loss below {told:.3f}", [round(loss, 3) for loss in losses]
+        hint, given = "when is the mean loss of an epoch known?", f"`until={told:.3f}`"
+        expect.true(ends, what, expected=expected, got=got, given=given, hint=hint)
 
 
 @points(5)
@@ -198,22 +177,14 @@ def model_reads_unseen_digits(submission: Submission) -> None:
     told = {"epochs": [max(2, 30_000 // len(data.train_images))], "until": [0.02]}
     given = Tensor(data.train_images), Tensor(data.train_labels), *told.get(submission.parameters.train_argument, [])
     weights = reference.by_shape(submission.call(PROBES + "trained_again", *functions, *given))
+    what = "a `LeNet` trained by `train` classifies too few of the held-out digits correctly"
     for images, needed, given in (
         (data.test_images, GOOD_ACCURACY, "the held-out digits"),
         (data.test_images + noise, GOOD_ACCURACY - 0.05, "the held-out digits with a little noise"),
     ):
         right = reference.lenet(weights, images).argmax(1) == data.test_labels
-        what = "a `LeNet` trained by `train` classifies too few of the held-out digits correctly"
-        expected = f"at least {needed:.0%}"
-        expect.true(
-            right.mean() >= needed,
-            what,
-            expected=expected,
-            got=f"{right.mean():.2%}, {right.sum()} of {len(right)}",
-            given=given,
-            hint=hint,
-            note=note,
-        )
+        expected, got = f"at least {needed:.0%}", f"{right.mean():.2%}, {right.sum()} of {len(right)}"
+        expect.true(right.mean() >= needed, what, expected=expected, got=got, given=given, hint=hint, note=note)
 
 
 def weights_of(submission: Submission, name: str, images: np.ndarray) -> reference.Weights:
@@ -236,6 +207,8 @@ def mistakes_are_found(submission: Submission) -> None:
     wrong = submission.rng.random(len(images)) < 0.4
     wrong[submission.rng.permutation(len(images))[:2]] = True
     model = lenet_with(submission, weights)
+    what = "`mistakes` does not return the misclassified images"
+    hint = "the model's answer is the class with the largest logit in an image's row; where is it not the label?"
     for where, given in (
         (wrong, f"{len(images)} random images"),
         (~wrong, "other labels"),
@@ -243,28 +216,22 @@ def mistakes_are_found(submission: Submission) -> None:
         (wrong & ~wrong, "no mistakes"),
     ):
         labels = np.where(where, (predicted + submission.rng.integers(1, 10, len(images))) % 10, predicted)
-        want = _ordered(np.flatnonzero(where), scores.max(1), order)
-        got = _indices(submission.call("mistakes", model, Tensor(images), Tensor(labels.astype(np.int64))), given)
-        what = "`mistakes` does not return the misclassified images"
-        hint = "the model's answer is the class with the largest logit in an image's row; where is it not the label?"
-        expect.equal(got.tolist(), want.tolist(), what, given=given, hint=hint)
+        want = np.flatnonzero(where)
+        sorts = {"surest first": np.argsort(-scores.max(1)[want]), "decreasing": slice(None, None, -1)}
+        want = want[sorts.get(order, slice(None))]
+        with expect.case(given, hint):
+            got = _indices(submission.call("mistakes", model, Tensor(images), Tensor(labels.astype(np.int64))))
+            expect.equal(got.tolist(), want.tolist(), what)
 
 
-def _ordered(wrong: np.ndarray, largest: np.ndarray, order: str) -> np.ndarray:
-    """Return indices of images, in increasing order, in the order that is asked for."""
-    if order == "surest first":
-        return wrong[np.argsort(-largest[wrong])]
-    return wrong[::-1] if order == "decreasing" else wrong
-
-
-def _indices(got: object, given: str) -> np.ndarray:
+def _indices(got: object) -> np.ndarray:
     """Return a one-dimensional array of integers, which is how a tensor arrives."""
     what, expected = "`mistakes` does not return indices", "a one-dimensional tensor of integers, one for each mistake"
     if isinstance(got, np.ndarray) and got.dtype == bool:
-        expect.fail(what, expected=expected, got="a Boolean mask", given=given, hint="at which indices is it true?")
+        expect.fail(what, expected=expected, got="a Boolean mask", hint="at which indices is it true?")
     if not isinstance(got, np.ndarray) or got.dtype.kind not in "iu":
-        expect.fail(what, expected=expected, got=got, given=given)
-    expect.equal(got.ndim, 1, "`mistakes` returns indices in another shape", given=f"{given}: shape {got.shape}")
+        expect.fail(what, expected=expected, got=got)
+    expect.equal(got.ndim, 1, "`mistakes` returns indices in another shape: the number of axes is wrong")
     return got
 
 

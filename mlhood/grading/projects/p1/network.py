@@ -6,10 +6,12 @@ import math
 import string
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
@@ -25,6 +27,7 @@ LAYERS_ARGUMENT = Parameter("layers_argument", ("none", "classes", "channels", "
 FORWARD_ARGUMENT = Parameter("forward_argument", ("none", "features", "temperature", "probabilities"))
 
 PROBES = "mlhood.grading.projects.p1.probes:"
+POOL = MaxPool((2, 2), (2, 2), (0, 0, 0, 0), (1, 1))
 
 
 def construct(submission: Submission, name: str, **sizes: int) -> Remote:
@@ -91,35 +94,35 @@ def random_name(rng: np.random.Generator) -> str:
 def parameters_have_lenets_shapes(submission: Submission) -> None:
     """The parameters have LeNet's shapes: 61,706 values in total."""
     for sizes in _sizes(submission):
-        _check_shapes(submission, sizes)
-
-
-def _check_shapes(submission: Submission, sizes: dict[str, int]) -> None:
-    layers = construct(submission, "LeNetLayers", **sizes)
-    values = parameters(submission, layers)
-    got = Counter(tuple(value.shape) for value in values.values())
-    shapes = reference.shapes(**sizes)
-    want = Counter(shapes.values())
-    missing, extra = want - got, got - want
-    if missing or extra:
-        count, right = (sum(map(math.prod, each)) for each in (got.elements(), want.elements()))
-        expect.fail(
+        layers = construct(submission, "LeNetLayers", **sizes)
+        values = parameters(submission, layers)
+        got, want = (
+            Counter(tuple(value.shape) for value in values.values()),
+            Counter(reference.shapes(**sizes).values()),
+        )
+        missing, extra = want - got, got - want
+        count, right = (sum(map(math.prod, each.elements())) for each in (got, want))
+        expect.true(
+            got == want,
             f"the parameters are not LeNet's ({count:,} values instead of {right:,})",
             expected=f"also {_shapes(missing)}" if missing else "no other parameters",
-            got=_surplus(missing, extra),
+            got=f"{_shapes(extra)} instead"
+            if missing and extra
+            else f"also {_shapes(extra)}"
+            if extra
+            else "they are missing",
             hint=_shape_hint(missing, extra),
-            **({"given": f"`LeNetLayers({_arguments(sizes)})`"} if sizes else {}),
+            given=f"`LeNetLayers({_arguments(sizes)})`" if sizes else None,
         )
-    _check_that_values_are_held(submission, layers, values)
-    for name, layer in _run_layers(submission, layers, values, 2).items():
-        want_output = reference.dense(layer.input, layer.weight, layer.bias)
-        hint = "does a layer of your own add its bias?"
-        _check_output(layer, want_output, f"the dense layer `{name}`", hint)
+        _check_that_values_are_held(submission, layers, values)
+        for name, layer in _run_layers(submission, layers, values, 2).items():
+            product = layer.input @ layer.weight.T + layer.bias
+            layer.check(product, f"the dense layer `{name}`", "does a layer of your own add its bias?")
 
 
 def _check_that_values_are_held(submission: Submission, layers: Remote, like: dict[str, np.ndarray]) -> None:
     """Check that the module holds as many values as its parameters have, by storing our own in it."""
-    values = {name: _random_like(submission, value) for name, value in like.items()}
+    values = _random_like(submission, like)
     held = submission.call(PROBES + "held_values", layers, values)
     held = expect.mapping(held, tuple(values), "the parameters after they have been set")
     for name, value in values.items():
@@ -131,17 +134,9 @@ def _shapes(shapes: Counter) -> str:
     return ", ".join("x".join(map(str, shape)) for shape in shapes.elements())
 
 
-def _surplus(missing: Counter, extra: Counter) -> str:
-    if not extra:
-        return "they are missing"
-    return f"{_shapes(extra)} instead" if missing else f"also {_shapes(extra)}"
-
-
 def _shape_hint(missing: Counter, extra: Counter) -> str:
     if missing.total() == len(reference.SHAPES) and not extra:
-        return (
-            "torch registers a layer that is an attribute (self.conv1 = ...) or is in an nn.ModuleList, not in a list"
-        )
+        return "torch registers a layer that is an attribute (self.conv1 = ...) or in an nn.ModuleList, not in a list"
     if missing and not extra and all(len(shape) == 1 for shape in missing):
         return "a layer has no bias: remove `bias=False`"
     if any(shape[::-1] in extra for shape in missing if len(shape) == 2):
@@ -154,25 +149,20 @@ def _shape_hint(missing: Counter, extra: Counter) -> str:
 @points(3)
 def convolutions_have_lenets_geometry(submission: Submission) -> None:
     """The convolutions have stride 1 and no padding."""
+    others = (("padding", 1), ("padding", 2), ("padding", 4), ("stride", 2), ("stride", 3), ("dilation", 2))
     for sizes in _sizes(submission):
-        _check_convolutions(submission, sizes)
-
-
-def _check_convolutions(submission: Submission, sizes: dict[str, int]) -> None:
-    layers = construct(submission, "LeNetLayers", **sizes)
-    values = parameters(submission, layers)
-    expect.equal(sum(value.ndim == 4 for value in values.values()), 2, "LeNet has two convolutions")
-    for name, layer in _run_layers(submission, layers, values, 4).items():
-        want = convolve(layer.input, layer.weight, layer.bias)
-        if key := _wrong_geometry(layer):
-            expect.fail(
-                f"the convolution `{name}` has the wrong {key}",
-                expected=f"an output of shape {want.shape}",
-                got=layer.output.shape,
-                given=f"an input of shape {layer.input.shape}",
-                hint=f"leave `{key}` at its default",
-            )
-        _check_output(layer, want, f"the convolution `{name}`", "compare it with what torch's own convolution does")
+        layers = construct(submission, "LeNetLayers", **sizes)
+        values = parameters(submission, layers)
+        expect.equal(sum(value.ndim == 4 for value in values.values()), 2, "LeNet has two convolutions")
+        for name, layer in _run_layers(submission, layers, values, 4).items():
+            convolved = partial(convolve, layer.input, layer.weight, layer.bias)
+            want, got = convolved(), np.shape(layer.output)
+            for key, value in others:
+                wrong, what = convolved(**{key: value}).shape, f"the convolution `{name}` has the wrong {key}"
+                given, hint = f"an input of shape {layer.input.shape}", f"leave `{key}` at its default"
+                expected = f"an output of shape {want.shape}"
+                expect.true(got != wrong, what, expected=expected, got=got, given=given, hint=hint)
+            layer.check(want, f"the convolution `{name}`", "compare it with what torch's own convolution does")
 
 
 @dataclass(frozen=True)
@@ -184,13 +174,23 @@ class _RunLayer:
     input: np.ndarray
     output: Any
 
+    def check(self, want: np.ndarray, what: str, hint: str) -> None:
+        """Check the output; a layer of the student's own may include the activation and the pooling."""
+        given = f"a random input of shape {self.input.shape}"
+        if isinstance(self.output, str):
+            expect.fail(f"{what} cannot be run", got=self.output, given=given, hint=hint)
+        activated = np.maximum(want, 0)
+        results = [activated, *([POOL.evaluate(activated)] if want.ndim == 4 else [])]
+        if not any(expect.holds(expect.close, self.output, result, what) for result in results):
+            expect.close(self.output, want, what, given=given, hint=hint)
+
 
 def _run_layers(submission: Submission, layers: Remote, like: dict[str, np.ndarray], ndim: int) -> dict[str, _RunLayer]:
     """Run each layer whose weight has so many dimensions, by its name: with random weights, on a random input.
 
     Parameters without a layer (`nn.Parameter` in the module itself) cannot be run before the forward pass.
     """
-    values = {name: _random_like(submission, value) for name, value in like.items()}
+    values = _random_like(submission, like)
     weights = {name: value for name, value in values.items() if value.ndim == ndim}
     size = submission.rng.integers(20, 30, size=2)  # not LeNet's own, so that outputs cannot be known
     inputs = {name: submission.normal(2, value.shape[1], *size[: ndim - 2]) for name, value in weights.items()}
@@ -209,29 +209,6 @@ def _bias_of(name: str, values: dict[str, np.ndarray]) -> np.ndarray:
     return next(biases, np.zeros(len(values[name]), np.float32))
 
 
-def _wrong_geometry(layer: _RunLayer) -> str | None:
-    """Return the parameter of the convolution with which it computes what this layer returned, or None."""
-    others = (("padding", 1), ("padding", 2), ("padding", 4), ("stride", 2), ("stride", 3), ("dilation", 2))
-    for key, value in others:
-        want = convolve(layer.input, layer.weight, layer.bias, **{key: value})
-        if isinstance(layer.output, np.ndarray) and layer.output.shape == want.shape:
-            return key
-    return None
-
-
-def _check_output(layer: _RunLayer, want: np.ndarray, what: str, hint: str) -> None:
-    """Check what a layer returned; one of the student's own may include the activation and the pooling."""
-    got, given = layer.output, f"a random input of shape {layer.input.shape}"
-    if isinstance(got, str):
-        expect.fail(f"{what} cannot be run", got=got, given=given, hint=hint)
-    activated = reference.relu(want)
-    pooled = [reference.max_pool(activated)] if want.ndim == 4 else []
-    for result in (activated, *pooled):
-        if isinstance(got, np.ndarray) and got.shape == result.shape and np.allclose(got, result, rtol=1e-4, atol=1e-5):
-            return
-    expect.close(got, want, what, given=given, hint=hint)
-
-
 @points(2)
 def gives_ten_logits_an_image(submission: Submission) -> None:
     """The model returns ten logits for each 32x32 image."""
@@ -243,7 +220,7 @@ def _check_responses(submission: Submission) -> None:
     model, images = construct(submission, "LeNet"), random_images(submission, 3)
     logits(submission, model, images)
     like = parameters(submission, model)
-    values, others = ({name: _random_like(submission, value) for name, value in like.items()} for _ in range(2))
+    values, others = (_random_like(submission, like) for _ in range(2))
     outputs = submission.call(PROBES + "responses", model, values, others, Tensor(images))
     what, hint = "what the model returns", "every layer takes part: conv, ReLU, pool, twice; then three dense layers"
     rows = [expect.array(output, (len(images), 10), what) for output in outputs]
@@ -256,8 +233,17 @@ def _check_responses(submission: Submission) -> None:
     expect.true(bool(like) and not unused, what, got=f"no change with {', '.join(unused) or 'any'}", hint=hint)
 
 
-def _random_like(submission: Submission, like: np.ndarray) -> np.ndarray:
-    return (submission.rng.standard_normal(like.shape) / np.sqrt(max(1, like[:1].size))).astype(np.float32)
+def _random_like(submission: Submission, like: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {
+        name: submission.normal(*each.shape) / np.float32(max(1, each[:1].size) ** 0.5) for name, each in like.items()
+    }
+
+
+def _with_own_weights(submission: Submission, model: Remote) -> reference.Weights:
+    """Give a LeNet weights of ours, and return them: so a model's report of its weights is not trusted."""
+    values = _random_like(submission, parameters(submission, model))
+    submission.call(PROBES + "load", model, values)
+    return reference.by_shape(values)
 
 
 @points(5)
@@ -265,20 +251,15 @@ def computes_lenet(submission: Submission) -> None:
     """The logits are those of LeNet with the same weights."""
     model = construct(submission, "LeNet")
     images = random_images(submission, 4)
-    values = {name: _random_like(submission, value) for name, value in parameters(submission, model).items()}
-    weights = reference.by_shape(values)
-    submission.call(PROBES + "load", model, values)  # our own, so that the model's report of its weights is not trusted
-    got = logits(submission, model, images)
-    want = reference.lenet(weights, images)
+    weights = _with_own_weights(submission, model)
+    got, want = logits(submission, model, images), reference.lenet(weights, images)
     if not np.allclose(got, want, rtol=1e-4, atol=1e-5):
-        hint = (
-            reference.diagnose(weights, images, got)
-            or "compare with the text, step by step: conv, ReLU, pool, twice; then the three dense layers"
-        )
+        steps = "compare with the text, step by step: conv, ReLU, pool, twice; then the three dense layers"
+        hint = reference.diagnose(weights, images, got) or steps
         expect.close(got, want, "the forward pass", hint=hint, given="random images")
     hint = "the text names every step, and none of them differs while the model is trained"
     got = logits(submission, model, images, training=True)
-    expect.close(got, want, "the forward pass in training mode", rtol=1e-4, atol=1e-5, hint=hint, given="random images")
+    expect.close(got, want, "the forward pass in training mode", hint=hint, given="random images")
     _check_argument(submission, model, weights, images)
 
 
@@ -287,16 +268,16 @@ def _check_argument(submission: Submission, model: Remote, weights: reference.We
     argument = submission.parameters.forward_argument
     if argument == "none":
         return
-    scores = reference.lenet(weights, images)
-    temperature = float(submission.rng.uniform(2, 5))
-    value, want, hint = {
-        "features": (True, reference.features(weights, images), "what does `fc3` read? It comes after the last ReLU"),
-        "temperature": (temperature, scores / temperature, "the ten logits of each image, divided by it"),
-        "probabilities": (True, np.exp(reference.log_softmax(scores)), "a softmax over the ten logits of each image"),
+    value = float(submission.rng.uniform(2, 5)) if argument == "temperature" else True
+    options, hint = {
+        "features": ({"removed": 1}, "what does `fc3` read? It comes after the last ReLU"),
+        "temperature": ({}, "the ten logits of each image, divided by it"),
+        "probabilities": ({"output": "Softmax"}, "a softmax over the ten logits of each image"),
     }[argument]
+    want = reference.lenet(weights, images, **options) / np.float32(value)
     got = submission.call(PROBES + "forward_with", model, Tensor(images), {argument: value})
     given = f"`{argument}={value if value is True else round(value, 3)}`"
-    expect.close(got, want, "the forward pass", rtol=1e-4, atol=1e-5, hint=hint, given=given)
+    expect.close(got, want, "the forward pass", hint=hint, given=given)
 
 
 @points(3)
@@ -311,9 +292,7 @@ def takes_a_batch_of_any_size(submission: Submission) -> None:
         hint = "does a size in the code, such as one in a view, stand for the batch?"
         what = "an image's logits, which depend on the rest of its batch"
         expect.close(single[0], together[index], what, given="batches of 1 and 5", hint=hint)
-    values = {name: _random_like(submission, value) for name, value in parameters(submission, model).items()}
-    submission.call(PROBES + "load", model, values)
-    _check_argument(submission, model, reference.by_shape(values), images[:1])
+    _check_argument(submission, model, _with_own_weights(submission, model), images[:1])
 
 
 # LeNet's layers under the student's own names, since a forward pass may have been written for these

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.oracle import onnx_facts
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.task import Check, Task
 from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits, perturbed
@@ -26,21 +24,12 @@ SENSORS = {
 FILE = "small.onnx"
 ACCURACY = 0.9
 COPIES = 4  # of each held-out digit, each moved and noisy in its own way
-LENET = 61_706
 COURSE = 384  # what the source notebook's file holds: 380 parameters, and the shape that its Reshape reads
 COUNTER = "mlhood.grading.projects.p1.stored_numbers:counted"
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """What `small.onnx` holds and reads, both counted here."""
-
-    numbers: int
-    accuracy: float
-
-
-def _measure(submission: Submission) -> _Reader:
-    """Count the numbers in the student's file, and read held-out digits that are moved and noisy as the seed says."""
+def _measure(submission: Submission) -> tuple[int, float]:
+    """Return how many numbers the student's file holds, and which share it reads of digits moved as the seed says."""
     path = submission.file(FILE)
     try:
         numbers, model = run_isolated(COUNTER, path.read_bytes())
@@ -54,69 +43,38 @@ def _measure(submission: Submission) -> _Reader:
     facts = onnx_facts(model, images[order], what=f"`{FILE}`")
     hint = "its output is `logits` [batch,10] for `image` [batch,1,32,32]"
     logits = expect.array(facts.results[0], (len(labels), 10), f"what `{FILE}` computes", hint=hint)
-    return _Reader(int(numbers), float((logits.argmax(1) == labels[order]).mean()))
+    return int(numbers), float((logits.argmax(1) == labels[order]).mean())
 
 
-def _as_seen(submission: Submission) -> str:
+def _check(submission: Submission, limit: int) -> None:
+    """Check that the file reads the digits, with at most so many numbers."""
+    numbers, accuracy = submission.once("reader", lambda: _measure(submission))
     sensor = submission.parameters.sensor
-    return "" if sensor == "upright" else f", {sensor}"
+    given = f"held-out digits{'' if sensor == SENSOR.default else f', {sensor}'}, moved by up to two pixels, with noise"
+    hint = "train on digits that are moved and noisy too, other ones in every pass, or choose a larger network"
+    what, expected, got = f"`{FILE}` reads too few of the digits", f"at least {ACCURACY:.0%}", f"{accuracy:.2%}"
+    expect.true(accuracy >= ACCURACY, what, expected=expected, got=got, given=given, hint=hint)
+    submission.reach(numbers, course=COURSE, smaller_is_better=True)
+    hint = "where are most of them? A dense layer on a large image is dear; pooling costs nothing"
+    what, expected, got = f"`{FILE}` holds too many numbers for this step", f"at most {limit:,}", f"{numbers:,}"
+    expect.true(numbers <= limit, what, expected=expected, got=got, hint=hint)
 
 
-def _check(submission: Submission, limit: int, *, record: bool = False) -> None:
-    reader = submission.once("reader", lambda: _measure(submission))
-    expect.true(
-        reader.accuracy >= ACCURACY,
-        f"`{FILE}` reads too few of the digits",
-        expected=f"at least {ACCURACY:.0%}",
-        got=f"{reader.accuracy:.2%}",
-        given=f"held-out digits{_as_seen(submission)}, each moved by up to two pixels, with noise",
-        hint="train on digits that are moved and noisy too, other ones in every pass, or choose a larger network",
-    )
-    if record:
-        submission.reach(reader.numbers, course=COURSE, smaller_is_better=True)
-    expect.true(
-        reader.numbers <= limit,
-        f"`{FILE}` holds too many numbers for this step",
-        expected=f"at most {limit:,}",
-        got=f"{reader.numbers:,}",
-        hint="where are most of them? A dense layer on a large image is dear; pooling costs nothing",
-    )
-
-
-@points(3)
-def reader_is_a_tenth_of_lenet(submission: Submission) -> None:
-    """`small.onnx` reads 90% of moved and noisy{{ ", " + sensor if sensor != "upright" }} digits with at most 6,170 numbers, a tenth of LeNet's."""  # noqa: E501 a template
-    _check(submission, LENET // 10, record=True)
-
-
-@points(3)
-def reader_is_a_fortieth_of_lenet(submission: Submission) -> None:
-    """It does so with at most 1,500 numbers."""
-    _check(submission, 1500)
-
-
-@points(3)
-def reader_is_an_eightieth_of_lenet(submission: Submission) -> None:
-    """It does so with at most 750 numbers."""
-    _check(submission, 750)
-
-
-@points(3)
-def reader_is_as_small_as_the_courses(submission: Submission) -> None:
-    """It does so with at most 384 numbers, as the course's own solution."""
-    _check(submission, COURSE)
-
+FIRST = """`small.onnx` reads 90% of moved and noisy{{ ", " + sensor if sensor != "upright" }} digits with at most \
+6,170 numbers, a tenth of LeNet's"""
+# name, numbers and title of the steps
+STEPS = (
+    ("reader_is_a_tenth_of_lenet", 6170, FIRST),
+    ("reader_is_a_fortieth_of_lenet", 1500, "It does so with at most 1,500 numbers"),
+    ("reader_is_an_eightieth_of_lenet", 750, "It does so with at most 750 numbers"),
+    ("reader_is_as_small_as_the_courses", COURSE, "It does so with at most 384 numbers, as the course's own solution"),
+)
 
 TASKS = (
     Task(
         "P1.10",  # in the notebook's kernel: only the file that it writes is graded
         "A reader as small as you can",
-        checks=(
-            reader_is_a_tenth_of_lenet,
-            reader_is_a_fortieth_of_lenet,
-            reader_is_an_eightieth_of_lenet,
-            reader_is_as_small_as_the_courses,
-        ),
+        checks=tuple(Check(name, title, 3, _check, (numbers,)) for name, numbers, title in STEPS),
         varies=(SENSOR,),
         minutes=45,
         builds_on=("P1.3", "P1.4", "P1.6"),

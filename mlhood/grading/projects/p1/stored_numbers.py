@@ -17,15 +17,6 @@ RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLik
 BYTES_OF_A_NUMBER = 4
 
 
-def versions(data: bytes) -> list[int]:
-    """Return the IR version of a model, and the version of ONNX's own operators; 0 if there is none."""
-    import onnx
-
-    model = onnx.load_model_from_string(data)
-    opsets = [opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")]
-    return [model.ir_version, opsets[0] if len(opsets) == 1 else 0]
-
-
 def counted(data: bytes) -> list[Any]:
     """Return how many numbers a model holds (see `count`), and the model without the shapes that it declares.
 

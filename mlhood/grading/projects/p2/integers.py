@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.compared import Arguments, Keywords, compared
+from mlhood.grading.checks.compared import Arguments, Keywords, compared, comparison
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task
 from mlhood.grading.projects.p2.libraries import TYPES
@@ -77,51 +77,40 @@ def _compare_choices(got: Any, want: tuple[float, int], what: str) -> None:
     expect.equal(offset, want[1], "the offset that `choose_parameters` returns is wrong")
 
 
-@compared(
-    2,
-    "choose_parameters",
-    compare=_compare_choices,
-    hint="""{{ "255 steps" if choice_argument in ("none", "headroom") else "steps" }} lead from the integer of `low` \
-to that of `high`; which integer must 0 have, then?"""
-    + RANGE_HINT,
+WIDE = 'choice_argument in ("none", "headroom")'
+# of each schema, the title of its check, and a hint
+SCHEMAS = {
+    "asymmetric": (
+        f'Asymmetric: the range is mapped to all {{{{ "256 " if {WIDE} }}}}integers, and 0 exactly to one of them',
+        f'{{{{ "255 steps" if {WIDE} else "steps" }}}} lead from the integer of `low` to that of `high`; which integer '
+        "must 0 have, then?",
+    ),
+    "symmetric": (
+        "Symmetric: the same range on both sides of 0, with offset 0",
+        "which scale does `low` alone need so that it is not clipped, and which does `high`?",
+    ),
+    "symmetric_unsigned": (
+        "Symmetric or unsigned: no integers are wasted on negative values where there are none",
+        "is anything of the widened range below 0? Only then are integers for it needed",
+    ),
+    "power_of_two": (
+        "Power of two: multiplying by the scale is a shift",
+        "which powers of two are not below the symmetric scale? Exact powers stay as they are",
+    ),
+}
+CHOICES = tuple(
+    comparison(
+        f"{schema}_is_right",
+        title,
+        2,
+        "choose_parameters",
+        _choices,
+        schema,
+        compare=_compare_choices,
+        hint=hint + RANGE_HINT,
+    )
+    for schema, (title, hint) in SCHEMAS.items()
 )
-def asymmetric_is_right(submission: Submission) -> Iterator[Arguments]:
-    """Asymmetric: the range is mapped to all {{ "256 " if choice_argument in ("none", "headroom") else "" }}integers, \
-and 0 exactly to one of them."""
-    yield from _choices(submission, "asymmetric")
-
-
-@compared(
-    2,
-    "choose_parameters",
-    compare=_compare_choices,
-    hint="which scale does `low` alone need so that it is not clipped, and which does `high`?" + RANGE_HINT,
-)
-def symmetric_is_right(submission: Submission) -> Iterator[Arguments]:
-    """Symmetric: the same range on both sides of 0, with offset 0."""
-    yield from _choices(submission, "symmetric")
-
-
-@compared(
-    2,
-    "choose_parameters",
-    compare=_compare_choices,
-    hint="is anything of the widened range below 0? Only then are integers for it needed" + RANGE_HINT,
-)
-def symmetric_unsigned_is_right(submission: Submission) -> Iterator[Arguments]:
-    """Symmetric or unsigned: no integers are wasted on negative values where there are none."""
-    yield from _choices(submission, "symmetric_unsigned")
-
-
-@compared(
-    2,
-    "choose_parameters",
-    compare=_compare_choices,
-    hint="which powers of two are not below the symmetric scale? Exact powers stay as they are" + RANGE_HINT,
-)
-def power_of_two_is_right(submission: Submission) -> Iterator[Arguments]:
-    """Power of two: multiplying by the scale is a shift."""
-    yield from _choices(submission, "power_of_two")
 
 
 Layer = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, w and bias
@@ -240,7 +229,7 @@ TASKS = (
     Task(
         "P2.6",
         "Four quantisation schemas",
-        checks=(asymmetric_is_right, symmetric_is_right, symmetric_unsigned_is_right, power_of_two_is_right),
+        checks=CHOICES,
         solution_is_fallback=True,
         varies=(CHOICE_ARGUMENT,),
         libraries=TYPES,

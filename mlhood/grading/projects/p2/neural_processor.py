@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.compared import Arguments, compared
+from mlhood.grading.checks.compared import Arguments, comparison
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.libraries import TYPES
@@ -40,7 +40,6 @@ Layer = dict[str, int]
 Cut = dict[str, int]
 ORDERS = ("output", "weight", "input")  # what is stationary
 AXES = ("rows", "columns", "filters", "channels")
-TRAFFIC = (4.0, 1.01)  # how many times the least traffic the slices may cause
 
 
 def draw_layer(rng: np.random.Generator, deep: bool = False) -> Layer:
@@ -143,47 +142,46 @@ def _within_the_image(want: int, layer: Layer, cut: Cut, element: int) -> int:
     return cut["channels"] * read * element
 
 
-@compared(
-    2,
-    "slice_bytes",
-    key="input",
-    hint=INPUT_HINT,
-    mistakes={
-        CHANNELS_HINT: lambda want, layer, cut, element: want // cut["channels"] * layer["channels"],
-        SPANNED + ": a blob has room for them, also where a slice at the border reads fewer": _within_the_image,
-    },
+SIZES = (
+    comparison(
+        "input_slices_have_a_halo",
+        "`slice_bytes` counts what the windows of a slice read of the image, and {{ input_slice }}",
+        2,
+        "slice_bytes",
+        draw_slices,
+        key="input",
+        hint=INPUT_HINT,
+        mistakes={
+            CHANNELS_HINT: lambda want, layer, cut, element: want // cut["channels"] * layer["channels"],
+            SPANNED + ": a blob has room for them, also where a slice at the border reads fewer": _within_the_image,
+        },
+    ),
+    comparison(
+        "weights_come_with_their_bias",
+        "`slice_bytes` counts the weights of a slice and {{ filter_constants }} for each of its filters",
+        1,
+        "slice_bytes",
+        draw_slices,
+        key="weights",
+        hint="what belongs to one filter of the slice, also if channels are cut? The bias is always int32, and so are "
+        "all other constants of a filter",
+        mistakes={
+            CHANNELS_HINT: lambda want, layer, cut, element: (
+                want + cut["filters"] * (layer["channels"] - cut["channels"]) * layer["kernel"] ** 2 * element
+            )
+        },
+    ),
+    comparison(
+        "partial_sums_are_wide",
+        "`slice_bytes` counts accumulators of {{ partial_bytes }} bytes for each byte of an element where input "
+        "channels are cut",
+        1,
+        "slice_bytes",
+        draw_slices,
+        key="output",
+        hint="if channels are cut, sums are incomplete, and the output slice holds accumulators; else elements",
+    ),
 )
-def input_slices_have_a_halo(submission: Submission) -> Iterator[Arguments]:
-    """`slice_bytes` counts what the windows of a slice read of the image, and {{ input_slice }}."""
-    yield from draw_slices(submission)
-
-
-@compared(
-    1,
-    "slice_bytes",
-    key="weights",
-    hint="what belongs to one filter of the slice, also if channels are cut? The bias is always int32, and so are all "
-    "other constants of a filter",
-    mistakes={
-        CHANNELS_HINT: lambda want, layer, cut, element: (
-            want + cut["filters"] * (layer["channels"] - cut["channels"]) * layer["kernel"] ** 2 * element
-        )
-    },
-)
-def weights_come_with_their_bias(submission: Submission) -> Iterator[Arguments]:
-    """`slice_bytes` counts the weights of a slice and {{ filter_constants }} for each of its filters."""
-    yield from draw_slices(submission)
-
-
-@compared(
-    1,
-    "slice_bytes",
-    key="output",
-    hint="if channels are cut, sums are incomplete, and the output slice holds accumulators; else it holds elements",
-)
-def partial_sums_are_wide(submission: Submission) -> Iterator[Arguments]:
-    """`slice_bytes` counts accumulators of {{ partial_bytes }} bytes for each byte of an element where input channels are cut."""  # noqa: E501
-    yield from draw_slices(submission)
 
 
 def _draw_blobs(submission: Submission) -> Iterator[tuple[Layer, int, int]]:
@@ -255,14 +253,14 @@ def slices_fit_their_blobs(submission: Submission) -> None:
 @points(1, solved=True)
 def slices_are_not_tiny(submission: Submission) -> None:
     """The slices of `fitting` move at most four times as many bytes as the best that fit."""
-    _check_traffic(submission, TRAFFIC[0], "what could be larger in your slices, and would still fit?")
+    _check_traffic(submission, 4.0, "what could be larger in your slices, and would still fit?")
 
 
 @points(1, solved=True)
 def slices_move_few_bytes(submission: Submission) -> None:
     """The slices of `fitting` move at most a hundredth more bytes than the best that fit."""
     hint = "there are few sizes that cut an axis into equal parts: how many combinations of four such sizes?"
-    _check_traffic(submission, TRAFFIC[1], hint)
+    _check_traffic(submission, 1.01, hint)
 
 
 # -- P2.13
@@ -316,60 +314,46 @@ def _compare_bytes(got: object, want: Mapping[str, int], what: str) -> None:
         )
 
 
-@compared(
-    1,
-    "predict",
-    compare=_compare_bytes,
-    hint="which operands does a step of the innermost loop load anew? The bias comes once for each output slice",
-)
-def output_stationary_bytes(submission: Submission) -> Iterator[Arguments]:
-    """`predict` gives the bytes of the output-stationary program."""
-    yield from _predictions(submission, "output")
-
-
-@compared(
-    1,
-    "predict",
-    compare=_compare_bytes,
-    hint="how often is a slice of weights loaded, and how often do the accumulators of an output slice travel?",
-)
-def weight_stationary_bytes(submission: Submission) -> Iterator[Arguments]:
-    """`predict` gives the bytes of the weight-stationary program."""
-    yield from _predictions(submission, "weight")
-
-
-@compared(
-    1,
-    "predict",
-    compare=_compare_bytes,
-    hint="how often is a slice of the input loaded, with its halo, and how often a slice of weights?",
-)
-def input_stationary_bytes(submission: Submission) -> Iterator[Arguments]:
-    """`predict` gives the bytes of the input-stationary program."""
-    yield from _predictions(submission, "input")
-
-
-@compared(
-    3,
-    "predict",
-    key="cycles",
-    hint="""transfers, waits and products{{ {"issue": ", and the issue of instructions", \
+COST_HINTS = {
+    "output": "which operands does a step of the innermost loop load anew? The bias comes once for each output slice",
+    "weight": "how often is a slice of weights loaded, and how often do the accumulators of an output slice travel?",
+    "input": "how often is a slice of the input loaded, with its halo, and how often a slice of weights?",
+}
+CYCLES_HINT = """transfers, waits and products{{ {"issue": ", and the issue of instructions", \
 "barrier": ", and the barrier"}.get(more_cycles, "") }}: how many waits, and how many multipliers are idle in the last \
-group?""",
+group?"""
+COSTS = (
+    *(
+        comparison(
+            f"{order}_stationary_bytes",
+            f"`predict` gives the bytes of the {order}-stationary program",
+            1,
+            "predict",
+            _predictions,
+            order,
+            compare=_compare_bytes,
+            hint=hint,
+        )
+        for order, hint in COST_HINTS.items()
+    ),
+    comparison(
+        "cycles_are_predicted",
+        "`predict` gives the cycles of all three programs",
+        3,
+        "predict",
+        _predictions,
+        *ORDERS,
+        key="cycles",
+        hint=CYCLES_HINT,
+    ),
 )
-def cycles_are_predicted(submission: Submission) -> Iterator[Arguments]:
-    """`predict` gives the cycles of all three programs."""
-    yield from _predictions(submission, *ORDERS)
-
 
 TASKS = (
     Task(
         "P2.12",
         "Slice a convolution so that it fits",
         checks=(
-            input_slices_have_a_halo,
-            weights_come_with_their_bias,
-            partial_sums_are_wide,
+            *SIZES,
             slices_fit_their_blobs,
             slices_are_not_tiny,
             slices_move_few_bytes,
@@ -382,7 +366,7 @@ TASKS = (
     Task(
         "P2.13",
         "Three orders: bytes and cycles",
-        checks=(output_stationary_bytes, weight_stationary_bytes, input_stationary_bytes, cycles_are_predicted),
+        checks=COSTS,
         libraries=TYPES,
         minutes=20,
         builds_on=("P2.12",),

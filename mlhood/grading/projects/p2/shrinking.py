@@ -20,8 +20,6 @@ from mlhood.grading.variants.parameter import Parameter
 SHRINK_ARGUMENT = Parameter("shrink_argument", ("none", "outputs", "level", "dry_run"))
 
 GRAPHS = 6
-STEPS = (0.5, 0.75, 1.0)
-"""Of the nodes that the course's own solution removes. The two rewrites of P2.4 by themselves remove a third."""
 
 Block = Callable[[Builder, Value, str], Value]
 
@@ -161,10 +159,11 @@ def _check_dry_run(submission: Submission) -> None:
 ARGUMENT_CHECKS = {"level": _check_levels, "dry_run": _check_dry_run}
 
 
-def _check_nodes(submission: Submission, step: int, hint: str) -> None:
+def _check_nodes(submission: Submission, share: float, hint: str) -> None:
+    """Check the share removed of what the course's own solution removes; the two rewrites of P2.4 remove a third."""
     before, after, least = submission.once("shrunk", lambda: _shrink(submission))
     submission.reach(after, course=least, smaller_is_better=True)
-    limit = before - STEPS[step] * (before - least)
+    limit = before - share * (before - least)
     expected, got = f"at most {limit:.0f} of {before} nodes left", f"{after}; the course's own leaves {least}"
     given = f"{GRAPHS} drawn graphs"
     expect.true(after <= limit, "`shrink` leaves too many nodes", expected=expected, got=got, given=given, hint=hint)
@@ -173,19 +172,21 @@ def _check_nodes(submission: Submission, step: int, hint: str) -> None:
 @points(2)
 def half_of_it_goes(submission: Submission) -> None:
     """`shrink` keeps the results, and removes half of the nodes that the course's own solution removes."""
-    _check_nodes(submission, 0, "a result that nobody reads is a user, too: what does it keep your rewrites from?")
+    _check_nodes(submission, 0.5, "a result that nobody reads is a user, too: what does it keep your rewrites from?")
 
 
 @points(2)
 def most_of_it_goes(submission: Submission) -> None:
     """`shrink` keeps the results, and removes three quarters of the nodes that the course's own solution removes."""
-    _check_nodes(submission, 1, "two nodes with one operator and the same inputs: who could read the first for both?")
+    _check_nodes(
+        submission, 0.75, "two nodes with one operator and the same inputs: who could read the first for both?"
+    )
 
 
 @points(2)
 def all_of_it_goes(submission: Submission) -> None:
     """`shrink` keeps the results, and leaves as few nodes as the course's own solution."""
-    _check_nodes(submission, 2, "which operators change nothing where they are, and which two may change places?")
+    _check_nodes(submission, 1, "which operators change nothing where they are, and which two may change places?")
 
 
 TASKS = (
