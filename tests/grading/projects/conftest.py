@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlhood.grading.rpc.codec import Message, decode
+from mlhood.grading.rpc.codec import decode
 from mlhood.grading.rpc.limited import IsolatedProcess
 from mlhood.grading.rpc.server import handle_request
 
@@ -15,7 +15,7 @@ def read_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     limited = IsolatedProcess._answer
 
-    def answer(self: IsolatedProcess, request: Message) -> Message:
+    def answer(self: IsolatedProcess, request: bytes) -> bytes:
         target = decode(request)["target"]
         if ".jaxlab." in target or target.endswith((":step_gradient", ":exported_runs")):
             return limited(self, request)
