@@ -30,6 +30,9 @@ class Graph:
         self._values: dict[str, Value] = {}
         self._counters: dict[str, int] = {}
 
+    def __repr__(self) -> str:
+        return f"Graph({self.name!r})"
+
     def value(self, name: str) -> Value:
         """Return the value of this name; raise CompilerError if there is none."""
         if name not in self._values:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from mlhood.compiler.hir import Graph
 from mlhood.compiler.quantize import Recipe, profile, quantize
 from mlhood.compiler.tables import IMAGES, STAGES, costs_table, latency_table
 from mlhood.grading.checks import expect
+from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import (
     check_agreed,
@@ -21,7 +20,6 @@ from mlhood.grading.checks.tables import (
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing_verdict import PRECISION
 from mlhood.grading.projects.p2.rewrites import GROUPED, Builder
-from mlhood.grading.projects.reference_runs import image_bytes
 from mlhood.grading.rpc.codec import Hir
 from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
 from mlhood.grading.variants.parameter import Parameter
@@ -42,54 +40,41 @@ comprehension calls what its variables are at the end"
 GROWTH = 1.5  # sixteen images take about ten times as long as one
 
 
-def _graphs(rng: np.random.Generator) -> Iterator[tuple[str, Graph]]:
-    """Draw graphs, each with a description; in a chain, the arena is larger than what is live at once."""
+def _constants(graph: Graph) -> int:
+    return sum(value.data.nbytes for value in graph.constants.values())
+
+
+@compared(
+    2,
+    "memory",
+    hint="""{{ "the constants, of 1 or 4 bytes an element, and an arena in which buffers share memory: not their sum" \
+if (constant_line, activations) == (1, "the arena") else "every constant takes a multiple of %s bytes; what counts of \
+the program is: %s" % (constant_line, activations) }}""",
+    mistakes={
+        "the activations need memory, too: how large is the arena of the plan?": lambda want, graph: _constants(graph),
+        "the constants need memory, too: how many bytes has each of them?": lambda want, graph: (
+            want - _constants(graph)
+        ),
+    },
+)
+def memory_is_counted(submission: Submission) -> Iterator[Arguments]:
+    """`memory` adds up the bytes of a graph's constants, and of {{ activations }} of its program for one image."""
+    rng = submission.rng
     for name in ("conv -> bn -> relu", "conv without bias -> relu", "grouped, strided conv"):
         builder = Builder(rng, name)
         operator, features = (GROUPED, 6) if "grouped" in name else (None, int(rng.integers(4, 9)))
         value = builder.conv(builder.x, features, bias="without" not in name, operator=operator)
         value = builder.batchnorm(value) if "bn" in name else value
         builder.graph.output(builder.relu(value) if "relu" in name else value)
-        yield name, builder.graph
-    builder = Builder(rng, "conv -> relu, four times")
+        yield (builder.graph,)
+    builder = Builder(rng, "conv -> relu, four times")  # in a chain, the arena is larger than what is live at once
     value = builder.x
     for _ in range(4):
         value = builder.relu(builder.conv(value, int(rng.integers(4, 10))))
     builder.graph.output(value)
-    yield builder.name, builder.graph
-    images = rng.standard_normal((2, 3, 9, 8)).astype(np.float32)
-    seen = profile(builder.graph, [{"x": images}])
-    yield f"{builder.name}, in integers", quantize(builder.graph, seen, Recipe("asymmetric"))
-
-
-@points(2)
-def memory_is_counted(submission: Submission) -> None:
-    """`memory` adds up the bytes of a graph's constants, and of {{ activations }} of its program for one image."""
-    line, activations = _counted(submission)
-    for name, graph in _graphs(submission.rng):
-        constants = sum(-(-value.data.nbytes // line) * line for value in graph.constants.values())
-        want = image_bytes(graph, line, activations)
-        with expect.case(name):
-            got = expect.integer(submission.call("memory", graph), "what `memory` returns")
-        hint = _memory_hint(got, constants, want - constants)
-        if (line, activations) != (1, "the arena"):
-            hint = f"every constant takes a multiple of {line} bytes; what counts of the program is: {activations}"
-        expected = f"{constants:,} of constants and {want - constants:,} of {activations}"
-        what = "`memory` is wrong"
-        expect.true(got == want, what, expected=f"{want:,} bytes: {expected}", got=f"{got:,g}", given=name, hint=hint)
-
-
-def _counted(submission: Submission) -> tuple[int, str]:
-    """Return what `memory` has to count; see `image_bytes`."""
-    return submission.parameters.constant_line, submission.parameters.activations
-
-
-def _memory_hint(got: int, constants: int, arena: int) -> str:
-    if got == constants:
-        return "the activations need memory, too: how large is the arena of the plan?"
-    if got == arena:
-        return "the constants need memory, too: how many bytes has each of them?"
-    return "the constants, of 1 or 4 bytes an element, and an arena in which buffers share memory: not their sum"
+    yield (builder.graph,)
+    seen = profile(builder.graph, [{"x": submission.normal(2, 3, 9, 8)}])
+    yield (quantize(builder.graph, seen, Recipe("asymmetric")),)
 
 
 def _latency(submission: Submission) -> Table:
@@ -119,8 +104,9 @@ def _measured(submission: Submission) -> dict[str, Any]:
         hint = "run the given cell, which makes them"
         expect.true(isinstance(graph, Hir), f"`stages[{name!r}]` is not a graph", got=graph, hint=hint)
     _, _, images, labels, _ = digits()
+    counted = submission.parameters.constant_line, submission.parameters.activations
     try:
-        return run_isolated(COSTS, graphs, (images, labels), *_counted(submission), seconds=90.0)
+        return run_isolated(COSTS, graphs, (images, labels), *counted, seconds=90.0)
     except IsolatedCallError as failure:
         raise expect.CheckFailed("a graph in `stages` cannot be run", got=str(failure)) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,18 +92,9 @@ def _strides(submission: Submission, kernel: tuple[int, int]) -> tuple[tuple[int
     return kernel if which in ("conv", "both") else (1, 1), kernel if which in ("pool", "both") else (1, 1)
 
 
-def _result_hint(submission: Submission) -> str:
-    return RESULT + STRIDES[submission.parameters.kernel_strides] + _pads_note(submission)
-
-
 def _pads_note(submission: Submission) -> str:
     order, usual = submission.parameters.pads_order, PADS_ORDER.default
     return "" if order == usual else f"; pads come as ({order}), and `Conv` takes ({usual})"
-
-
-def _runs(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
-    """Return drawn cases with what became of the student's programs for them."""
-    return submission.once("runs", lambda: _run(submission))
 
 
 def _run(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
@@ -125,39 +117,40 @@ def _run(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
         raise expect.CheckFailed(REFUSED, got=str(failure)) from None
 
 
-def _check_accepted(submission: Submission, case: Case, report: dict[str, Any]) -> None:
-    if "error" in report:
-        what, parts = str(report["error"]), {name: report[name] for name in ("expected", "got") if name in report}
-        rule = next((rule for rule in RULES if rule in what), None)
-        hint = RULES[rule] + (_pads_note(submission) if rule == TYPES else "") if rule else None
-        expect.fail(f"{REFUSED}: {what}", **parts, given=report.get("where", str(case)), hint=hint)
+def _check_runs(submission: Submission, check: Callable[[np.ndarray, Case, int], None]) -> None:
+    """Check the result of the student's program for each drawn case, and the bytes that are live at once in it."""
+    for case, report in submission.once("runs", lambda: _run(submission)):
+        if "error" in report:
+            what, parts = str(report["error"]), {name: report[name] for name in ("expected", "got") if name in report}
+            rule = next((rule for rule in RULES if rule in what), None)
+            hint = RULES[rule] + (_pads_note(submission) if rule == TYPES else "") if rule else None
+            expect.fail(f"{REFUSED}: {what}", **parts, given=report.get("where", str(case)), hint=hint)
+        with expect.case(str(case), RESULT + STRIDES[submission.parameters.kernel_strides] + _pads_note(submission)):
+            check(report["outputs"]["y"], case, report["peak"])
+
+
+def _check_memory(y: np.ndarray, case: Case, peak: int) -> None:
+    expect.resembles(y, case.want, "y")
+    what = "more memory is live at once than the two nodes need"
+    expect.true(peak <= case.bytes, what, expected=f"{case.bytes:,} bytes", got=f"{peak:,} bytes", hint=HELD)
 
 
 @points(2)
 def program_is_accepted(submission: Submission) -> None:
     """The verifier accepts the program of `by_hand`, for any sizes."""
-    for case, report in _runs(submission):
-        _check_accepted(submission, case, report)
-        expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=_result_hint(submission))
+    _check_runs(submission, lambda y, case, peak: expect.resembles(y, case.want, "y"))
 
 
 @points(4)
 def program_computes_both_nodes(submission: Submission) -> None:
     """The program computes what the interpreter computes for the two nodes, on unseen inputs and sizes."""
-    for case, report in _runs(submission):
-        _check_accepted(submission, case, report)
-        expect.close(report["outputs"]["y"], case.want, "y", given=str(case), hint=_result_hint(submission))
+    _check_runs(submission, lambda y, case, peak: expect.close(y, case.want, "y"))
 
 
 @points(2)
 def nothing_is_held_too_long(submission: Submission) -> None:
     """No more than the convolution's result is live at once."""
-    for case, report in _runs(submission):
-        _check_accepted(submission, case, report)
-        expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=_result_hint(submission))
-        what, most = "more memory is live at once than the two nodes need", case.bytes
-        got = f"{report['peak']:,} bytes"
-        expect.true(report["peak"] <= most, what, expected=f"{most:,} bytes", got=got, given=str(case), hint=HELD)
+    _check_runs(submission, _check_memory)
 
 
 TASKS = (

@@ -63,7 +63,7 @@ class Builder:
         self.rng, self.compared = rng, compared
         self.arguments = arguments or {}
         self.name = ", ".join([name, *(f"{argument}={value!r}" for argument, value in self.arguments.items())])
-        self.graph = Graph("checked")
+        self.graph = Graph(self.name)
         self.x = self.graph.placeholder("x", TensorType("float32", ("batch", 3, 9, 8)))
 
     def weight(self, name: str, *shape: int, positive: bool = False) -> Value:

@@ -78,12 +78,9 @@ def _type(value: object, what: str) -> TensorType:
     return value
 
 
-def _with_strides_swapped(want: TensorType, x: TensorType, w: TensorType, *attributes: Any) -> TensorType:
-    """Return what `infer_conv` infers without pads if the strides are those of the other axis."""
-    strides, _, dilations, _ = attributes
-    spans = ((int(w.shape[axis]) - 1) * dilations[axis - 2] + 1 for axis in (2, 3))
-    sizes = ((int(x.shape[axis]) - span) // strides[3 - axis] + 1 for axis, span in zip((2, 3), spans, strict=True))
-    return TensorType(want.element, (*want.shape[:2], *sizes))
+def _with_strides_swapped(*arguments: Any) -> Arguments:
+    """Return the arguments of `infer_conv` or `infer_pool` with the strides, the third, of the other axis each."""
+    return *arguments[:2], arguments[2][::-1], *arguments[3:]
 
 
 def _check_container(submission: Submission, name: str, *arguments: Any) -> None:
@@ -98,7 +95,7 @@ def _check_container(submission: Submission, name: str, *arguments: Any) -> None
     compare=_compare_shapes,
     hint=f"each axis has its own stride, padding at either end, and dilation; {SHAPE_HINT}; each group has its own "
     "C / group channels",
-    mistakes={AXES: _with_strides_swapped},
+    others={AXES: _with_strides_swapped},
 )
 def convolution_has_its_shape(submission: Submission) -> Iterator[Arguments]:
     """`infer_conv` infers the output shape for any strides, padding, dilations and groups."""
@@ -137,8 +134,8 @@ def batch_and_element_are_kept(submission: Submission) -> Iterator[Arguments]:
 def misfits_are_refused(submission: Submission) -> None:
     """`infer_conv` raises an error if channels, element types or sizes do not match."""
     x, w, *drawn = draw_conv(submission)
-    attributes, infer = tuple(drawn), function(submission, "infer_conv")
-    depth, kernel, (strides, pads, dilations, _) = int(w.shape[1]), w.shape[2:], attributes
+    attributes, depth, kernel = tuple(drawn), int(w.shape[1]), w.shape[2:]
+    strides, pads, dilations, _ = attributes
     groups = strides, pads, dilations, 2
     dilated, tall, wide = ((strides, (0, 0, 0, 0), each, 1) for each in ((3, 3), (3, 1), (1, 3)))
     cases = [
@@ -157,10 +154,10 @@ def misfits_are_refused(submission: Submission) -> None:
         types = _tensor(*x.shape, element=one), _tensor(*w.shape, element=other)
         cases.append((*types, attributes, f"x is {one} and w is {other}"))
     with expect.case(expect.format_call("infer_conv", (x, w, *attributes), {}), "these match: return their type"):
-        submission.call(PROBES + "container_of_shape", infer, (x, w, *attributes))
+        submission.call("infer_conv", x, w, *attributes)
+    hint = "test the condition, and raise ValueError(...) if it does not hold"
     for x_type, w_type, others, reason in cases:
-        result = submission.call(PROBES + "attempt", infer, (x_type, w_type, *others))
-        check_raised(result, "infer_conv", reason, "test the condition, and raise ValueError(...) if it does not hold")
+        _check_refused(submission, "infer_conv", (x_type, w_type, *others), reason, hint)
 
 
 @compared(
@@ -168,30 +165,24 @@ def misfits_are_refused(submission: Submission) -> None:
     "infer_pool",
     compare=_compare_types,
     hint=f"as for a convolution, but channels and element type stay the same: {SHAPE_HINT}",
-    mistakes={
-        AXES: lambda want, x, kernel, strides, pads: _with_strides_swapped(
-            want, x, _tensor(1, 1, *kernel), strides, pads, (1, 1), 1
-        )
-    },
+    others={AXES: _with_strides_swapped},
 )
 def pooling_has_its_type(submission: Submission) -> Iterator[Arguments]:
     """`infer_pool` infers the type of a max pooling, and rejects a window that does not fit."""
-    x = _tensor("batch", 3, 13, 16)
-    for kernel, strides, pads in (
-        ((2, 2), (2, 3), (0, 0, 0, 0)),
-        ((3, 3), (1, 1), (0, 1, 2, 0)),
-        ((2, 2), (3, 3), (0, 0, 0, 0)),
+    for size, kernel, strides, pads in (
+        ((13, 16), (2, 2), (2, 3), (0, 0, 0, 0)),
+        ((13, 16), (3, 3), (1, 1), (0, 1, 2, 0)),
+        ((13, 16), (2, 2), (3, 3), (0, 0, 0, 0)),
+        ((2, 3), (3, 3), (1, 1), (0, 1, 1, 0)),  # one axis fits exactly
+        ((3, 2), (3, 3), (1, 1), (1, 0, 0, 1)),
     ):
-        yield x, kernel, strides, arranged(submission, pads)
-    for size, pads in (((2, 3), (0, 1, 1, 0)), ((3, 2), (1, 0, 0, 1))):  # one axis fits exactly
-        yield _tensor(2, 3, *size), (3, 3), (1, 1), arranged(submission, pads)
+        yield _tensor("batch", 3, *size), kernel, strides, arranged(submission, pads)
     rng = submission.rng
     for batch, element in zip(("batch", 4, *["n"] * 7), ELEMENTS, strict=True):
         kernel, strides = _permuted(rng, [2, 3, 4])[:2], _permuted(rng, [1, 2, 3])[:2]
         size, pads = _permuted(rng, range(12, 30))[:2], arranged(submission, _permuted(rng, [0, 0, 1, 1]))
         yield _tensor(batch, int(rng.integers(2, 9)), *size, element=element), kernel, strides, pads
-    _check_container(submission, "infer_pool", x, (2, 2), (2, 2), (0, 0, 0, 0))
-    infer = function(submission, "infer_pool")
+    _check_container(submission, "infer_pool", _tensor("batch", 3, 13, 16), (2, 2), (2, 2), (0, 0, 0, 0))
     # larger than the padded image on one axis each: by one, if nothing else
     for size, kernel, strides, pads in (
         ((6, 6), (9, 2), (2, 2), (1, 1, 1, 1)),
@@ -204,8 +195,11 @@ def pooling_has_its_type(submission: Submission) -> Iterator[Arguments]:
         arguments = _tensor(1, 3, *size), kernel, strides, arranged(submission, pads)
         padded = f"{size[0] + pads[0] + pads[2]} x {size[1] + pads[1] + pads[3]}"
         reason = f"a window of {kernel[0]} x {kernel[1]}, larger than the padded image of {padded}"
-        result = submission.call(PROBES + "attempt", infer, arguments)
-        check_raised(result, "infer_pool", reason, "raise ValueError(...), as in `infer_conv`")
+        _check_refused(submission, "infer_pool", arguments, reason, "raise ValueError(...), as in `infer_conv`")
+
+
+def _check_refused(submission: Submission, name: str, arguments: Arguments, reason: str, hint: str) -> None:
+    check_raised(submission.call(PROBES + "attempt", function(submission, name), arguments), name, reason, hint)
 
 
 def check_raised(result: object, name: str, reason: str, hint: str) -> None:
