@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
@@ -23,9 +22,7 @@ from mlhood.compiler.tables import latency_table
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
-from mlhood.grading.projects.collect import with_values
 from mlhood.grading.projects.p2 import P2, integers, memory, networks, neural_processor, processor, shapes
-from mlhood.grading.projects.package_files import varied_solutions
 from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.measure.measurement import Measurement
@@ -62,28 +59,6 @@ def traffic(rows, depth, outputs):
 """
 
 
-# Wrong solutions that only a variant has: the task, its parameter, what is replaced in the solution, and a lost check.
-IN_VARIANTS = (
-    (
-        "P2.1",
-        {"relu_argument": "slope"},
-        ("total if total > 0 else slope * total", "max(total, slope * total)"),
-        "one_nest",
-    ),
-    ("P2.1", {"relu_argument": "threshold"}, ("total > threshold", "total >= threshold"), "one_nest"),
-    ("P2.1", {"relu_argument": "ceiling"}, ("0), ceiling)", "0), ceiling or np.inf)"), "one_nest"),
-    ("P2.3", {"widened": ("int8", "int32")}, ('x.element == "int8"', '"int" in x.element'), "batch_and_element"),
-    ("P2.3", {"widened": ("float16", "float32")}, ('== "float16"', 'in ("float16", "bfloat16")'), "batch_and_element"),
-    ("P2.3", {"widened": ("int8", "int32")}, ("x.element !=", 'x.element != "int8" and x.element !='), "misfits"),
-    (
-        "P2.5",
-        {"shrink_argument": "outputs"},
-        ("    nodes = None", "    outputs and outputs.clear()\n    nodes = None"),
-        "half",
-    ),
-    ("P2.6", {"choice_argument": "narrow"}, ("-127 if narrow else -128", "-128"), "asymmetric"),
-    ("P2.13", {"more_cycles": "issue"}, ("2 * slices + 1", "2 * slices"), "cycles"),
-)
 # each value of each parameter, in an otherwise unchanged variant
 VARIANTS = [{each.name: value} for task in P2.declared for each in task.varies for value in each.values]
 
@@ -108,32 +83,14 @@ def drawing(seed: int, **values) -> SimpleNamespace:
     )
 
 
-def graded(task_id: str, names: dict, folder, values: dict | None = None) -> dict[str, str]:
-    """Return what each check of a task says; nothing where it passes."""
-    task = with_values(P2, P2.parameters | (values or {})).task(task_id)
-    assert task is not None
-    result = grade_task(task, Session(LocalTransport(names), folder, folder), 5)
-    return {check.name: " ".join([check.what, *check.parts.values()]) for check in result.checks}
-
-
 @pytest.mark.parametrize("nest", NESTS)
 def test_any_fused_nest_stores_nothing_in_between(nest, tmp_path):
     names: dict = {"np": np}
     exec(f"def linear_relu(x, w, b, y):{NESTS[nest]}{TRAFFIC}", names)
-    messages = graded("P2.1", names, tmp_path)
-    assert not messages["one_nest_computes_the_layer"]
-    assert not messages["nothing_is_stored_in_between"]
-    assert (messages["traffic_is_predicted"] == "") == ("a row of x" in nest), messages
-
-
-@pytest.mark.parametrize(("task_id", "values", "change", "lost"), IN_VARIANTS)
-def test_a_wrong_solution_of_a_variant_loses_its_points(task_id, values, change, lost, tmp_path):
-    source = varied_solutions("P2", P2.parameters | values)[task_id]
-    assert change[0] in source
-    names = solution(**values).names(set(re.findall(r"^def (\w+)", source, re.MULTILINE)))
-    exec(source.replace(*change), names)
-    failed = [name for name, message in graded(task_id, names, tmp_path, values).items() if message]
-    assert any(lost in name for name in failed), failed
+    task = P2.task("P2.1")
+    assert task
+    checks = grade_task(task, Session(LocalTransport(names), tmp_path, tmp_path), 5).checks
+    assert [check.status == "passed" for check in checks] == [True, True, "a row of x" in nest], checks
 
 
 @pytest.mark.parametrize("seed", range(20))

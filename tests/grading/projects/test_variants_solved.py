@@ -36,7 +36,7 @@ SEEDS = (11, 12, 13, 14)  # the suite takes the first
 # by project, the tasks that need nothing but imports and earlier solutions
 TASKS = {
     "P1": ("P1.1", "P1.2", "P1.6", "P1.8", "P1.9"),
-    "P2": ("P2.1", "P2.2", "P2.3", "P2.4", "P2.6", "P2.7", "P2.9", "P2.10", "P2.12", "P2.13"),
+    "P2": ("P2.1", "P2.2", "P2.3", "P2.4", "P2.5", "P2.6", "P2.7", "P2.9", "P2.10", "P2.12", "P2.13"),
     "P3": ("P3.1", "P3.2", "P3.3", "P3.4", "P3.7", "P3.9", "P3.10", "P3.11"),
     "P4": ("P4.1", "P4.2", "P4.3", "P4.4", "P4.7", "P4.8", "P4.9"),
     "P5": ("P5.1", "P5.2", "P5.4", "P5.5", "P5.6", "P5.7"),
@@ -211,6 +211,15 @@ def test_checks_leave_out_an_optional_argument(task_id, name, argument, tmp_path
 # a task, a parameter with its value, and what makes its solution wrong for the arguments at an edge
 EDGES = (
     ("P1.9", "cut_nodes", 3, "graph.node[-3].input[0]", "graph.node[-4].output[0]"),
+    ("P2.1", "relu_argument", "slope", "total if total > 0 else slope * total", "max(total, slope * total)"),
+    ("P2.1", "relu_argument", "threshold", "total > threshold", "total >= threshold"),
+    ("P2.1", "relu_argument", "ceiling", "0), ceiling)", "0), ceiling or np.inf)"),
+    ("P2.3", "widened", ("int8", "int32"), 'x.element == "int8"', '"int" in x.element'),
+    ("P2.3", "widened", ("float16", "float32"), '== "float16"', 'in ("float16", "bfloat16")'),
+    ("P2.3", "widened", ("int8", "int32"), "x.element !=", 'x.element != "int8" and x.element !='),
+    ("P2.5", "shrink_argument", "outputs", "    nodes = None", "    outputs and outputs.clear()\n    nodes = None"),
+    ("P2.6", "choice_argument", "narrow", "-127 if narrow else -128", "-128"),
+    ("P2.13", "more_cycles", "issue", "2 * slices + 1", "2 * slices"),
     ("P5.5", "live_option", "outputs", "program.outputs if outputs is None else outputs", "outputs or program.outputs"),
     ("P5.5", "live_option", "count", "program.outputs[:count]", "program.outputs[:count or None]"),
     ("P5.5", "live_option", "used", "used = used or", "used = any(used or ()) and used or"),

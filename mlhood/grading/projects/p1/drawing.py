@@ -6,6 +6,7 @@ its operator, in the order of the graph, and lines from each box to the next.
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -82,36 +83,27 @@ def check_drawing(pdf: Path, model: Path, *texts: str, what: str, hint: str) -> 
 
 
 def _check(drawing: Drawing, nodes: Sequence[tuple[str, list[int]]], what: str, hint: str) -> None:
+    what = f"{what} does not show the graph"
     boxes = _boxes(drawing, {operator for operator, _ in nodes})
     counts = Counter(box.operator for box in boxes)
     for operator, times in Counter(operator for operator, _ in nodes).items():
-        expect.true(
-            counts[operator] >= times,
-            f"{what} does not show the graph: too few nodes of `{operator}` are drawn",
-            expected=f"{times} boxes with this text",
-            got=counts[operator],
-            hint=hint,
-        )
+        few, expected = f"{what}: too few nodes of `{operator}` are drawn", f"{times} boxes with this text"
+        expect.true(counts[operator] >= times, few, expected=expected, got=counts[operator], hint=hint)
     path = _longest_path(nodes)
     beside = {operator for index, (operator, _) in enumerate(nodes) if index not in path}
     want = [operator for operator, _ in (nodes[index] for index in path) if operator not in beside]
     on_path = [box for box in boxes if box.operator in want]
     lines = {direction: _in_order(on_path, direction) for direction in TURNS}
-    direction = next((name for name, line in lines.items() if _shows(line, want)), None)
-    if direction is None:
-        expect.fail(
-            f"{what} does not show the graph: its nodes are not drawn in the order of the graph",
-            expected=", ".join(want),
-            got=", ".join(box.operator for box in lines["down"]),
-            hint=hint,
-        )
-    line = lines[direction]
-    pairs = [(a, b) for a, b in pairwise(line) if a.page == b.page]
+    direction = next((name for name, line in lines.items() if _shows(line, want)), "")
+    expected, got = ", ".join(want), ", ".join(box.operator for box in lines["down"])
+    disordered = f"{what}: its nodes are not drawn in the order of the graph"
+    expect.true(direction in lines, disordered, expected=expected, got=got, hint=hint)
+    pairs = [(a, b) for a, b in pairwise(lines[direction]) if a.page == b.page]
     shapes = _turned(drawing.shapes[:, 1:], direction)
     joined = sum(_joined(shapes[drawing.shapes[:, 0] == a.page], a, b) for a, b in pairs)
     enough = joined >= CONNECTED * len(pairs) if not beside else joined > 0
-    what = f"{what} does not show the graph: no lines are drawn between its nodes"
-    expect.true(enough, what, expected=f"{len(pairs)} lines", got=joined, hint=hint)
+    unconnected = f"{what}: no lines are drawn between its nodes"
+    expect.true(enough, unconnected, expected=f"{len(pairs)} lines", got=joined, hint=hint)
 
 
 def _boxes(drawing: Drawing, operators: set[str]) -> list[_Box]:
@@ -124,18 +116,14 @@ def _boxes(drawing: Drawing, operators: set[str]) -> list[_Box]:
     limits = MAX_PART_OF_PAGE * drawing.sizes.prod(axis=1)[drawing.shapes[:, 0].astype(int)]
     closed = (extents.min(axis=1) > 2) & (areas < limits)
     boxes: dict[tuple[float, ...], list[str]] = {}
-    for word, place in named:
-        around = np.flatnonzero(closed & _contain(drawing.shapes, place))
+    page, left, top, right, bottom = drawing.shapes.T
+    for word, (number, x, y) in named:
+        inside = (page == number) & (left <= x) & (x <= right) & (top <= y) & (y <= bottom)
+        around = np.flatnonzero(closed & inside)
         if len(around):
             smallest = around[np.argmin(areas[around])]
             boxes.setdefault(tuple(drawing.shapes[smallest]), []).append(word)
     return [_Box(words[0], int(box[0]), np.array(box[1:])) for box, words in boxes.items() if len(words) == 1]
-
-
-def _contain(shapes: np.ndarray, place: np.ndarray) -> np.ndarray:
-    page, x, y = place
-    inside = (shapes[:, 1] <= x) & (x <= shapes[:, 3]) & (shapes[:, 2] <= y) & (y <= shapes[:, 4])
-    return inside & (shapes[:, 0] == page)
 
 
 def _in_order(boxes: list[_Box], direction: str) -> list[_Box]:
@@ -267,7 +255,7 @@ class _Reader:
         x, y = self._place((0.0, 0.0), _matrix(text_matrix) @ _matrix(matrix) @ outer)
         width, height = self._sizes[-1]
         if 0 <= x <= width and 0 <= y <= height:
-            for word in _normalised(text).splitlines():
+            for word in unicodedata.normalize("NFKC", text).splitlines():  # fonts draw "fi" as one glyph
                 self._words.append(word.strip())
                 self._places.append((self._number, x, y))
         _limit(self._words)
@@ -280,12 +268,6 @@ class _Reader:
 def _limit(items: list[Any]) -> None:
     if len(items) > MAX_ITEMS:
         raise ValueError(f"the PDF has more than {MAX_ITEMS} words or shapes")
-
-
-def _normalised(text: str) -> str:
-    import unicodedata
-
-    return unicodedata.normalize("NFKC", text)  # fonts draw "fi" as one glyph
 
 
 def _matrix(six: Any) -> np.ndarray:

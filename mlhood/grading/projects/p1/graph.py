@@ -111,13 +111,9 @@ def lenet_onnx_holds_the_trained_model(submission: Submission) -> None:
     want = reference.lenet(weights_of(submission.in_notebook(), "model", images[:16]), images)
     got = expect.array(facts.results[0], want.shape, "what `lenet.onnx` computes")
     hint = "was it exported before training, or from a different model? Export `model` again after training"
-    expect.true(
-        np.allclose(got, want, rtol=1e-3, atol=1e-3),
-        "`lenet.onnx` does not compute what `model` computes",
-        expected=f"logits up to {np.abs(want).max():.1f}",
-        got=f"they differ by up to {np.abs(got - want).max():.3g}",
-        hint=hint,
-    )
+    what, same = "`lenet.onnx` does not compute what `model` computes", np.allclose(got, want, rtol=1e-3, atol=1e-3)
+    expected, differ = f"logits up to {np.abs(want).max():.1f}", f"they differ by up to {np.abs(got - want).max():.3g}"
+    expect.true(same, what, expected=expected, got=differ, hint=hint)
     right = float((got.argmax(1) == data.test_labels).mean())
     what = "`lenet.onnx` does not contain a trained model"
     expect.true(right > 0.85, what, expected="at least 85% of the digits", got=f"{right:.1%}", hint=hint)

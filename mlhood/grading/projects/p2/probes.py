@@ -92,11 +92,6 @@ def filled(
     return y
 
 
-def imported(rules: Mapping[str, Callable], data: bytes) -> Graph:
-    """Import a model; the student's rules take precedence over the package's."""
-    return import_model(data, rules=rules)
-
-
 def rewritten(function: Callable, graph: Graph, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Apply a rewrite, with these arguments, until it reports no more changes; return the graph and what it reports.
 
