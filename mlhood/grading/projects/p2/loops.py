@@ -106,15 +106,12 @@ def nothing_is_stored_in_between(submission: Submission) -> None:
     same = isinstance(got, np.ndarray) and np.array_equal(got, once != 0)
     expect.true(same, what, expected=expected, got=got, given=given, hint=hint)
     single = {name: 1 + np.abs(array) for name, array in _draw(submission, 1, 1, 1).items()}
+    alone, what = _run(submission, single), "`linear_relu` writes elements of y more than once"
     for name in INPUTS:  # it is overwritten by the only result, which comes last
-        what, given = (
-            "`linear_relu` writes elements of y more than once",
-            f"a single element, in the memory of that of {name}",
-        )
-        same = expect.holds(expect.close, _run(submission, single, "float32", name), _layer(single), "y")
-        expect.true(
-            same, what, given=given, hint="each y[i, j] needs one assignment, after all that it is computed from"
-        )
+        same = expect.holds(expect.close, _run(submission, single, "float32", name), alone, "y")
+        given = f"a single element, in the memory of that of {name}"
+        hint = "each y[i, j] needs one assignment, after all that it is computed from"
+        expect.true(same, what, given=given, hint=hint)
     what = "`linear_relu` reads x and w before it writes the first y[i, j]: all sums are stored somewhere else first"
     given = "an x or a w that has the memory of a part of y"
     hint = "one nest: when is the sum of y[i, j] complete, and where does it go?"
