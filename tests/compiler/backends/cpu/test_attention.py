@@ -5,7 +5,7 @@ import pytest
 
 from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
 from mlhood.compiler.backends.targets import prepare
-from mlhood.compiler.hir import Graph, TensorType, verify
+from mlhood.compiler.hir import Graph, TensorType, Value, verify
 from mlhood.compiler.onnx.exporter import to_onnx
 from mlhood.compiler.operators.arithmetic import Add, Mul
 from mlhood.compiler.operators.attention import Attention
@@ -163,7 +163,7 @@ def test_heads_that_share_keys_are_queries_of_one_head(queries, mask):
     graph, draw = Graph("shared"), np.random.default_rng(0)
     q = graph.placeholder("q", TensorType("float32", ("n", 4, queries, 32)))
     inputs = {"q": draw.standard_normal((3, 4, queries, 32), np.float32)}
-    values = [q]
+    values: list[Value] = [q]
     for name in "kv":
         x = graph.placeholder(name, TensorType("float32", ("n", 2, KEYS, 32)))
         inputs[name] = draw.standard_normal((3, 2, KEYS, 32), np.float32)
