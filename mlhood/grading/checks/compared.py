@@ -6,19 +6,17 @@ tell about common mistakes. Calling, comparing, and wording a failure with its i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Check, points
 from mlhood.grading.variants.templates import render
-
-if TYPE_CHECKING:
-    from mlhood.grading.checks.submission import Submission
 
 Arguments = tuple[Any, ...]  # the last of which may be `Keywords`
 Cases = Callable[..., Iterable[Arguments]]
@@ -38,6 +36,10 @@ class Comparison:
         hint: How to go on; a template, where it depends on the variant, as are the hints of mistakes.
         key: Compare what a dictionary has under this key, or a tuple at this index. It may be a function of the values
             of the parameters. Empty to compare all of the result.
+        probe: A function of ours, `module:name`, that calls a function with the arguments and returns what is compared:
+            it gets the notebook's function in the student's process, and the solution here. If it returns a dictionary
+            with `broken`, that is the rule that the call has broken (see `check_rules`).
+        given: Returns the arguments in words; by default the call as it could be written.
         call: Calls the function with the submission and the arguments, where its name is not all that it takes.
         compare: Fails unless the first of two results is as the second; by default as `_expect` says.
         view: Compare what this makes of a result, such as `math.isinf`.
@@ -60,6 +62,8 @@ class Comparison:
     cases: Cases
     hint: str
     key: Hashable | Callable[[Any], Hashable] = ""
+    probe: str = ""
+    given: Callable[..., str] | None = None
     call: Callable[..., Any] | None = None
     compare: Callable[[Any, Any, str], None] | None = None
     view: Callable[[Any], Any] | None = None
@@ -83,10 +87,10 @@ class Comparison:
             keywords = arguments[-1] if isinstance(arguments[-1], Keywords) else None
             arguments = arguments if keywords is None else arguments[:-1]
             keywords = keywords or {}
-            with expect.case(expect.format_call(self.function, arguments, keywords), hint):
-                call = partial(self.call, submission) if self.call else partial(submission.call, self.function)
-                result = call(*arguments, **keywords)
-                want = submission.solution(self.function, *arguments, **keywords)
+            given = self.given or partial(expect.format_call, self.function)
+            with expect.case(given(arguments, keywords), hint):
+                result = self._call(submission, arguments, keywords)
+                want = submission.solution(self.function, *arguments, probe=self.probe, **keywords)
                 wrong = {
                     text: submission.solution(self.function, *other(*arguments)) for text, other in self.others.items()
                 }
@@ -99,6 +103,16 @@ class Comparison:
         results, wanted = ({pair[side] for pair in followed} for side in (0, 1))
         varies = len(results) > 1 or len(wanted) < 2
         expect.true(varies, f"`{self.function}` returns the same for all arguments", got=", ".join(results))
+
+    def _call(self, submission: Submission, arguments: Arguments, keywords: Mapping[str, Any]) -> Any:
+        if self.call:
+            return self.call(submission, *arguments, **keywords)
+        if not self.probe:
+            return submission.call(self.function, *arguments, **keywords)
+        result = submission.probe(self.probe, self.function, *arguments, **keywords)
+        if isinstance(result, dict):
+            check_rules(result.get("broken"), f"`{self.function}`")
+        return result
 
     def _compared(self, submission: Submission, result: Any, want: Any) -> tuple[Any, Any]:
         """Return what is compared of a result, and of the solution's."""
@@ -168,12 +182,36 @@ class Comparison:
             expect.close_number(expect.integer(got, what), want, f"{what} is wrong")
         elif isinstance(want, float):
             expect.close_number(expect.number(got, what), want, f"{what} is wrong")
+        elif isinstance(want, dict | list | tuple) and _has_arrays(want):
+            for item, right, name in _items(got, want, what):
+                self._expect(item, right, name)
         elif isinstance(want, dict | list | tuple):
             expect.equal(_like(got, want, what), want, f"{what} is wrong")
         elif want is None:
             expect.true(got is None, f"{what} is not None", expected="None", got=got)
         else:
             expect.equal(got, want, f"{what} is wrong")
+
+
+def _has_arrays(value: Any) -> bool:
+    if isinstance(value, dict | list | tuple):
+        return any(map(_has_arrays, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, np.ndarray | np.generic)
+
+
+def _items(got: Any, want: Any, what: str) -> Iterator[tuple[Any, Any, str]]:
+    """Yield what is in two containers side by side, and what it is.
+
+    Raises:
+        CheckFailed: The first is another container, or has other keys, more or fewer items.
+    """
+    if isinstance(want, dict):
+        got = expect.mapping(got, tuple(want), what)
+        yield from ((got[key], right, f"{key!r} of {what}") for key, right in want.items())
+        return
+    got = expect.sequence(got, type(want), what)
+    expect.equal(len(got), len(want), f"the wrong number of items in {what}")
+    yield from ((item, right, f"item {i} of {what}") for i, (item, right) in enumerate(zip(got, want, strict=True)))
 
 
 def _like(got: Any, want: Any, what: str) -> Any:

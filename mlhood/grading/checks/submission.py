@@ -26,6 +26,7 @@ from mlhood.grading.checks.expect import (
     CheckSkipped,
     CheckUndecided,
     NotWritten,
+    mapping,
     shortened,
     single_line,
 )
@@ -184,15 +185,17 @@ class Submission:
         """Whether other checks of the task, each a `Check`, pass: a fault which they find costs no points here, too."""
         return all(map(self.context.passed, checks))
 
-    def solution(self, name: str, *args: object, **kwargs: object) -> Any:
+    def solution(self, name: str, *args: object, probe: str = "", **kwargs: object) -> Any:
         """Call the function of this name that the course's solutions define for this variant, as plain Python.
+
+        With a probe, `module:name` of a function of ours, that is called with the function and the arguments.
 
         In the student version, which has no solutions, results of the same calls in the same order were recorded: so
         which calls a check makes, and with which arguments, follows from its draws alone, not from a submission.
         """
         if self.context.solution is None:
             raise TypeError(f"this project has no solution that defines `{name}`")
-        return self.context.solution(name, *args, **kwargs)
+        return self.context.solution(name, *args, probe=probe, **kwargs)
 
     def reach(self, value: float, *, course: float, smaller_is_better: bool = False) -> None:
         """Record the figure that an open task is graded by, as the grader has measured it.
@@ -208,6 +211,24 @@ class Submission:
     def normal(self, *shape: int) -> np.ndarray:
         """Draw an array from the standard normal distribution, float32."""
         return self.rng.standard_normal(shape).astype(np.float32)
+
+    def probe(self, target: str, name: str, *args: object, keys: tuple[str, ...] = (), **kwargs: object) -> Any:
+        """Call a function of ours in the student's process with a function of the notebook; return what it returns.
+
+        Args:
+            target: `module:name` of our function.
+            name: Of the notebook's, its first argument.
+            args: Its other arguments, as `kwargs`.
+            keys: If any, the result has to be a dictionary with these; it fails if `broken` in it names a rule.
+
+        Raises:
+            CheckFailed: As of `call`.
+        """
+        result = self.call(target, self.value(name), *args, **kwargs)
+        if keys:
+            result = mapping(result, keys, f"what `{name}` does")
+            check_rules(result.get("broken"), f"`{name}`")
+        return result
 
     def value(self, name: str) -> Any:
         """Return the value of a name of the notebook, as `call` does."""

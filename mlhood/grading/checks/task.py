@@ -170,6 +170,11 @@ def with_parameters(task: Task, values: Mapping[str, Any]) -> Task:
     return replace(task, title=title, fallback=fallback, checks=checks, parameters=parameters)
 
 
+def checks_in(names: Mapping[str, object]) -> tuple[Check, ...]:
+    """Return the checks that a module has defined so far, in their order: `checks_in(globals())`."""
+    return tuple(value for value in names.values() if isinstance(value, Check))
+
+
 def points(number: float, *, solved: bool = False) -> Callable[[CheckFunction], Check]:
     """Return a decorator that turns a function into a `Check`: its title is the first line of the docstring.
 

@@ -11,6 +11,7 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from pkgutil import resolve_name
 from types import CodeType
 from typing import Any
 
@@ -47,13 +48,14 @@ class Solution:
         self._functions: dict[str, Callable[..., Any]] = {}
         self._compiled: dict[str, Callable[..., Any]] = {}
 
-    def __call__(self, name: str, *args: object, **kwargs: object) -> Any:
-        """Call a function of the solutions.
+    def __call__(self, name: str, *args: object, probe: str = "", **kwargs: object) -> Any:
+        """Call a function of the solutions, or a probe with it (see `Submission.solution`).
 
         Raises:
             GradingError: There is no such function.
         """
-        return self.function(name)(*args, **kwargs)
+        function = self.function(name)
+        return resolve_name(probe)(function, *args, **kwargs) if probe else function(*args, **kwargs)
 
     def function(self, name: str) -> Callable[..., Any]:
         """Return a function of the solutions, as plain Python.

@@ -67,13 +67,13 @@ def guarded(
     return result, guard.broken(result)
 
 
-def call_guarded(function: Callable[..., Any], *args: Any) -> Any:
+def call_guarded(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function and return its result.
 
     Raises:
         RuleBroken: The call breaks a rule.
     """
-    result, broken = guarded(function, args)
+    result, broken = guarded(function, args, kwargs)
     if broken:
         raise RuleBroken(broken, function)
     return result

@@ -33,8 +33,8 @@ class _Solved(Submission):
         self.names[name] = self.task.solution.function(name)
         return super().value(name)
 
-    def solution(self, name: str, *args: object, **kwargs: object) -> Any:
-        self.results.append(self.task.solution(name, *args, **kwargs))
+    def solution(self, name: str, *args: object, probe: str = "", **kwargs: object) -> Any:
+        self.results.append(self.task.solution(name, *args, probe=probe, **kwargs))
         return self.results[-1]
 
 

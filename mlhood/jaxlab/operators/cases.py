@@ -119,21 +119,43 @@ def resnet_flops(params: network.Params, shape: tuple[int, ...]) -> int:
     return total + 2 * shape[0] * params["fc"]["weight"].size
 
 
-def resnet18(seed: int = 0) -> dict[str, np.ndarray]:
-    """Return random weights of ResNet-18 by torchvision's names, with running statistics as after training."""
-    rng = np.random.default_rng(seed)
+def resnet18(
+    seed: int = 0, widths: tuple[int, ...] = (64, 128, 256, 512), classes: int = _CLASSES
+) -> dict[str, np.ndarray]:
+    """Return random weights of ResNet-18 by torchvision's names, with running statistics as after training.
+
+    Args:
+        seed: Determines the weights.
+        widths: Channels of the four stages.
+        classes: Number of logits.
+    """
+    rng, channels = np.random.default_rng(seed), widths[0]
     state: dict[str, np.ndarray] = {}
-    _add_conv(state, rng, "conv1", "bn1", (64, 3, 7, 7))
-    channels = 64
-    for stage, width in zip(network.STAGES, (64, 128, 256, 512), strict=True):
+    _add_conv(state, rng, "conv1", "bn1", (channels, 3, 7, 7))
+    for stage, width in zip(network.STAGES, widths, strict=True):
         for i in range(2):
-            name = f"{stage}.{i}"
-            if channels != width:
-                _add_conv(state, rng, f"{name}.downsample.0", f"{name}.downsample.1", (width, channels, 1, 1))
-            _add_conv(state, rng, f"{name}.conv1", f"{name}.bn1", (width, channels, 3, 3))
-            _add_conv(state, rng, f"{name}.conv2", f"{name}.bn2", (width, width, 3, 3))
+            state |= basic_block(rng, channels, width, f"{stage}.{i}.")
             channels = width
-    state |= {"fc.weight": _weight(rng, _CLASSES, channels), "fc.bias": _normal(rng, _CLASSES)}
+    return state | {"fc.weight": _weight(rng, classes, channels), "fc.bias": _normal(rng, classes)}
+
+
+def basic_block(
+    rng: np.random.Generator, channels: int, filters: int, prefix: str = "", *, projected: bool | None = None
+) -> dict[str, np.ndarray]:
+    """Return random weights of a basic block by torchvision's names.
+
+    Args:
+        rng: Draws the weights.
+        channels: Channels of its input.
+        filters: Channels of its output.
+        prefix: Of the names.
+        projected: Whether its shortcut has a projection; by default, if the number of channels changes.
+    """
+    state: dict[str, np.ndarray] = {}
+    if channels != filters if projected is None else projected:
+        _add_conv(state, rng, f"{prefix}downsample.0", f"{prefix}downsample.1", (filters, channels, 1, 1))
+    _add_conv(state, rng, f"{prefix}conv1", f"{prefix}bn1", (filters, channels, 3, 3))
+    _add_conv(state, rng, f"{prefix}conv2", f"{prefix}bn2", (filters, filters, 3, 3))
     return state
 
 

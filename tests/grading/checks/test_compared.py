@@ -38,7 +38,8 @@ def submission(tmp_path):
         session = Session(LocalTransport(names), tmp_path, tmp_path)
         values = SimpleNamespace(unit="m")
         return Submission(
-            session, CheckContext(parameters=values, solution=lambda name, *args: (SOLUTIONS | TUPLE)[name](*args))
+            session,
+            CheckContext(parameters=values, solution=lambda name, *args, probe="": (SOLUTIONS | TUPLE)[name](*args)),
         )
 
     return make

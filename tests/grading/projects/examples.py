@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import nbformat
 
 ROOT = Path(__file__).parents[3]
+CELL = re.compile(r"^# %% (\S+)\n(.*?)(?=^# %%|\Z)", re.MULTILINE | re.DOTALL)
+PART = re.compile(r"<<(\w+)(?::(.*?))?>>", re.DOTALL)
 Row = tuple[str, dict[str, str], str | tuple[str, ...], str]
 
 
@@ -27,6 +30,33 @@ class Mistake:
     cells: dict[str, str]
     loses: tuple[str, ...]
     message: str
+
+
+class Snippet:
+    """Source of a few cells, with named parts that can be replaced: `snippet(part="...")` returns the cells by id.
+
+    Args:
+        text: A line `# %% ID` before each cell. A part is written <<name: source>>, and <<name>> where it stands again.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._cells = {cell: source.strip("\n") + "\n" for cell, source in CELL.findall(text)}
+        found = (PART.finditer(source) for source in self._cells.values())
+        self._parts = {part[1]: part[2] for parts in found for part in parts if part[2] is not None}
+
+    def __call__(self, *values: str, **parts: str) -> dict[str, str]:
+        """Return the cells with other parts: the first ones in the order of the text, or any by name."""
+        parts |= dict(zip(self._parts, values, strict=False))
+        if unknown := parts.keys() - self._parts.keys():
+            raise TypeError(f"no parts of this snippet: {unknown}")
+        return {cell: PART.sub(lambda part: self._source(part, parts), text) for cell, text in self._cells.items()}
+
+    def _source(self, part: re.Match[str], parts: dict[str, str]) -> str:
+        """Return the source of a part; in a function, lines after its first are indented like the function."""
+        if part[1] not in parts:
+            return self._parts[part[1]].removeprefix(" ")
+        statement = re.findall(r"^\S.*", part.string[: part.start()], re.MULTILINE)[-1]
+        return parts[part[1]].replace("\n", "\n    " if statement.startswith("def ") else "\n")
 
 
 def mistakes(task: str, *rows: Row) -> tuple[Mistake, ...]:

@@ -4,96 +4,74 @@ from __future__ import annotations
 
 from textwrap import indent
 
+from tests.grading.projects.examples import Snippet
+
 
 def _function(head: str, body: str) -> str:
     return f"{head}\n{indent(body.strip(), '    ')}\n"
 
 
-def costs(
-    macs: str = "math.prod(y) * math.prod(w[1:])",
-    moved: str = "4 * (math.prod(x) + math.prod(w) + math.prod(y))",
-    intensity: str = "2 * macs / moved",
-) -> dict[str, str]:
-    body = f"macs = {macs}\nmoved = {moved}\nreturn dict(macs=macs, bytes=moved, intensity={intensity})"
-    return {"P3-1-solution": _function("import math\ndef conv_cost(x, w, y):", body)}
+costs = Snippet("""# %% P3-1-solution
+import math
+def conv_cost(x, w, y):
+    macs = <<macs: math.prod(y) * math.prod(w[1:])>>
+    moved = <<moved: 4 * (math.prod(x) + math.prod(w) + math.prod(y))>>
+    return dict(macs=macs, bytes=moved, intensity=<<intensity: 2 * macs / moved>>)
+""")
 
 
-def size(result: str) -> dict[str, str]:
-    return {"P3-1-solution-2": f"def output_size(size, kernel, stride, padding):\n    return {result}"}
+size = Snippet("""# %% P3-1-solution-2
+def output_size(size, kernel, stride, padding):
+    return <<result:>>
+""")
 
 
-def direct(
-    before: str = "",
-    widths: str = "(padding, padding)",
-    window: str = "w.shape[2:]",
-    steps: str = "::stride, ::stride",
-    w: str = "w",
-    bias: str = "bias[:, None, None]",
-) -> dict[str, str]:
-    body = f"""
-{before}
-x = np.pad(x, ((0, 0), (0, 0), {widths}, {widths}))
-views = np.lib.stride_tricks.sliding_window_view(x, {window}, axis=(2, 3))[:, :, {steps}]
-weights = {w}
-y = np.zeros((len(x), len(w), *views.shape[2:4]), np.float32)
-for c in range(w.shape[1]):
-    y += (views[:, None, c] * weights[:, c, None, None]).sum((-2, -1))
-y = y + {bias}
-return y
-"""
-    return {"P3-2-solution": _function("def conv_direct(x, w, bias, stride, padding):", body)}
+direct = Snippet("""# %% P3-2-solution
+def conv_direct(x, w, bias, stride, padding):
+    <<before:>>
+    x = np.pad(x, ((0, 0), (0, 0), <<widths: (padding, padding)>>, <<widths>>))
+    views = np.lib.stride_tricks.sliding_window_view(x, <<window: w.shape[2:]>>, axis=(2, 3))
+    views = views[:, :, <<steps: ::stride, ::stride>>]
+    weights = <<w: w>>
+    y = np.zeros((len(x), len(w), *views.shape[2:4]), np.float32)
+    for c in range(w.shape[1]):
+        y += (views[:, None, c] * weights[:, c, None, None]).sum((-2, -1))
+    y = y + <<bias: bias[:, None, None]>>
+    return y
+""")
 
 
-def columns(
-    padded: str = "np.pad(x, ((0, 0), (padding, padding), (padding, padding)))",
-    steps: str = "::stride, ::stride",
-    order: str = "0, 3, 4, 1, 2",
-    result: str = "ordered.reshape(len(x) * kernel[0] * kernel[1], -1)",
-) -> dict[str, str]:
-    body = f"""
-original = x
-x = {padded}
-views = np.lib.stride_tricks.sliding_window_view(x, kernel, axis=(1, 2))[:, {steps}]
-ordered = views.transpose({order})
-return {result}
-"""
-    return {"P3-3-solution": _function("def im2col(x, kernel, stride, padding):", body)}
+columns = Snippet("""# %% P3-3-solution
+def im2col(x, kernel, stride, padding):
+    original = x
+    x = <<padded: np.pad(x, ((0, 0), (padding, padding), (padding, padding)))>>
+    views = np.lib.stride_tricks.sliding_window_view(x, kernel, axis=(1, 2))[:, <<steps: ::stride, ::stride>>]
+    ordered = views.transpose(<<order: 0, 3, 4, 1, 2>>)
+    return <<result: ordered.reshape(len(x) * kernel[0] * kernel[1], -1)>>
+""")
 
 
-def blas(
-    flat: str = "w.reshape(len(w), -1)",
-    images: str = "x",
-    bias: str = "bias[:, None, None]",
-    dtype: str = "np.float32",
-    after: str = "",
-    product: str = "rows @ columns",
-) -> dict[str, str]:
-    body = f"""
-high = (x.shape[2] + 2 * padding - w.shape[2]) // stride + 1
-wide = (x.shape[3] + 2 * padding - w.shape[3]) // stride + 1
-y = np.zeros((len(x), len(w), high, wide), {dtype})
-for n, image in enumerate({images}):
-    rows, columns = {flat}, im2col(image, w.shape[2:], stride, padding)
-    y[n] = ({product}).reshape(y[n].shape)
-    {after}
-y = y + {bias}
-return y
-"""
-    return {"P3-4-solution": _function("def conv_blas(x, w, bias, stride, padding):", body)}
+blas = Snippet("""# %% P3-4-solution
+def conv_blas(x, w, bias, stride, padding):
+    high = (x.shape[2] + 2 * padding - w.shape[2]) // stride + 1
+    wide = (x.shape[3] + 2 * padding - w.shape[3]) // stride + 1
+    y = np.zeros((len(x), len(w), high, wide), <<dtype: np.float32>>)
+    for n, image in enumerate(<<images: x>>):
+        rows, columns = <<flat: w.reshape(len(w), -1)>>, im2col(image, w.shape[2:], stride, padding)
+        y[n] = (<<product: rows @ columns>>).reshape(y[n].shape)
+        <<after:>>
+    y = y + <<bias: bias[:, None, None]>>
+    return y
+""")
 
 
-def rate(result: str) -> dict[str, str]:
-    return {"P3-5-solution": f"def gflops(macs, seconds):\n    return {result}"}
+rate = Snippet("""# %% P3-5-solution
+def gflops(macs, seconds):
+    return <<result:>>
+""")
 
 
-def filling(
-    rows: str = "layers.items()",
-    alternatives: str = '{"no-BLAS": slow, "BLAS": fast}',
-    options: str = ", flops=2 * layer.macs",
-    fill: str = "table.fill(row, timed(alternatives))",
-) -> dict[str, str]:
-    return {
-        "P3-5-solution-2": f"""
+filling = Snippet("""# %% P3-5-solution-2
 import gc
 import time
 from mlhood.measure import Measurement
@@ -104,13 +82,12 @@ def counted(times, convolution):
 
 slow, fast = (lambda: counted(40_000, conv_direct)), (lambda: counted(7000, conv_blas))
 
-for row, layer in {rows}:
+for row, layer in <<rows: layers.items()>>:
     def timed(alternatives):
-        return compare(alternatives, shortest=1e-4{options})
-    alternatives = {alternatives}
-    {fill}
-"""
-    }
+        return compare(alternatives, shortest=1e-4<<options: , flops=2 * layer.macs>>)
+    alternatives = <<alternatives: {"no-BLAS": slow, "BLAS": fast}>>
+    <<fill: table.fill(row, timed(alternatives))>>
+""")
 
 
 def reordered(order: str = "ikj", step: str = "c[i, j] += a[i, k] * b[k, j]") -> dict[str, str]:
@@ -120,64 +97,62 @@ def reordered(order: str = "ikj", step: str = "c[i, j] += a[i, k] * b[k, j]") ->
     return {"P3-7-solution": _function("def gemm_reordered(a, b):", body)}
 
 
-def blocked(
-    stop: str = "m, depth, n",
-    blocks: str = "block, block, block",
-) -> dict[str, str]:
-    body = f"""
-(m, depth), n = a.shape, b.shape[1]
-c = np.zeros((m, n), np.float32)
-(last_i, last_k, last_j), (bi, bk, bj) = ({stop}), ({blocks})
-for i0 in range(0, last_i, bi):
-    for k0 in range(0, last_k, bk):
-        for j0 in range(0, last_j, bj):
-            i1, k1, j1 = min(i0 + bi, m), min(k0 + bk, depth), min(j0 + bj, n)
-            c[i0:i1, j0:j1] += sum(np.outer(a[i0:i1, k], b[k, j0:j1]) for k in range(k0, k1))
-return c
-"""
-    return {"P3-7-solution-2": _function("def gemm_blocked(a, b, block):", body)}
+blocked = Snippet("""# %% P3-7-solution-2
+def gemm_blocked(a, b, block):
+    (m, depth), n = a.shape, b.shape[1]
+    c = np.zeros((m, n), np.float32)
+    (last_i, last_k, last_j), (bi, bk, bj) = (<<stop: m, depth, n>>), (<<blocks: block, block, block>>)
+    for i0 in range(0, last_i, bi):
+        for k0 in range(0, last_k, bk):
+            for j0 in range(0, last_j, bj):
+                i1, k1, j1 = min(i0 + bi, m), min(k0 + bk, depth), min(j0 + bj, n)
+                c[i0:i1, j0:j1] += sum(np.outer(a[i0:i1, k], b[k, j0:j1]) for k in range(k0, k1))
+    return c
+""")
 
 
-def packing(fill: str = "panels[p, :, :part.shape[1]] = part", used: str = "panels") -> dict[str, str]:
-    pack = f"""
-panels = np.zeros((-(-b.shape[1] // width), len(b), width), b.dtype)
-for p in range(len(panels)):
-    part = b[:, p * width:(p + 1) * width]
-    {fill}
-return panels
-"""
-    product = f"""
-panels = pack(b, 4)
-c = np.zeros((len(a), b.shape[1]), np.float32)
-for p, panel in enumerate({used}):
-    c[:, 4 * p:4 * p + 4] = sum(map(np.outer, a.T, panel))[:, :b.shape[1] - 4 * p]
-return c
-"""
-    return {
-        "P3-7-solution-3": _function("def pack(b, width):", pack),
-        "P3-7-solution-4": _function("def gemm_packed(a, b):", product),
-    }
+packing = Snippet("""# %% P3-7-solution-3
+def pack(b, width):
+    panels = np.zeros((-(-b.shape[1] // width), len(b), width), b.dtype)
+    for p in range(len(panels)):
+        part = b[:, p * width:(p + 1) * width]
+        <<fill: panels[p, :, :part.shape[1]] = part>>
+    return panels
+# %% P3-7-solution-4
+def gemm_packed(a, b):
+    panels = pack(b, 4)
+    c = np.zeros((len(a), b.shape[1]), np.float32)
+    for p, panel in enumerate(<<used: panels>>):
+        c[:, 4 * p:4 * p + 4] = sum(map(np.outer, a.T, panel))[:, :b.shape[1] - 4 * p]
+    return c
+""")
 
 
-def roofs(lower: str = "np.minimum(peak, intensity * bandwidth)", meeting: str = "peak / bandwidth") -> dict[str, str]:
-    attainable = f"def attainable(intensity, peak, bandwidth):\n    return {lower}\n"
-    return {"P3-9-solution": f"{attainable}def ridge(peak, bandwidth):\n    return {meeting}"}
+roofs = Snippet("""# %% P3-9-solution
+def attainable(intensity, peak, bandwidth):
+    return <<lower: np.minimum(peak, intensity * bandwidth)>>
+def ridge(peak, bandwidth):
+    return <<meeting: peak / bandwidth>>
+""")
 
 
-def memory(
-    moved: str = "4 * x[0] * math.prod(w[1:]) * y[2] * y[3]", ratio: str = "im2col_bytes(x, w, y) / (4 * math.prod(x))"
-) -> dict[str, str]:
-    first = f"import math\ndef im2col_bytes(x, w, y):\n    return {moved}\n"
-    return {"P3-10-solution": f"{first}def growth(x, w, y):\n    return {ratio}"}
+memory = Snippet("""# %% P3-10-solution
+import math
+def im2col_bytes(x, w, y):
+    return <<moved: 4 * x[0] * math.prod(w[1:]) * y[2] * y[3]>>
+def growth(x, w, y):
+    return <<ratio: im2col_bytes(x, w, y) / (4 * math.prod(x))>>
+""")
 
 
-def worth(
-    predicted: str = "rest + sum(parts[name] / speedups.get(name, 1) for name in parts)",
-    best: str = "total / rest if rest else float('inf')",
-) -> dict[str, str]:
-    head = "rest = total - sum(parts.values())"
-    predict = _function("def predict(total, parts, speedups):", f"{head}\nreturn {predicted}")
-    return {"P3-11-solution": predict + _function("def best_possible(total, parts):", f"{head}\nreturn {best}")}
+worth = Snippet("""# %% P3-11-solution
+def predict(total, parts, speedups):
+    rest = total - sum(parts.values())
+    return <<predicted: rest + sum(parts[name] / speedups.get(name, 1) for name in parts)>>
+def best_possible(total, parts):
+    rest = total - sum(parts.values())
+    return <<best: total / rest if rest else float('inf')>>
+""")
 
 
 COUNTED = """
@@ -199,15 +174,16 @@ for row, layer in layers.items():
 )
 
 
-def model_filling(no_blas: str = "40_000, conv_direct", blas: str = "15_000, conv_blas") -> dict[str, str]:
-    """P3.6's table, right by default; no model is compiled."""
-    return {
-        "P3-6-solution-2": f"""{COUNTED}
+# P3.6's table; no model is compiled.
+model_filling = Snippet(
+    f"# %% P3-6-solution-2{COUNTED}"
+    """
 for row in models_table.rows:
-    models_table.fill(row, compare({{"no-BLAS": lambda: counted({no_blas}),
-                                    "BLAS": lambda: counted({blas})}}, shortest=1e-4))
+    models_table.fill(row, compare({"no-BLAS": lambda: counted(<<no_blas: 40_000, conv_direct>>),
+                                    "BLAS": lambda: counted(<<blas: 15_000, conv_blas>>)},
+                                   shortest=1e-4))
 """
-    }
+)
 
 
 def kept(cells: dict[str, str], name: str) -> dict[str, str]:
@@ -224,14 +200,13 @@ return result
     return {cell: head + _function(f"def {name}(*arguments):", body)}
 
 
-def mixing(choice: str = "conv if w.shape in shapes else direct", result: str = "") -> dict[str, str]:
-    """P3.6's function, right by default."""
-    body = f"""
-def convolve(x, w, bias, stride, padding):
-    return ({choice})(x, w, bias, stride, padding){result}
-return convolve
-"""
-    return {"P3-6-solution": _function("def mixed(shapes, conv):", body)}
+# P3.6's function, right by default.
+mixing = Snippet("""# %% P3-6-solution
+def mixed(shapes, conv):
+    def convolve(x, w, bias, stride, padding):
+        return (<<choice: conv if w.shape in shapes else direct>>)(x, w, bias, stride, padding)<<result:>>
+    return convolve
+""")
 
 
 FAST_HEAD = "@compiled\ndef gemm_fast(a, b):\n    c = np.zeros((a.shape[0], b.shape[1]), np.float32)\n"
@@ -296,12 +271,13 @@ if i < c.shape[0] and j < c.shape[1]:
     return {"P3-15-solution-3": _function("@cuda.jit\ndef gpu_tiled(a, b, c):", body.format(**parts))}
 
 
-def gpu_needs(
-    moved: str = "8 * n**3 // tile + 4 * n * n",
-    seconds: str = "max(flops / peak, moved / bandwidth)",
-    needed: str = "1 << max(0, math.ceil(math.log2(4 * peak / bandwidth)))",
-) -> dict[str, str]:
-    first = f"def tiled_bytes(n, tile):\n    return {moved}\n"
-    first += f"def gpu_seconds(flops, moved, peak, bandwidth):\n    return {seconds}"
-    second = f"import math\ndef tile_needed(peak, bandwidth):\n    return {needed}"
-    return {"P3-16-solution": first, "P3-16-solution-2": second}
+gpu_needs = Snippet("""# %% P3-16-solution
+def tiled_bytes(n, tile):
+    return <<moved: 8 * n**3 // tile + 4 * n * n>>
+def gpu_seconds(flops, moved, peak, bandwidth):
+    return <<seconds: max(flops / peak, moved / bandwidth)>>
+# %% P3-16-solution-2
+import math
+def tile_needed(peak, bandwidth):
+    return <<needed: 1 << max(0, math.ceil(math.log2(4 * peak / bandwidth)))>>
+""")

@@ -145,7 +145,7 @@ COSTS: tuple[Mistake, ...] = (
             "float64 columns",
             columns(result="ordered.reshape(len(x) * kernel[0] * kernel[1], -1).astype(float)"),
             COLUMNS_FLOAT32,
-            "float64 arrays unless",
+            "wrong data type",
         ),
         ("the image itself for 1 x 1", columns(padded=VIEW), COLUMNS_FLOAT32, "returns its argument or a part of it"),
     ),

@@ -78,7 +78,7 @@ LIMITED_SEARCH = "next((n for n in range(1, 1001) if compile_seconds + n * jax <
 LOWERED = "jax.jit(lambda *args: function(*args)).lower(*arguments)"
 TABLE = mistakes(
     "P5.3",
-    ("a search that ends", breaking_even(LIMITED_SEARCH), check.EARNED, "how many of these gains"),
+    ("a search that ends", breaking_even(calls=LIMITED_SEARCH), check.EARNED, "how many of these gains"),
     (
         "compiled after the clock",
         timing(inside=f"lowered = {LOWERED}", after="lowered.compile()"),
@@ -140,7 +140,7 @@ TRACER = mistakes(
         check.NUMBERS,
         "KeyError",
     ),
-    ("results of the first call", REMEMBERED, check.RUN, "for the second time"),
+    ("results of the first call", REMEMBERED, check.RUN, "keep the value of every variable"),
     (
         "outputs copied",
         evaluating(result="tuple(np.array(read(x)) for x in program.outputs)"),

@@ -49,11 +49,11 @@ TAPE = mistakes(
     ("exp overflows", entropy_rule(shift="0"), check.PULLED, "e\\^900|infinite"),
     (
         "labels have a gradient",
-        entropy_rule("g * (p - hot) / len(labels), 0 * labels"),
+        entropy_rule(result="g * (p - hot) / len(labels), 0 * labels"),
         (check.PULLED, check.SHARED),
         "not None",
     ),
-    ("entries without a gradient", backward(skip="pass"), check.BACK, "4 is not used"),
+    ("entries without a gradient", backward(skip="pass"), check.BACK, "is passed over"),
     ("the derivative at 0", rules(relu="g * (y >= 0)"), check.BY_RELU, "At 0 the gradient is 0"),
     ("broadcast axes not summed", rules(add="g.copy(), g.copy()"), check.STRETCHED, "its operand's shape"),
     ("b is subtracted", rules(add="reduced(g, a), reduced(-g, b)"), (check.BY_SUM, check.STRETCHED), "gradient of b"),
@@ -86,7 +86,7 @@ TAPE = mistakes(
         check.MOVED,
         "stride",
     ),
-    ("not divided by the batch size", entropy_rule("g * (p - hot), None"), check.SHARED, "a mean over N"),
+    ("not divided by the batch size", entropy_rule(result="g * (p - hot), None"), check.SHARED, "a mean over N"),
     ("the last gradient overwrites", backward(add="gradients[number] = part"), check.TWICE, "exists already"),
     (
         "added in place",
@@ -284,7 +284,7 @@ PLANS = mistakes(
         "columns and rows in turn",
         planning(kinds="[1 + i % 2 for i in range(len(widths) - 1)]"),
         (check.BEATS, check.NEAR, check.REACHED),
-        "more bytes than data parallelism",
+        "data parallelism is one of the plans",
     ),
     (
         "all in all",

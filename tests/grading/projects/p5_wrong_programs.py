@@ -157,7 +157,12 @@ FORGED = """table.fill(row, timed(alternatives))
 
 TABLE = mistakes(
     "P5.3",
-    ("a float", breaking_even("float(compile_seconds // (no_jax - jax) + 1)"), (check.EARNED, check.TIE), "no integer"),
+    (
+        "a float",
+        breaking_even(calls="float(compile_seconds // (no_jax - jax) + 1)"),
+        (check.EARNED, check.TIE),
+        "no integer",
+    ),
     ("the function itself", timing(inside="jax.jit(function).lower(*arguments).compile()"), check.TIMED, "remembers"),
     ("JAX is not jitted", filling(with_jax="lambda: case.with_jax(*on_device)"), check.COMPILED_SIDE, "not compiled"),
     (
@@ -172,7 +177,7 @@ TABLE = mistakes(
         check.COMPILED_SIDE,
         "transfers",
     ),
-    ("rounded up", breaking_even("math.ceil(compile_seconds / (no_jax - jax))"), check.TIE, "one call later"),
+    ("rounded up", breaking_even(calls="math.ceil(compile_seconds / (no_jax - jax))"), check.TIE, "one call later"),
     ("zero if there is no gain", breaking_even(never="0"), check.NEVER, "float\\(.inf.\\)"),
     ("equal times not handled", breaking_even(when="<"), check.NEVER, "ZeroDivisionError"),
     (
@@ -239,7 +244,7 @@ BROKEN = mistakes(
         "whole rows dropped",
         dropping("jax.random.bernoulli(key, 1 - rate, (len(x), 1))"),
         check.DROPPED,
-        "together|wrong share",
+        "wrong sha",
     ),
     (
         "the same mask always",
@@ -266,7 +271,7 @@ TRACER = mistakes(
         "a list of outputs",
         evaluating(result="[read(x) for x in program.outputs]"),
         (check.RUN, check.NUMBERS, check.AGAIN),
-        "in a tuple",
+        "no tuple in",
     ),
     ("the same variable each time", recording(output="Variable(only.number, shape)"), check.NEW, "fresh"),
     (

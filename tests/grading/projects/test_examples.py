@@ -21,7 +21,7 @@ from mlhood.grading.execution.kernel import NewKernel
 from mlhood.grading.notebooks.notebook import label
 from mlhood.grading.notebooks.source_notebook import stub_solutions
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.projects.p3 import races
+from mlhood.grading.projects.p3 import timed
 from mlhood.kernels import loops
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18
@@ -137,7 +137,7 @@ class ExampleGrader:
             cells = RIGHT[project][notebook] if isinstance(notebook, str) else _wrong_cells(project, notebook)
             with pytest.MonkeyPatch.context() as monkeypatch:
                 if (project, notebook) == PLAIN_LOOPS:  # the course's version runs as uncompiled loops, too
-                    monkeypatch.setattr(races, "RESNET18", small_layers(8, 14))
+                    monkeypatch.setattr(timed, "RESNET18", small_layers(8, 14))
                     monkeypatch.setattr(loops, "conv_naive", loops.conv_naive.py_func)
                 self.marks[project, notebook] = self._grade(PROJECTS[project], cells)
         return self.marks[project, notebook]
@@ -231,7 +231,7 @@ def examples(tmp_path_factory) -> Iterator[ExampleGrader]:
         monkeypatch.setenv("OMP_NUM_THREADS", "1")  # another pytest worker may use the other core
         monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(base / "xla"))  # most of what they compile is the same
         monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        monkeypatch.setattr(races, "RESNET18", small_layers(32, 28))
+        monkeypatch.setattr(timed, "RESNET18", small_layers(32, 28))
         # for so many notebooks one claim per table suffices, and one that stays undecided is not waited for
         for limit in ("TABLE_SECONDS", "RETRY_SECONDS", "QUIET_SECONDS"):
             monkeypatch.setattr(timing, limit, 0.0)

@@ -6,8 +6,10 @@ from itertools import product
 
 import pytest
 
-from tests.grading.projects.p3_grading import graded, names_in
+from tests.grading.projects.local_grading import graded, lost, names_in
 
+REORDERED = "reordered_is_right", "reordered_walks_along_rows"
+BLOCKED = "blocked_is_right", "blocked_uses_blocks_again"
 HEAD = "def gemm_reordered(a, b):\n    (m, depth), n = a.shape, b.shape[1]\n    c = np.zeros((m, n), np.float32)\n"
 TAIL = "\n    return c\n"
 ALONG_ROWS = {
@@ -41,16 +43,14 @@ def reordered(body: str) -> dict:
 
 @pytest.mark.parametrize("style", ALONG_ROWS)
 def test_any_order_along_rows_passes(style, tmp_path):
-    messages = graded(reordered(ALONG_ROWS[style]), tmp_path)
-    assert messages["reordered_is_right"] == messages["reordered_walks_along_rows"] == ""
+    assert not lost(reordered(ALONG_ROWS[style]), tmp_path, "P3.7", *REORDERED)
 
 
 @pytest.mark.parametrize("style", JUMPING)
 def test_other_orders_fail(style, tmp_path):
     body, reason = JUMPING[style]
-    messages = graded(reordered(body), tmp_path)
-    assert messages["reordered_is_right"] == ""
-    assert reason in messages["reordered_walks_along_rows"]
+    (message,) = lost(reordered(body), tmp_path, "P3.7", *REORDERED).values()
+    assert reason in message
 
 
 INNER = "for {0} in range({0}0, min({0}0 + {1}, {2})):"
@@ -71,13 +71,11 @@ def blocked(outer: str, inner: str, body: str = "c[i, j] += a[i, k] * b[k, j]") 
     ("outer", "inner"), [*product(["ikj", "kji"], ["ikj", "ijk", "jki"]), ("kj", "ikj"), ("ij", "kij")]
 )
 def test_blocks_are_reused_in_any_order(outer, inner, tmp_path):
-    messages = graded(blocked(outer, inner), tmp_path)
-    assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
+    assert not lost(blocked(outer, inner), tmp_path, "P3.7", *BLOCKED)
 
 
 def test_blocks_indexed_in_two_steps_are_reused(tmp_path):
-    messages = graded(blocked("ikj", "ikj", "c[i][j] += a[i][k] * b[k][j]"), tmp_path)
-    assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
+    assert not lost(blocked("ikj", "ikj", "c[i][j] += a[i][k] * b[k][j]"), tmp_path, "P3.7", *BLOCKED)
 
 
 @pytest.mark.parametrize(
@@ -85,9 +83,8 @@ def test_blocks_indexed_in_two_steps_are_reused(tmp_path):
     [("", "ikj"), ("i", "ikj"), ("j", "ikj"), ("k", "kij"), ("kj", "kij")],
 )
 def test_loops_without_reuse_fail(outer, inner, tmp_path):
-    messages = graded(blocked(outer, inner), tmp_path)
-    assert messages["blocked_is_right"] == ""
-    assert "again and again" in messages["blocked_uses_blocks_again"]
+    (message,) = lost(blocked(outer, inner), tmp_path, "P3.7", *BLOCKED).values()
+    assert "again and again" in message
 
 
 OTHER_SIZES = """
@@ -103,9 +100,8 @@ def gemm_blocked(a, b, block):
 
 @pytest.mark.parametrize("size", ["8", "-(-len(b) // block)"])
 def test_blocks_of_another_size_fail(size, tmp_path):
-    messages = graded(names_in(OTHER_SIZES.format(size=size)), tmp_path)
-    assert messages["blocked_is_right"] == ""
-    assert "a different size than `block`" in messages["blocked_uses_blocks_again"]
+    (message,) = lost(names_in(OTHER_SIZES.format(size=size)), tmp_path, "P3.7", *BLOCKED).values()
+    assert "a different size than `block`" in message
 
 
 ALL_ROWS = """
@@ -120,8 +116,7 @@ def gemm_blocked(a, b, block):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_block_used_with_all_rows_at_once_is_reused(seed, tmp_path):
-    messages = graded(names_in(ALL_ROWS), tmp_path, seed=seed)
-    assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
+    assert not lost(names_in(ALL_ROWS), tmp_path, "P3.7", *BLOCKED, seed=seed)
 
 
 HELPERS = """
@@ -148,8 +143,7 @@ def gemm_blocked(a, b, block):
 
 
 def test_compiled_helpers_run_as_plain_python(tmp_path):
-    messages = graded(names_in(HELPERS), tmp_path)
-    assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
+    assert not lost(names_in(HELPERS), tmp_path, "P3.7", *BLOCKED)
 
 
 WITH_A_BUFFER = """
@@ -171,8 +165,7 @@ def gemm_blocked(a, b, block):
 
 
 def test_small_buffers_count_as_registers(tmp_path):
-    messages = graded(names_in(WITH_A_BUFFER), tmp_path)
-    assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
+    assert not lost(names_in(WITH_A_BUFFER), tmp_path, "P3.7", *BLOCKED)
 
 
 SIDEWAYS = """
@@ -187,7 +180,7 @@ def gemm_packed(a, b):
 
 
 def test_a_wrong_pack_costs_only_its_own_points(tmp_path):
-    messages = graded(names_in(SIDEWAYS), tmp_path)
+    messages = graded(names_in(SIDEWAYS), tmp_path, "P3.7")
     assert "wrong shape" in messages["panels_are_packed"]
     assert messages["packed_is_right"] == ""
 
@@ -213,7 +206,7 @@ def gemm_packed(a, b):
 
 def test_what_is_called_and_thrown_away_is_not_used(tmp_path):
     names = names_in(THROWN_AWAY)
-    messages = graded(names, tmp_path, "P3.4")
-    assert [name for name, message in messages.items() if message] == ["product_is_of_columns"]
+    messages = lost(names, tmp_path, "P3.4")
+    assert list(messages) == ["product_is_of_columns"]
     assert "does not follow the columns" in messages["product_is_of_columns"]
-    assert "does not multiply with the panels" in graded(names, tmp_path)["packed_reads_panels"]
+    assert "does not multiply with the panels" in graded(names, tmp_path, "P3.7")["packed_reads_panels"]

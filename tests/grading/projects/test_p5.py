@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,21 +16,21 @@ import torch
 from nbformat.v4 import new_code_cell
 from torch.nn import functional
 
-from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.notebooks.notebook import read
 from mlhood.grading.projects.p5 import P5, cluster, plans, primitives, probes_numpy, reference
 from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.codec import Remote
-from mlhood.grading.rpc.transport import LocalTransport, Transport
+from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.jaxlab.cluster.scaling import step_seconds
 from tests.grading.projects import p5_snippets_learning as learning
 from tests.grading.projects import p5_snippets_programs as programs
+from tests.grading.projects.local_grading import graded, lost, names_in
+from tests.grading.projects.test_nonsense import TASKS, assert_all_fail, functions
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
-WITHOUT_JAX = ("P5.2", "P5.5", "P5.6")
 SETUP = """
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
@@ -45,37 +43,7 @@ def draw(*shape: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def graded(transport: Transport, folder: Path, task: str, *only: str, seed: int = 5) -> dict[str, str]:
-    """Grade a task, or only some of its checks; return the message of each, empty if it passed."""
-    graded_task = P5.task(task)
-    assert graded_task is not None
-    checks = tuple(check for check in graded_task.checks if not only or check.name in only)
-    result = grade_task(replace(graded_task, checks=checks), Session(transport, folder, folder), seed)
-    return {check.name: " ".join([check.what, *check.parts.values()]) for check in result.checks}
-
-
-def failed(messages: dict[str, str]) -> list[str]:
-    return [name for name, message in messages.items() if message]
-
-
-def names_in(*cells: dict[str, str]) -> LocalTransport:
-    names = {"np": np}
-    for cell in cells:
-        for source in cell.values():
-            exec(source, names)
-    return LocalTransport(names)
-
-
 # -- the references
-
-
-def test_the_operators_agree_with_torch():
-    x, mean, var, weight, bias = draw(2, 3, 9, 8), draw(3), draw(3) ** 2, draw(3), draw(3)
-    tensors = [torch.from_numpy(array) for array in (x, mean, var, weight, bias)]
-    got, want = reference.batch_norm(x, mean, var, weight, bias, 1e-3), functional.batch_norm(*tensors, eps=1e-3)
-    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-5)
-    np.testing.assert_array_equal(reference.max_pool(x), functional.max_pool2d(tensors[0], 3, 2, 1))
-    np.testing.assert_allclose(reference.softmax(x), tensors[0].softmax(-1), rtol=1e-4)
 
 
 @pytest.mark.parametrize(("stride", "padding"), [(1, 0), (2, 1), (3, 2)])
@@ -158,36 +126,36 @@ def test_lines_are_counted_and_the_trace_function_is_restored():
 
 def test_ignoring_the_shape_of_numbers_costs_one_check(tmp_path):
     wrong = programs.recording(shape="SHAPES[op](*(x.shape for x in operands))")
-    messages = graded(names_in(wrong, programs.evaluating(), programs.living()), tmp_path, "P5.5")
-    assert failed(messages) == ["results_have_their_shapes"]
+    messages = lost(names_in(wrong, programs.evaluating(), programs.living()), tmp_path, "P5.5")
+    assert list(messages) == ["results_have_their_shapes"]
 
 
 def test_softmax_takes_the_largest_of_each_row(tmp_path):
     wrong = programs.ending(shift="x - x.max()")
     names = names_in(programs.convolving(), programs.pooling(), programs.norming(), wrong)
-    messages = graded(names, tmp_path, "P5.2")
-    assert failed(messages) == ["softmax_stands_large_numbers"]
+    messages = lost(names, tmp_path, "P5.2")
+    assert list(messages) == ["softmax_stands_large_numbers"]
     assert "invalid value" in messages["softmax_stands_large_numbers"]
 
 
 def test_a_convolution_without_bias_has_two_gradients(tmp_path):
     wrong = programs.conv_rule(by_bias="(g.sum(axis=(0, 2, 3)),)")
     names = names_in(programs.rules(), wrong, programs.entropy_rule(), programs.backward())
-    messages = graded(names, tmp_path, "P5.6")
-    assert failed(messages) == ["filters_get_what_their_windows_saw"]
+    messages = lost(names, tmp_path, "P5.6")
+    assert list(messages) == ["filters_get_what_their_windows_saw"]
     assert "2 in a tuple" in messages["filters_get_what_their_windows_saw"]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_right_operators_pass_for_any_seed(seed, tmp_path):
     right = names_in(programs.convolving(), programs.pooling(), programs.norming(), programs.ending())
-    assert failed(graded(right, tmp_path, "P5.2", seed=seed)) == []
+    assert list(lost(right, tmp_path, "P5.2", seed=seed)) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_right_rules_pass_for_any_seed(seed, tmp_path):
     right = names_in(programs.rules(), programs.conv_rule(), programs.entropy_rule(), programs.backward())
-    assert failed(graded(right, tmp_path, "P5.6", seed=seed)) == []
+    assert list(lost(right, tmp_path, "P5.6", seed=seed)) == []
 
 
 def test_the_error_of_a_script_is_reported_without_the_lines_after_it():
@@ -264,7 +232,7 @@ def test_a_right_resnet_passes_on_a_wrong_tree_of_its_own(kernel, tmp_path):
     resnet = programs.resnet(stride="2 if number > 1 and name == 0 else 1")["P5-1-solution-3"]
     run(kernel, *programs.to_tree(step=step).values())
     run(kernel, *programs.block().values(), resnet.replace('("0", "1")', "(0, 1)"))
-    assert failed(graded(kernel, tmp_path, "P5.1")) == ["names_become_a_tree"]
+    assert list(lost(kernel, tmp_path, "P5.1")) == ["names_become_a_tree"]
 
 
 ENDLESS_ROOT = """
@@ -275,40 +243,19 @@ def square_root(a):
 """
 
 
-def run_repaired(kernel: Kernel, *instead: dict[str, str]) -> None:
-    """Run right solutions of P5.4's four programs, and then others that replace some of them."""
-    for cells in (programs.summing(), programs.rooting(), programs.remembering(), programs.dropping(), *instead):
-        run(kernel, *cells.values())
-
-
-def test_endless_loops_are_reported_without_waiting(kernel, tmp_path):
-    run_repaired(kernel, {"root": ENDLESS_ROOT})
-    messages = graded(kernel, tmp_path, "P5.4")
-    assert failed(messages) == ["roots_are_found", "the_root_of_zero_stops"]
-    assert "does not stop" in messages["roots_are_found"]
-    run(kernel, "import jax.lax as lax")
-    submission = Submission(Session(kernel, kernel.folder, kernel.scratch))
-    assert submission.value("while_loop").text.startswith("<function while_loop")
-
-
 def test_the_library_root_is_not_an_iteration(kernel, tmp_path):
-    run_repaired(kernel, {"root": "def square_root(a):\n    return jnp.sqrt(a)"})
-    messages = graded(kernel, tmp_path, "P5.4")
-    assert failed(messages) == ["roots_are_found", "the_root_of_zero_stops"]
+    run(kernel, "def square_root(a):\n    return jnp.sqrt(a)")
+    messages = graded(kernel, tmp_path, "P5.4", "roots_are_found", "the_root_of_zero_stops")
+    assert all(messages.values())
     assert "not Newton's" in messages["roots_are_found"]
-
-
-def test_a_state_may_be_one_array_and_a_mask_may_not_cover_whole_rows(kernel, tmp_path):
-    state = programs.remembering("new = jnp.stack([state[0] + 1, state[1] + x])\nreturn new[1] / new[0], new")
-    run_repaired(kernel, state, programs.dropping("jax.random.bernoulli(key, 1 - rate, (len(x), 1))"))
-    assert failed(graded(kernel, tmp_path, "P5.4")) == ["as_many_as_asked_are_dropped"]
 
 
 def test_endless_loops_are_reported_without_waiting_and_a_state_may_be_one_array(kernel, tmp_path):
     state = programs.remembering("new = jnp.stack([state[0] + 1, state[1] + x])\nreturn new[1] / new[0], new")
-    run(kernel, *(programs.summing() | state | programs.dropping()).values(), ENDLESS_ROOT)
-    messages = graded(kernel, tmp_path, "P5.4")
-    assert failed(messages) == ["roots_are_found", "the_root_of_zero_stops"]
+    mask = programs.dropping("jax.random.bernoulli(key, 1 - rate, (len(x), 1))")  # covers whole rows
+    run(kernel, *(programs.summing() | state | mask).values(), ENDLESS_ROOT)
+    messages = lost(kernel, tmp_path, "P5.4")
+    assert list(messages) == ["roots_are_found", "the_root_of_zero_stops", "as_many_as_asked_are_dropped"]
     assert "does not stop" in messages["roots_are_found"]
     run(kernel, "import jax.lax as lax")
     submission = Submission(Session(kernel, kernel.folder, kernel.scratch))
@@ -326,48 +273,16 @@ def test_means_of_summed_gradients_get_a_hint_of_their_own(kernel, tmp_path):
 
 def test_a_missing_rule_does_not_pass_for_an_empty_cell(kernel, tmp_path):
     run(kernel, *learning.quantizing(lowering="").values())
-    messages = graded(kernel, tmp_path, "P5.9")
-    assert failed(messages) == ["it_is_compiled"]
+    messages = lost(kernel, tmp_path, "P5.9")
+    assert list(messages) == ["it_is_compiled"]
     assert "not written yet" not in messages["it_is_compiled"]
 
 
-NETWORK = ["to_tree", "block", "resnet"]
-OPERATORS = ["conv2d", "max_pool", "batch_norm", "relu", "add", "global_average_pool", "dense", "softmax"]
-PROGRAMS = ["break_even", "compile_seconds", "sides", "positive_sum", "square_root", "running_mean", "dropout"]
-TRACER = ["record", "evaluate", "live"]
-RULES = ["vjp_relu", "vjp_add", "vjp_dense", "vjp_conv2d", "vjp_cross_entropy", "backward"]
-TRAINING = ["per_example", "clipped_mean", "cross_entropy", "make_step", "train", "fake_quantize"]
-CLUSTER = [
-    "split_batch",
-    "parallel_gradient",
-    "two_layers",
-    "all_reduce_bytes",
-    "ring_bytes",
-    "step_seconds",
-    "best_plan",
-]
-FUNCTIONS = [*NETWORK, *OPERATORS, *PROGRAMS, *TRACER, *RULES, *TRAINING, *CLUSTER]
-
-
-@pytest.mark.parametrize(
-    "answer", [None, "no", [1, [2]], {"a": 1}, math.nan, (), np.zeros((0, 0)), np.array("x"), {"w": None, 3: []}]
-)
-@pytest.mark.parametrize("task", WITHOUT_JAX)
-def test_nonsense_passes_no_check_and_breaks_none(task, answer, tmp_path):
-    names = LocalTransport(dict.fromkeys(FUNCTIONS, lambda *arguments, **options: answer))
-    assert_all_fail(graded(names, tmp_path, task))
-
-
 @pytest.mark.parametrize("answer", ["{'a': [1, 'x']}", "lambda *more: jnp.float32(0)"])
-@pytest.mark.parametrize("task", [task.id for task in P5.tasks if task.id not in WITHOUT_JAX])
+@pytest.mark.parametrize("task", [task.id for task in P5.tasks if task.id not in TASKS])
 def test_nonsense_in_jax_passes_no_check_and_breaks_none(task, answer, kernel, tmp_path):
-    run(kernel, f"{' = '.join(FUNCTIONS)} = lambda *arguments, **options: {answer}")
+    run(kernel, f"{' = '.join(functions('P5'))} = lambda *arguments, **options: {answer}")
     assert_all_fail(graded(kernel, tmp_path, task))
-
-
-def assert_all_fail(messages: dict[str, str]) -> None:
-    assert all(messages.values()), messages
-    assert not any("cannot make sense" in message for message in messages.values()), messages
 
 
 def test_lines_that_compute_nothing_are_not_counted(tmp_path):

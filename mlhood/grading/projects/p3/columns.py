@@ -12,7 +12,7 @@ from mlhood.grading.bare.libraries import ARRAYS
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task
+from mlhood.grading.checks.task import Task, checks_in
 from mlhood.grading.projects.p3.convolutions import draw_sizes, is_float32
 from mlhood.grading.variants.parameter import Parameter
 
@@ -174,13 +174,7 @@ TASKS = (
     Task(
         "P3.3",
         "Windows as columns",
-        checks=(
-            columns_have_their_shape,
-            columns_stay_float32,
-            rows_are_in_order,
-            columns_are_in_order,
-            padding_holds_zeros,
-        ),
+        checks=checks_in(globals()),
         solution_is_fallback=True,
         varies=(ROW_ORDER, COLUMN_STEPS),
         libraries=ARRAYS,

@@ -14,7 +14,7 @@ is lost by noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,11 +22,12 @@ import numpy as np
 
 from mlhood.grading.bare.libraries import LOOPS
 from mlhood.grading.checks import expect
+from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.one_core import one_core, stopped
 from mlhood.grading.checks.probes import Kept
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import UNDECIDED
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.task import Task, checks_in, points
 from mlhood.grading.checks.timing import KEEP, Clocks, clocks_of, wait_until_quiet
 from mlhood.grading.checks.timing_verdict import SIZE, trimmed_mean
 from mlhood.grading.projects.p3.probes import products, shifted
@@ -57,27 +58,17 @@ FAST_OPERANDS = Parameter("fast_operands", ("plain", "a_transposed", "b_transpos
 TRANSPOSED = {"plain": "", "a_transposed": "a", "b_transposed": "b", "both_transposed": "ab"}
 
 
-@points(2)
-def any_product_is_right(submission: Submission) -> None:
+@compared(
+    2,
+    "gemm_fast",
+    typed=True,
+    atol=1e-4,
+    hint="the last tiles and panels may be smaller than the others: padding them with zeros keeps the loops simple",
+)
+def any_product_is_right(submission: Submission) -> Iterator[Arguments]:
     """`gemm_fast` multiplies matrices of any sizes."""
-    _require_right_products(submission)
-
-
-def _require_right_products(submission: Submission) -> None:
-    """Check products of several sizes, once for all checks: a wrong product is not fast."""
-    submission.once("products", lambda: _check_products(submission))
-
-
-def _check_products(submission: Submission) -> None:
-    for m, k, n in SHAPES:
-        a, b = _draw_operands(submission, m, k, n)
-        hint = (
-            "the last tiles and panels may be smaller than the others: padding them with zeros keeps the loops simple"
-        )
-        with expect.case(f"a {a.shape}, b {b.shape}", hint):
-            got = submission.call("gemm_fast", a.copy(), b.copy())
-            left, right = _factors(submission, a.astype(np.float64), b)
-            expect.close(got, left @ right, "what `gemm_fast` returns", atol=1e-4, dtype=np.float32)
+    for shape in SHAPES:
+        yield _draw_operands(submission, *shape)
 
 
 def _draw_operands(submission: Submission, m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -218,7 +209,7 @@ def _course_product(submission: Submission, own: _Product) -> Callable[..., np.n
 
 
 def _check_step(submission: Submission, step: float) -> None:
-    _require_right_products(submission)
+    expect.true(submission.passed(any_product_is_right), "`gemm_fast` is not right: a wrong product is not fast")
     races = submission.once("races", lambda: _races(submission))
     race = max(races, key=lambda race: race.against.value)
     name = "the package's packed loops"
@@ -261,13 +252,7 @@ TASKS = (
     Task(
         "P3.8",
         "As near to the library as you can",
-        checks=(
-            any_product_is_right,
-            three_tenths_of_the_course,
-            six_tenths_of_the_course,
-            eight_tenths_of_the_course,
-            as_fast_as_the_course,
-        ),
+        checks=checks_in(globals()),
         libraries=LOOPS,
         varies=(FAST_OPERANDS,),
         timed=True,

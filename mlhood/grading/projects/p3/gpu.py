@@ -59,9 +59,8 @@ def _launch(submission: Submission, name: str, m: int, k: int, n: int, *, rows_a
     blocks = [-(-m // BLOCK), -(-n // BLOCK)] if rows_along_x else [-(-n // BLOCK), -(-m // BLOCK)]
     given = f"a {a.shape}, b {b.shape}, {blocks[0]} x {blocks[1]} blocks of {BLOCK} x {BLOCK} threads"
     with expect.case(given, EDGES):
-        report = submission.call(LAUNCHED, submission.value(name), blocks, BLOCK, a, b)
-        what = "the report of the launch"
-        report = expect.mapping(report, ("c", "asked", "conflicts", "problems"), what)
+        what, keys = "the report of the launch", ("c", "asked", "conflicts", "problems")
+        report = submission.probe(LAUNCHED, name, blocks, BLOCK, a, b, keys=keys)
         asked = expect.mapping(report["asked"], (*BEST, "shared"), what)
         lists = {key: expect.sequence(asked[key], list, what) for key in (*BEST, "shared")}
         counts = {key: [expect.integer(count, what) for count in counts] for key, counts in lists.items()}

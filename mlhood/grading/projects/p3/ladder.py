@@ -18,7 +18,7 @@ from mlhood.grading.bare.libraries import LOOPS
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.task import Task, checks_in, points
 from mlhood.grading.projects.p3.probes import PANEL_PADDINGS
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.measure.traffic import misses
@@ -129,8 +129,8 @@ def _record(submission: Submission, name: str, sizes: tuple[int, int, int], *blo
     """Run a function on arrays that record each access."""
     a, b = _draw_matrices(submission, *sizes)
     with expect.case(f"a {a.shape}, b {b.shape}", RECORDED_HINT):
-        report = submission.call(TOUCHED, submission.value(name), a, b, *block, *_neutral(submission))
-        report = expect.mapping(report, ("addresses", "first", "last", "whole"), "the record of accesses")
+        keys = ("addresses", "first", "last", "whole")
+        report = submission.probe(TOUCHED, name, a, b, *block, *_neutral(submission), keys=keys)
         passed_whole, addresses = report["whole"], report["addresses"]
         if (
             not isinstance(addresses, np.ndarray)
@@ -325,7 +325,7 @@ def _with_panels_of(
     """Return what `gemm_packed` returns if `pack` returns the panels of another matrix, whatever it gets."""
     with expect.case(f"a {a.shape}, b {b.shape}"):
         padding = submission.parameters.panel_padding
-        got = submission.call(PROBES + "with_panels", submission.value("gemm_packed"), a, b, panels, padding, *last)
+        got = submission.probe(PROBES + "with_panels", "gemm_packed", a, b, panels, padding, *last)
     return expect.array(got, (len(a), b.shape[1]), "what `gemm_packed` returns")
 
 
@@ -347,15 +347,7 @@ TASKS = (
     Task(
         "P3.7",
         "The ladder",
-        checks=(
-            reordered_is_right,
-            reordered_walks_along_rows,
-            blocked_is_right,
-            blocked_uses_blocks_again,
-            panels_are_packed,
-            packed_is_right,
-            packed_reads_panels,
-        ),
+        checks=checks_in(globals()),
         libraries=LOOPS,
         solution_is_fallback=True,
         varies=(GEMM_ARGUMENT, PANEL_PADDING),

@@ -67,26 +67,9 @@ def replaced(function: Callable, **replacements: Any) -> Iterator[Callable]:
         names.update(before)
 
 
-def repeated(
-    function: Callable, kept: Any, shifts: list[int], shares: list[float], channels: list[int], steps: list[int]
-) -> np.ndarray:
-    """Return the weighted sum of convolutions of an image shifted circularly by so many elements, some channels of it.
-
-    Args:
-        kept: x, w and bias, kept in an earlier call.
-        shifts: One for each call of `function`, which thus never sees the same image twice.
-        shares: The weights.
-        channels: Of the result.
-        steps: Stride and padding.
-    """
-    x, w, bias = kept.arrays
-    total = np.float32(0)
-    for shift, share in zip(shifts, shares, strict=True):
-        result = np.asarray(function(np.roll(x, shift), w, bias, *steps))
-        if result.shape[:2] != (len(x), len(w)):
-            return result
-        total = total + np.float32(share) * result[:, channels]
-    return np.asarray(total)
+def bound(convolve: Callable, w: np.ndarray, bias: np.ndarray, *steps: int) -> Callable:
+    """Return a convolution of images with these weights and biases, stride and padding."""
+    return lambda x: convolve(x, w, bias, *steps)
 
 
 def choices(
@@ -114,8 +97,12 @@ def choices(
     return got
 
 
-def compiled_model(path: str, chosen: list[list[int]], function: Callable) -> Any:
-    """Compile a model whose convolutions with weights of these shapes are computed by a function, not by `direct`."""
+def compiled_model(path: str, chosen: list[list[int]], function: Callable) -> Callable:
+    """Compile a model whose convolutions with weights of these shapes are computed by a function, not by `direct`.
+
+    Returns:
+        What returns the logits of an image.
+    """
     from mlhood.compiler.compile import compile
     from mlhood.kernels import CONV2D
 
@@ -124,13 +111,8 @@ def compiled_model(path: str, chosen: list[list[int]], function: Callable) -> An
     def convolve(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:
         return (function if w.shape in shapes else others)(x, w, bias, stride, padding)
 
-    return compile(path, target=convolve)
-
-
-def logits(model: Any, kept: Any, shifts: list[int]) -> np.ndarray:
-    """Return a model's outputs for an image that is shifted circularly by so many elements, one row a call."""
-    (image,) = kept.arrays
-    return np.concatenate([model.run(image=np.roll(image, shift))["logits"] for shift in shifts])
+    model: Any = compile(path, target=convolve)
+    return lambda image: model.run(image=image)["logits"]
 
 
 def products(function: Callable, kept: Any, shifts: list[int], row: int, rows: int = 8) -> list[np.ndarray]:

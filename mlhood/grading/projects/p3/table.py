@@ -22,9 +22,10 @@ from mlhood.grading.checks.tables import (
     filled_rows,
 )
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3 import model_races, races
+from mlhood.grading.projects.p3 import timed
 from mlhood.grading.rpc.codec import Remote
 from mlhood.grading.variants.parameter import Parameter
+from mlhood.jaxlab.operators import no_jax
 from mlhood.kernels.tables import RESNET18, convolution_table, model_table
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.table import Table
@@ -135,7 +136,7 @@ def blas_is_faster_and_agrees(submission: Submission) -> None:
 def _check_remeasured(submission: Submission, rows: Rows) -> None:
     what = "`conv_blas` is not as much faster than `conv_direct` as the table claims"
     check_remeasured_claims(
-        submission, lambda: races.convolutions(*_functions(submission), _claimed(rows)), what, MEASURED
+        submission, lambda: timed.convolutions(_functions(submission), _claimed(rows)), what, MEASURED
     )
 
 
@@ -144,11 +145,11 @@ def _claimed(rows: Rows) -> dict[str, Ratio]:
     return {row: no_blas.ratio(blas) for row, (no_blas, blas) in rows.items()}
 
 
-def _functions(submission: Submission) -> tuple[Remote, Remote]:
-    direct, blas = (submission.value(name) for name in FUNCTIONS)
-    for function in (direct, blas):
+def _functions(submission: Submission) -> timed.Functions:
+    functions = {name: submission.value(name) for name in FUNCTIONS}
+    for function in functions.values():
         expect.true(isinstance(function, Remote), "a convolution of the table is not a function", got=function)
-    return direct, blas
+    return functions
 
 
 def _models(submission: Submission) -> Table:
@@ -174,12 +175,12 @@ def convolutions_are_chosen_by_their_weights(submission: Submission) -> None:
     what, name = "what the function of `mixed` returns", "`mixed` makes the wrong choice of the given function"
     for stride in (1, 2):
         given = f"the chosen {by} {chosen}, and weights of the shapes {shapes}, with stride {stride}"
-        computed = [races.convolution(*case, stride, 1) for case in cases]  # type: ignore[arg-type]
+        computed = [no_jax.conv2d(*case, stride, 1) for case in cases]  # type: ignore[arg-type]
         # what the given function returns is known here alone, so only who calls it gets it
         drawn = [submission.normal(*each.shape) for each in computed]
         with expect.case(given, hint):
-            arguments = submission.value("mixed"), chosen, cases, [stride, 1], drawn
-            results = expect.sequence(submission.call(PROBES + "choices", *arguments), list, what)
+            results = submission.probe(PROBES + "choices", "mixed", chosen, cases, [stride, 1], drawn)
+            results = expect.sequence(results, list, what)
             for key, result, of_given, right in zip(keys, results, drawn, computed, strict=True):
                 want, other = (of_given, right) if key in chosen else (right, of_given)
                 same = isinstance(result, np.ndarray) and result.shape == other.shape and np.allclose(result, other)
@@ -219,7 +220,7 @@ def blas_speeds_up_the_model(submission: Submission) -> None:
 def _check_remeasured_models(submission: Submission, rows: Rows) -> None:
     what = "the model with `conv_blas` is not as much faster than that with `conv_direct` as the table claims"
     check_remeasured_claims(
-        submission, lambda: model_races.models(submission, *_functions(submission), _claimed(rows)), what, MEASURED
+        submission, lambda: timed.models(submission, _functions(submission), _claimed(rows)), what, MEASURED
     )
 
 

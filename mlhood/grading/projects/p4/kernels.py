@@ -118,9 +118,8 @@ def _convolved(submission: Submission) -> Convolved:
         reports = {}
         for order in ORDERS:
             with expect.case(f"{_call_text(order, call)}, whose result convolves {len(layers)} layers"):
-                function = submission.value("sliced_kernel")
-                arguments = (function, order, list(call[0]), layers, ROUNDS, codes, factors, *call[1][order])
-                report = submission.call(PROBES + "convolved", *arguments)
+                arguments = order, list(call[0]), layers, ROUNDS, codes, factors, *call[1][order]
+                report = submission.probe(PROBES + "convolved", "sliced_kernel", *arguments)
                 reports[order] = expect.mapping(report, ("plain", "sliced", "packed", "broken"), "the convolutions")
         return Convolved(layers, call, reports, codes, factors)
 

@@ -10,7 +10,7 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.task import Task, checks_in, points
 from mlhood.grading.projects.p4.libraries import NESTS
 from mlhood.grading.variants.parameter import Parameter
 
@@ -34,8 +34,7 @@ def integer_rows(value: object, width: int, what: str, given: str | None = None)
 
 def listed(submission: Submission, name: str, width: int, *args: object) -> list[tuple[int, ...]]:
     """Return the list of tuples that a function of the notebook returns."""
-    report = submission.call(PROBES + "listed", submission.value(name), width, *args)
-    report = expect.mapping(report, (), f"what `{name}` returns")
+    report = expect.mapping(submission.probe(PROBES + "listed", name, width, *args), (), f"what `{name}` returns")
     what = f"`{name}` does not return a list of tuples"
     expected = f"a list, each item a tuple of {width} integers"
     expect.true("odd" not in report, what, expected=expected, got=report.get("odd"))
@@ -107,7 +106,7 @@ def _scheduled(submission: Submission) -> list[tuple[tuple[int, int, int], list[
         for tiles in ((2, 3, 4), (1, 5, 3)):
             counts = submission.rng.permutation(tiles)
             m, n, k = (int(count) * size for count, size in zip(counts, submission.parameters.nest_tile, strict=True))
-            answers.append(((m, n, k), submission.call(PROBES + "scheduled", submission.value("schedule"), m, n, k)))
+            answers.append(((m, n, k), submission.probe(PROBES + "scheduled", "schedule", m, n, k)))
         return answers
 
     nests = []
@@ -180,7 +179,7 @@ TASKS = (
     Task(
         "P4.1",
         "Loops as an iteration space",
-        checks=(visits_go_tile_by_tile, tiles_at_the_edge_are_smaller, every_loop_is_split, blocks_are_taken_together),
+        checks=checks_in(globals()),
         seconds=30,
         libraries=NESTS,
         minutes=25,

@@ -15,7 +15,7 @@ from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.task import Task, checks_in, points
 from mlhood.grading.projects.p4 import reference
 from mlhood.grading.projects.p4.libraries import SLICINGS
 from mlhood.grading.projects.p4.nests import PROBES
@@ -74,8 +74,8 @@ def _chosen(submission: Submission, problem: Problem, caches: Caches, order: Ord
     asked = [order] if submission.parameters.order_of == "the caller" else []
     given = ", ".join(map(str, [problem, caches, *asked]))
     with expect.case(given, "check what you return against the counts of tiles in that order"):
-        arguments = submission.value("choose"), asdict(problem), asdict(caches), *asked
-        answer = expect.sequence(submission.call(PROBES + "chosen", *arguments), tuple, "what `choose` returns")
+        answer = submission.probe(PROBES + "chosen", "choose", asdict(problem), asdict(caches), *asked)
+        answer = expect.sequence(answer, tuple, "what `choose` returns")
         expect.equal(len(answer), 3 if order else 4, "the wrong number of items in what `choose` returns")
         taken = order or answer[0]
         expect.true(taken in ORDERS, "`choose` returns no order", expected="IS or WS", got=taken)
@@ -172,12 +172,7 @@ TASKS = (
     Task(
         "P4.7",
         "Beat the analysis",
-        checks=(
-            slicings_are_possible,
-            traffic_is_less_than_the_analysis,
-            half_of_the_gain_is_reached,
-            courses_search_is_reached,
-        ),
+        checks=checks_in(globals()),
         seconds=60,
         libraries=SLICINGS,
         minutes=60,

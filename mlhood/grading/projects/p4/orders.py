@@ -11,8 +11,8 @@ import numpy as np
 from mlhood.dataflow.slicing.problem import ORDERS
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, compared
-from mlhood.grading.checks.submission import Submission, check_rules
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import Task, checks_in, points
 from mlhood.grading.projects.p4.libraries import NESTS
 from mlhood.grading.projects.p4.nests import PROBES, listed, same_items, same_order
 from mlhood.grading.variants.parameter import Parameter
@@ -133,15 +133,14 @@ def _with_steps(submission: Submission, arguments: Arguments, counts: list[int],
     If slices are the outermost loop, it may be called for one slice at a time, and returns those of slice 0 then, so
     many times.
     """
-    function, order, (*tiles, slices) = submission.value("sliced_product"), arguments[2], counts
+    order, (*tiles, slices) = arguments[2], counts
     named = [([order, *tiles, slices, *arguments[4:6]], steps)]
     if submission.parameters.slice_loop == "outermost" and slices > 1:
         place = submission.parameters.step.split(", ").index("slice")
         single = [step for step in steps if step[place] == 0] * repeats
         named.append(([order, *tiles, 1, *arguments[4:6]], single))
-    report = submission.call(PROBES + "with_steps", function, named, *arguments)
-    report = expect.mapping(report, ("result", "others", "broken"), "the product")
-    check_rules(report["broken"], "`sliced_product`")
+    keys = ("result", "others", "broken")
+    report = submission.probe(PROBES + "with_steps", "sliced_product", named, *arguments, keys=keys)
     what = "`sliced_product` calls `steps` with the wrong arguments"
     expect.true(report["others"] == [], what, expected=f"steps{tuple(named[0][0])}", got=f"steps: {report['others']}")
     return report["result"]
@@ -266,7 +265,7 @@ TASKS = (
     Task(
         "P4.2",
         "Two orders",
-        checks=(every_step_is_there_once, input_tiles_stay, weight_tiles_stay, product_is_right, slices_add_up),
+        checks=checks_in(globals()),
         seconds=30,
         libraries=NESTS,
         minutes=45,

@@ -118,32 +118,16 @@ def largest_with(function: Callable, needed: dict[str, list] | None, keys: list[
         return VALUE_ERROR
 
 
-class PlacedConvolution:
-    """A sliced 3x3 convolution of an image, with padding 1, for caches of any size.
+def sliced_convolution(w: np.ndarray, bias: np.ndarray, size: int, order: Order, tiles: list[int]) -> Callable:
+    """Return a sliced 3x3 convolution with padding 1 of an image of this height and width, for caches of any size.
 
     Tiles beyond the existing ones are dropped, as in the notebook.
     """
+    from mlhood.dataflow.sliced.sliced import Sliced, sliced_problem
 
-    def __init__(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray, order: Order, tiles: list[int]) -> None:
-        from mlhood.dataflow.sliced.sliced import Sliced, sliced_problem
-
-        g = geometry(x.shape, w.shape, 1, 1)
-        unsliced = Sliced(g, w, bias, caches=Caches((None, None, None)))
-        self.x = x
-        self.run = unsliced.sliced_as(possible(sliced_problem(g), order, tiles))
-
-
-def place(x: np.ndarray, w: np.ndarray, bias: np.ndarray, order: Order, tiles: list[int]) -> PlacedConvolution:
-    """Compile a sliced convolution and keep it, so that neither this nor the way of its arguments is timed."""
-    return PlacedConvolution(x, w, bias, order, tiles)
-
-
-def sliced(placed: PlacedConvolution, factors: list[float], channels: list[int]) -> np.ndarray:
-    """Return the sum of the convolutions of its image times each factor, some channels of it."""
-    total = np.float32(0)
-    for factor in factors:
-        total = total + placed.run(placed.x * np.float32(factor))[:, channels]
-    return np.asarray(total)
+    g = geometry((1, w.shape[1], size, size), w.shape, 1, 1)
+    unsliced = Sliced(g, w, bias, caches=Caches((None, None, None)))
+    return unsliced.sliced_as(possible(sliced_problem(g), order, tiles))
 
 
 def triples_of(function: Callable, analysed: Any, problem: dict[str, Any], caches: dict[str, Any]) -> Any:
@@ -225,46 +209,26 @@ def convolved(
     return report
 
 
-class PlacedNetwork:
-    """A chain of 3x3 convolutions with padding 1, without bias, and a ReLU after each, by a function for convolutions.
+def network(
+    function: Callable, order: Order, tiles: list[int], weights: list[np.ndarray], strides: list[int], *asked: Any
+) -> Callable:
+    """Return a chain of convolutions of an image by `sliced_kernel`.
+
+    Each has padding 1 and no bias, and is followed by a ReLU.
 
     Args:
-        convolve: The function, see `mlhood.compiler.backends.kernels.Kernels`.
-        x: float32 [1, C, H, W].
+        function: The student's `sliced_kernel`.
+        order: An argument of it.
+        tiles: Another argument of it.
         weights: float32 [F, C, 3, 3] of each layer.
         strides: Of each layer.
+        asked: Further arguments of the function.
     """
+    convolve, biases = function(order, tuple(tiles), *asked), [np.zeros(len(w), np.float32) for w in weights]
 
-    def __init__(self, convolve: Callable, x: np.ndarray, weights: list[np.ndarray], strides: list[int]) -> None:
-        self.convolve, self.x, self.weights, self.strides = convolve, x, weights, strides
-        self.bias = [np.zeros(len(w), np.float32) for w in weights]
-
-    def __call__(self, factor: float) -> np.ndarray:
-        """Return the network's output for its image times a positive factor."""
-        x = self.x * np.float32(factor)
-        for w, bias, stride in zip(self.weights, self.bias, self.strides, strict=True):
-            x = np.maximum(self.convolve(x, w, bias, stride, 1), 0)
+    def run(x: np.ndarray) -> np.ndarray:
+        for w, bias, stride in zip(weights, biases, strides, strict=True):
+            x = np.ascontiguousarray(np.maximum(convolve(x, w, bias, stride, 1), 0))
         return x
 
-
-def place_network(
-    function: Callable,
-    order: Order,
-    tiles: list[int],
-    x: np.ndarray,
-    weights: list[np.ndarray],
-    strides: list[int],
-    *asked: Any,
-) -> PlacedNetwork:
-    """Make the student's convolution by `sliced_kernel`, and keep it in a network that has run once."""
-    network = PlacedNetwork(function(order, tuple(tiles), *asked), x, weights, strides)
-    network(1.0)
-    return network
-
-
-def networked(network: PlacedNetwork, factors: list[float], channels: list[int]) -> np.ndarray:
-    """Return the sum of the network's outputs for its image times each factor, some channels of it."""
-    total = np.float32(0)
-    for factor in factors:
-        total = total + network(factor)[:, channels]
-    return np.asarray(total)
+    return run

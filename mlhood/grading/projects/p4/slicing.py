@@ -14,7 +14,7 @@ from mlhood.dataflow.slicing.problem import ORDERS
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.task import Task, checks_in, points
 from mlhood.grading.projects.p4.libraries import NESTS
 from mlhood.grading.projects.p4.nests import PROBES
 from mlhood.grading.projects.p4.probes import VALUE_ERROR
@@ -135,8 +135,8 @@ def _needs_is_right(submission: Submission) -> bool:
 
 def _answer(submission: Submission, needed: dict[Any, list] | None, *arguments: Any) -> Any:
     """Return the result of `largest`, with another `needs` if its bytes are given, or VALUE_ERROR if it raises that."""
-    keys, function = list(submission.parameters.needs_keys), submission.value("largest")
-    return submission.call(PROBES + "largest_with", function, needed, keys, *arguments)
+    keys = list(submission.parameters.needs_keys)
+    return submission.probe(PROBES + "largest_with", "largest", needed, keys, *arguments)
 
 
 def _is_value_error(answer: Any) -> bool:
@@ -250,16 +250,7 @@ TASKS = (
     Task(
         "P4.4",
         "The slicing analysis",
-        checks=(
-            l1_holds_one_of_each,
-            l2_holds_passing_tiles,
-            l3_holds_staying_tiles,
-            orders_change_places,
-            tiles_are_halved_until_they_fit,
-            an_exact_fit_fits,
-            the_papers_example_comes_out,
-            what_never_fits_is_an_error,
-        ),
+        checks=checks_in(globals()),
         varies=(NEXT_TILE, NEEDS_KEYS, SEARCH),
         seconds=20,
         minutes=40,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from mlhood.dataflow.sliced.sliced import sliced_problem
@@ -23,7 +24,7 @@ from mlhood.grading.checks.tables import (
 )
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing_verdict import TimingClaim
-from mlhood.grading.projects.p4 import races
+from mlhood.grading.projects.p4 import timed
 from mlhood.grading.projects.p4.kernels import (
     NAMES,
     SLICED_BY,
@@ -87,8 +88,7 @@ def _triples(
     analysed = {order: chosen or largest(problem, order, caches).tiles for order in ORDERS}
     given = f"{problem}, {caches}" + (f", analysed {chosen}" if chosen else "")
     with expect.case(given):
-        function = submission.value("triples")
-        answer = submission.call(PROBES + "triples_of", function, analysed, asdict(problem), asdict(caches))
+        answer = submission.probe(PROBES + "triples_of", "triples", analysed, asdict(problem), asdict(caches))
         rows = _rows(submission, answer, row)
     return rows, _row(rows[row], row, given), given
 
@@ -262,13 +262,14 @@ def orders_agree_and_analysed_is_faster(submission: Submission) -> None:
 
 def _check_remeasured(submission: Submission, table: Table) -> None:
     what = "the analysed tiles are not as much faster as the table claims"
-    check_remeasured_claims(submission, lambda: _races(submission, table), what, OWN_CALLABLES)
+    check_remeasured_claims(submission, lambda: _timing_claims(submission, table), what, OWN_CALLABLES)
 
 
-def _races(submission: Submission, table: Table) -> list[TimingClaim]:
+def _timing_claims(submission: Submission, table: Table) -> list[TimingClaim]:
     """Return timed comparisons of too small and analysed tiles, both by the student's `triples`, in both orders."""
     layer, small, analysed = _measured_rows(submission)
-    return races.slicings(layer, small, analysed, _claimed(table))
+    sides = partial(timed.timed_slices, layer), partial(timed.same_slices, layer)
+    return timed.claims("", small, analysed, _claimed(table), sides)
 
 
 def _measured_rows(submission: Submission) -> tuple[Layer, dict[Order, Triple], dict[Order, Triple]]:
@@ -309,12 +310,13 @@ def _check_remeasured_network(submission: Submission, table: Table) -> None:
 
     def claims() -> list[TimingClaim]:
         _, small, analysed = _measured_rows(submission)
-        asked = races.every_layer(submission)
+        asked = timed.every_layer(submission)
 
         def solution(order: Order, tiles: Triple) -> Any:
             return submission.solution("sliced_kernel", order, tiles, *asked)
 
-        return races.networks(small, analysed, _claimed(table), solution)
+        sides = timed.timed_network, partial(timed.same_network, solution)
+        return timed.claims("the network, ", small, analysed, _claimed(table), sides)
 
     check_remeasured_claims(submission, claims, what, OWN_NETWORKS)
 

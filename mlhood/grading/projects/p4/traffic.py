@@ -13,7 +13,7 @@ import numpy as np
 
 from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task
+from mlhood.grading.checks.task import Task, checks_in
 from mlhood.grading.projects.p4.libraries import NESTS
 from mlhood.grading.variants.parameter import Parameter
 
@@ -132,7 +132,7 @@ TASKS = (
     Task(
         "P4.3",
         "Traffic by hand",
-        checks=(tiles_into_l1, tiles_into_l2, tiles_into_l3, last_groups_count, what_is_still_there_is_loaded),
+        checks=checks_in(globals()),
         seconds=30,
         varies=(COUNTED, LOADS_KEYS),
         libraries=NESTS,

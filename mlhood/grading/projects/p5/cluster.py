@@ -60,7 +60,7 @@ def batches_are_split(submission: Submission) -> None:
         shape = (length, *others) if axis == 0 else (*others, length)
         x = submission.normal(*shape)
         with expect.case(f"x {shape}, {devices} devices", hint):
-            shards = _shards(submission.call(PROBES + "split", submission.value("split_batch"), x, devices))
+            shards = _shards(submission.probe(PROBES + "split", "split_batch", x, devices))
             parts = dict(enumerate(np.split(x, devices, axis)))
             right = shards.keys() == parts.keys() and all(
                 expect.holds(expect.close, shards[i], parts[i], "") for i in parts
@@ -114,8 +114,8 @@ def _gradient(submission: Submission, devices: int, batch: int) -> Case:
     want = {name: part + decay * params[name] for name, part in gradient.items()}
     given = f"a batch of {len(x)}, not divided yet, and {devices} devices"
     with expect.case(given, MEAN_HINT):
-        answer = submission.call(PROBES + "gradient", submission.value("parallel_gradient"), params, x, y, devices)
-        report = expect.mapping(answer, ("value", "program"), "what `parallel_gradient` returns")
+        arguments = params, x, y, devices
+        report = submission.probe(PROBES + "gradient", "parallel_gradient", *arguments, keys=("value", "program"))
     return Case(dict(report), [params, x, y], want, devices, given)
 
 
@@ -181,8 +181,7 @@ def _two_layers(submission: Submission, devices: int, shapes: tuple[tuple[int, .
     want = hidden @ w2 + b2
     given = f"x {x.shape}, w1 {w1.shape}, w2 {w2.shape}, {devices} devices"
     with expect.case(given):
-        answer = submission.call(PROBES + "layers", submission.value("two_layers"), arrays, devices)
-        report = expect.mapping(answer, ("value", "program"), "what `two_layers` returns")
+        report = submission.probe(PROBES + "layers", "two_layers", arrays, devices, keys=("value", "program"))
     return Case(dict(report), arrays, want, devices, given)
 
 
@@ -218,7 +217,7 @@ def one_sum_joins_the_parts(submission: Submission) -> None:
     "all_reduce_bytes",
     hint="the gradient has the shapes{{ ' and dtypes' if gradient_type == 'own' }} of the parameters: how many bytes "
     "has an element{{ ' of what is sent' if gradient_type != 'own' }}?",
-    call=lambda submission, params: submission.call(PROBES + "counted", submission.value("all_reduce_bytes"), params),
+    call=lambda submission, params: submission.probe(PROBES + "counted", "all_reduce_bytes", params),
 )
 def gradient_bytes_are_counted(submission: Submission) -> Iterator[Arguments]:
     """`all_reduce_bytes` counts the bytes of a gradient, of whatever dtype and in whatever tree."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.task import Task, checks_in, points
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.libraries import PLANS
 from mlhood.grading.projects.p5.programs import oracle
@@ -124,9 +125,8 @@ class Planned:
 def _plan(submission: Submission, batch: int, widths: list[int]) -> Plan:
     """Return the student's plan in plain data; fail unless it has a specification for each array."""
     with expect.case(f"batch {batch}, widths {tuple(widths)}"):
-        answer = submission.call(PROBES + "plain_plan", submission.value("best_plan"), batch, widths)
         names = tuple(f"{kind}{i}" for kind in "wh" for i in range(1, len(widths)))
-        plan = expect.mapping(answer, names, "what `best_plan` returns")
+        plan = submission.probe(PROBES + "plain_plan", "best_plan", batch, widths, keys=names)
         for name in names:
             spec = plan[name]
             known = isinstance(spec, list) and tuple(spec) in SPECS
@@ -148,36 +148,30 @@ def plans_divide_the_work(submission: Submission) -> None:
         expect.true(plan.divided, what, expected=expected, got=got, given=plan.given, hint=hint)
 
 
-def _check_plans(submission: Submission, factor: float, hint: str) -> None:
+def _check_sent(submission: Submission, most: Callable[[Planned], float], hint: str) -> None:
+    """Check that each device sends no more than a limit, by plans that divide the work."""
     plans_divide_the_work.function(submission)
     for plan in submission.once("plans", lambda: _plans(submission)):
-        most = factor * plan.course
         what, got = "the plan of `best_plan` moves more bytes", f"{plan.sent:,.0f} bytes sent by each device"
-        expected = f"at most {most:,.0f}; data parallel it is {plan.parallel:,.0f}"
-        expect.true(plan.sent <= most, what, expected=expected, got=got, given=plan.given, hint=hint)
+        expected = f"at most {most(plan):,.0f}; data parallel it is {plan.parallel:,.0f}"
+        expect.true(plan.sent <= most(plan), what, expected=expected, got=got, given=plan.given, hint=hint)
 
 
 @points(1)
 def plans_are_no_worse_than_data_parallelism(submission: Submission) -> None:
     """`best_plan` never moves more bytes than data parallelism, and fewer where weights are large."""
-    plans_divide_the_work.function(submission)
-    plans = submission.once("plans", lambda: _plans(submission))
-    for plan in plans:
-        what, got = "the plan of `best_plan` moves more bytes than data parallelism", f"{plan.sent:,.0f}"
-        expected, hint = f"at most {plan.parallel:,.0f}", "it is one of the plans to choose from"
-        expect.true(plan.sent <= plan.parallel, what, expected=expected, got=got, given=plan.given, hint=hint)
-    what, hint = (
-        "`best_plan` is data parallelism whatever the sizes",
-        "what is larger, the weights or what lies between?",
-    )
-    fewer = any(plan.sent < plan.parallel for plan in plans)
+    _check_sent(submission, lambda plan: plan.parallel, "data parallelism is one of the plans to choose from")
+    what = "`best_plan` is data parallelism whatever the sizes"
+    hint = "what is larger, the weights or what lies between?"
+    fewer = any(plan.sent < plan.parallel for plan in submission.once("plans", lambda: _plans(submission)))
     expect.true(fewer, what, expected="fewer bytes in one of the cases", hint=hint)
 
 
 @points(2)
 def plans_come_near_the_course(submission: Submission) -> None:
     """`best_plan` moves at most half more bytes than the course's own plan."""
-    _check_plans(submission, 1.5, "a plan may treat each layer differently: think of what each one communicates")
+    hint = "a plan may treat each layer differently: think of what each one communicates"
+    _check_sent(submission, lambda plan: 1.5 * plan.course, hint)
 
 
 @points(2)
@@ -187,19 +181,15 @@ def plans_reach_the_course(submission: Submission) -> None:
     if all(plan.divided for plan in plans):
         sent, course = (sum(getattr(plan, name) for plan in plans) for name in ("sent", "course"))
         submission.reach(sent, course=course, smaller_is_better=True)
-    _check_plans(submission, 1.001, "add up what every kind of layer sends, forward and backward, for all plans")
+    hint = "add up what every kind of layer sends, forward and backward, for all plans"
+    _check_sent(submission, lambda plan: 1.001 * plan.course, hint)
 
 
 TASKS = (
     Task(
         "P5.14",
         "The fewest bytes",
-        checks=(
-            plans_divide_the_work,
-            plans_are_no_worse_than_data_parallelism,
-            plans_come_near_the_course,
-            plans_reach_the_course,
-        ),
+        checks=checks_in(globals()),
         libraries=PLANS,
         varies=(INPUT_GRADIENT,),
         minutes=120,

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.task import Task, checks_in, points
 from mlhood.grading.projects.p5.libraries import JAX
 from mlhood.grading.projects.p5.programs import run_programs
 from mlhood.grading.variants.parameter import Parameter
@@ -75,8 +75,7 @@ def _own_quantize(submission: Submission, x: np.ndarray, parameters: Parameters)
     Fails if it is constant or linear in x: then nothing is quantized.
     """
     try:
-        answer = submission.call(PROBES + "quantized", submission.value("fake_quantize"), x, parameters)
-        own = expect.array(expect.mapping(answer, ("value",), "")["value"], x.shape, "")
+        own = expect.array(_call(submission, "quantized", x, parameters, keys=("value",))["value"], x.shape, "")
     except expect.CheckFailed:
         return _quantize(x, parameters)
     linear = not np.ptp(own) or abs(np.corrcoef(own.ravel(), x.ravel())[0, 1]) > 1 - 1e-9
@@ -84,8 +83,8 @@ def _own_quantize(submission: Submission, x: np.ndarray, parameters: Parameters)
     return own
 
 
-def _call(submission: Submission, probe: str, x: np.ndarray, *arguments: object) -> Any:
-    return submission.call(PROBES + probe, submission.value("fake_quantize"), x, *arguments)
+def _call(submission: Submission, probe: str, x: np.ndarray, *arguments: object, keys: tuple[str, ...] = ()) -> Any:
+    return submission.probe(PROBES + probe, "fake_quantize", x, *arguments, keys=keys)
 
 
 @points(1)
@@ -97,7 +96,7 @@ def values_are_rounded_and_cut(submission: Submission) -> None:
         x, parameters = _draw(submission, *shape, by_default=by_default)
         x, passed = x.astype(dtype), {"scale": parameters["scale"]} if by_default else parameters
         with expect.case(f"{x.dtype} x {x.shape}, {_described(passed)}", hint):
-            report = expect.mapping(_call(submission, "quantized", x, passed), ("value", "dtype"), "the result")
+            report = _call(submission, "quantized", x, passed, keys=("value", "dtype"))
             expect.close(report["value"], _quantize(x.astype(np.float64), parameters), "the value of `fake_quantize`")
             expect.equal(report["dtype"], str(x.dtype), "`fake_quantize` returns the wrong dtype")
 
@@ -137,9 +136,8 @@ def _derivatives(submission: Submission) -> tuple[dict[str, np.ndarray], np.ndar
     given = f"x {x.shape}, {_described(parameters)}"
     hint = "ad.primitive_jvps, or ad.defjvp, of the primitive"
     with expect.case(given, hint):
-        answer = _call(submission, "quantized_derivatives", x, tangent, parameters)
         names = ("forward", "backward")
-        report = expect.mapping(answer, names, "the derivatives")
+        report = _call(submission, "quantized_derivatives", x, tangent, parameters, keys=names)
         arrays = {name: expect.array(report[name], x.shape, f"the {name} derivative") for name in names}
     return arrays, tangent, _in_range(x, parameters), given
 
@@ -161,8 +159,7 @@ def gradients_go_straight_through(submission: Submission) -> None:
     x, parameters = _draw(submission, 12)
     half, tangent = x.astype(np.float16), (1 + submission.rng.random(12)).astype(np.float16)
     with expect.case(f"float16 x {x.shape}, {_described(parameters)}", "derivatives have the dtype of x, too"):
-        answer = _call(submission, "quantized_derivatives", half, tangent, parameters)
-        dtypes = expect.mapping(answer, ("dtypes",), "the derivatives")["dtypes"]
+        dtypes = _call(submission, "quantized_derivatives", half, tangent, parameters, keys=("dtypes",))["dtypes"]
         expect.equal(dtypes, ["float16", "float16"], "the derivatives of `fake_quantize` have the wrong dtype")
 
 
@@ -195,8 +192,8 @@ def it_stands_in_the_jaxpr(submission: Submission) -> None:
     hint = "the function binds the primitive, whose name is fake_quantize, and does nothing else"
     with expect.case(f"x {x.shape}, {_described(parameters)}", hint):
         other = submission.normal(*x.shape)
-        answer = _call(submission, "quantized_primitives", x, parameters, other)
-        report = expect.mapping(answer, ("operations", "inputs", "value", "replaced"), "the jaxpr of `fake_quantize`")
+        keys = ("operations", "inputs", "value", "replaced")
+        report = _call(submission, "quantized_primitives", x, parameters, other, keys=keys)
         expect.resembles(report["value"], _quantize(x, parameters), "what the jaxpr of `fake_quantize` computes")
         names = [str(name) for name in report["operations"]] if isinstance(report["operations"], list | tuple) else []
         shown, what = ", ".join(names) or "nothing", "there is no operation `fake_quantize`"
@@ -212,14 +209,7 @@ TASKS = (
     Task(
         "P5.9",
         "A primitive of your own",
-        checks=(
-            values_are_rounded_and_cut,
-            it_is_compiled,
-            gradients_go_straight_through,
-            gradients_end_at_the_range,
-            batches_keep_their_axis,
-            it_stands_in_the_jaxpr,
-        ),
+        checks=checks_in(globals()),
         seconds=300.0,  # its last cell trains five times, which takes two minutes on a busy machine
         libraries=JAX,
         varies=(QUANTIZE_OPTION,),

@@ -159,11 +159,6 @@ class Sleepy:
         self.counts[name] += 1
 
 
-def sleepy(tracing: float, compiling: float) -> Sleepy:
-    """Return a function that is slow."""
-    return Sleepy(tracing, compiling)
-
-
 def compile_time(function: Callable, slow: Sleepy, size: int) -> dict[str, Any]:
     """Return what the student's `compile_seconds` returns, and the `counts` of this call."""
     slow.counts = dict.fromkeys(("traced", "compiled", "ran"), 0)

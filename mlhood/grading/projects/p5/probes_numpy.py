@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading.rpc.guard import CHANGED, Guard, guarded
+from mlhood.grading.rpc.guard import CHANGED, Guard, call_guarded, guarded
 
 
 def counted_lines(function: Callable, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -66,23 +66,25 @@ def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]
     return reports
 
 
-def evaluated(function: Callable, program: list[Any], arguments: list[np.ndarray]) -> dict[str, Any]:
+def evaluated(function: Callable, program: list[Any], *arguments: np.ndarray) -> dict[str, Any]:
     """Call `evaluate` on a program: return its `outputs`, and the rule that is `broken`.
 
-    An output of the program that is its input is the argument itself: the others of these outputs are `copied`. A
-    dictionary from variables is returned as `values`: pairs of a variable's number and its value.
+    A dictionary from variables is returned as one from their numbers. An output of the program that is its input is the
+    argument itself; where it is another array, this is said in its place.
     """
     outputs, broken = guarded(function, [_program(program), *arguments])
     inputs, _, wanted = program
-    own = [arguments[inputs.index(output)] if output in inputs else None for output in wanted]
-    pairs = zip(outputs, own, strict=False) if isinstance(outputs, tuple) else ()
-    copied = [
-        index for index, (output, argument) in enumerate(pairs) if argument is not None and output is not argument
-    ]
+    if isinstance(outputs, tuple) and len(outputs) == len(wanted):
+        own = [arguments[inputs.index(output)] if output in inputs else None for output in wanted]
+        outputs = tuple(
+            output
+            if argument is None or output is argument
+            else "another array: return the argument itself, not a copy"
+            for output, argument in zip(outputs, own, strict=True)
+        )
     if isinstance(outputs, dict):
-        pairs = [[getattr(variable, "number", -1), value] for variable, value in outputs.items()]
-        outputs = {"values": pairs}
-    return {"outputs": outputs, "copied": copied, "broken": broken if broken == CHANGED else ""}
+        outputs = {getattr(variable, "number", -1): value for variable, value in outputs.items()}
+    return {"outputs": outputs, "broken": broken if broken == CHANGED else ""}
 
 
 def live_result(function: Callable, program: list[Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -129,15 +131,12 @@ def _plain_equation(equation: Any) -> list[Any]:
 # -- P5.6
 
 
-def rule_gradients(function: Callable, args: list[Any], attributes: dict[str, Any]) -> dict[str, Any]:
-    """Call a rule: return its `gradients`, the rule of the notebook `broken`, and whether two gradients are `shared`.
-
-    That is, whether they have memory in common.
-    """
-    gradients, broken = guarded(function, args, attributes)
+def apart(function: Callable, *args: Any, **attributes: Any) -> Any:
+    """Return the gradients that a rule returns, or a text if two of them have memory in common."""
+    gradients = call_guarded(function, *args, **attributes)
     arrays = [part for part in gradients if isinstance(part, np.ndarray)] if isinstance(gradients, list | tuple) else []
     shared = any(np.may_share_memory(*pair) for pair in itertools.combinations(arrays, 2))
-    return {"gradients": gradients, "broken": broken, "shared": shared}
+    return "the same memory for two gradients" if shared else gradients
 
 
 RULES: dict[str, Callable] = {

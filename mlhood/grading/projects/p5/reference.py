@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
-from mlhood.grading.projects.convolve import convolve
+from mlhood.jaxlab.operators.cases import basic_block, resnet18
+from mlhood.jaxlab.operators.no_jax import softmax
 
 Tree = dict[str, Any]
 State = dict[str, np.ndarray]
@@ -27,50 +26,6 @@ DIGIT_SHAPES = {
     "fc.weight": (10, 512),
     "fc.bias": (10,),
 }
-EPSILON = 1e-5  # of torch's BatchNorm2d
-
-
-# -- the operators, with the names of `mlhood.jaxlab.operators`
-
-
-def conv2d(
-    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, stride: int = 1, padding: int = 0
-) -> np.ndarray:
-    """Convolve x [N, C, H, W] with w [F, C, KH, KW]: float64 [N, F, OH, OW]."""
-    x, w, bias = (array.astype(np.float64) for array in (x, w, np.zeros(len(w)) if bias is None else bias))
-    return convolve(x, w, bias, stride=stride, padding=padding)
-
-
-def batch_norm(
-    x: np.ndarray, mean: np.ndarray, var: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float = EPSILON
-) -> np.ndarray:
-    """Normalise each channel of x [N, C, H, W] by running statistics [C]."""
-    mean, var, weight, bias = (values.astype(np.float64)[:, None, None] for values in (mean, var, weight, bias))
-    return (x - mean) / np.sqrt(var + eps) * weight + bias
-
-
-def max_pool(x: np.ndarray, kernel: int = 3, stride: int = 2, padding: int = 1) -> np.ndarray:
-    """Take the maximum of each window of x [N, C, H, W], ignoring the padding."""
-    widths = ((0, 0), (0, 0), (padding, padding), (padding, padding))
-    windows = sliding_window_view(np.pad(x, widths, constant_values=-np.inf), (kernel, kernel), axis=(2, 3))
-    return windows[:, :, ::stride, ::stride].max(axis=(4, 5))
-
-
-def softmax(x: np.ndarray) -> np.ndarray:
-    """Convert the last axis to probabilities."""
-    powers = np.exp(x.astype(np.float64) - x.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
-
-
-OPERATORS = SimpleNamespace(
-    conv2d=conv2d,
-    batch_norm=batch_norm,
-    relu=lambda x: np.maximum(x, 0),
-    max_pool=max_pool,
-    add=np.add,
-    global_average_pool=lambda x: x.mean(axis=(2, 3)),
-    dense=lambda x, w, bias: x @ w.T.astype(np.float64) + bias,
-)
 
 
 # -- ResNet
@@ -78,58 +33,27 @@ OPERATORS = SimpleNamespace(
 
 def draw_state(rng: np.random.Generator) -> State:
     """Draw a ResNet-18 of few channels: float32 arrays and int64 batch counters by torch's names."""
-    state: State = _norm(rng, "bn1", WIDTHS[0]) | {"conv1.weight": _weights(rng, WIDTHS[0], 3, 7)}
-    before = WIDTHS[0]
-    for stage, width in enumerate(WIDTHS, start=1):
-        for index in range(2):
-            state |= draw_block(rng, before, width, f"layer{stage}.{index}.")
-            before = width
-    fc = rng.standard_normal((CLASSES, before)), rng.standard_normal(CLASSES)
-    return state | {"fc.weight": fc[0].astype(np.float32), "fc.bias": fc[1].astype(np.float32)}
+    return _with_counters(rng, resnet18(int(rng.integers(2**31)), WIDTHS, CLASSES))
 
 
 def draw_block(
-    rng: np.random.Generator,
-    channels: int,
-    filters: int,
-    prefix: str = "",
-    least: float = 0.5,
-    projected: bool | None = None,
+    rng: np.random.Generator, channels: int, filters: int, prefix: str = "", *, projected: bool | None = None
 ) -> State:
-    """Draw a basic block.
-
-    Args:
-        rng: The generator.
-        channels: Channels of its input.
-        filters: Channels of its output.
-        prefix: Prefix of the names.
-        least: The smallest running variance.
-        projected: Whether its shortcut has a projection; if the number of channels changes by default.
-    """
-    state: State = {}
-    for number, inputs in ((1, channels), (2, filters)):
-        state[f"{prefix}conv{number}.weight"] = _weights(rng, filters, inputs, 3)
-        state |= _norm(rng, f"{prefix}bn{number}", filters, least)
-    if channels != filters if projected is None else projected:
-        state[f"{prefix}downsample.0.weight"] = _weights(rng, filters, channels, 1)
-        state |= _norm(rng, f"{prefix}downsample.1", filters, least)
-    return state
+    """Draw a basic block, as `cases.basic_block` does, with batch counters."""
+    return _with_counters(rng, basic_block(rng, channels, filters, prefix, projected=projected))
 
 
-def _weights(rng: np.random.Generator, filters: int, channels: int, kernel: int) -> np.ndarray:
-    values = rng.standard_normal((filters, channels, kernel, kernel)) / np.sqrt(channels * kernel * kernel)
-    return values.astype(np.float32)
+def _with_counters(rng: np.random.Generator, state: State) -> State:
+    norms = [name.removesuffix("running_var") for name in state if name.endswith("running_var")]
+    return state | {f"{norm}num_batches_tracked": np.array(rng.integers(1, 1000)) for norm in norms}
 
 
-def _norm(rng: np.random.Generator, name: str, channels: int, least: float = 0.5) -> State:
-    fields = {
-        "weight": rng.uniform(0.5, 1.5, channels) * np.sqrt(least),  # makes up for the division by a small variance
-        "bias": rng.standard_normal(channels) / 2,
-        "running_mean": rng.standard_normal(channels) / 2,
-        "running_var": least * 4 ** rng.random(channels),
-    }
-    state = {f"{name}.{field}": values.astype(np.float32) for field, values in fields.items()}
-    return state | {f"{name}.num_batches_tracked": np.array(rng.integers(1, 1000))}
+def with_small_variances(state: State) -> State:
+    """Return a state in which the epsilon of normalisations matters."""
+    factors = {"running_var": np.float32(1e-4), "weight": np.float32(1e-2)}  # the weight makes up for the division
+    norms = tuple(name.removesuffix("running_var") for name in state if name.endswith("running_var"))
+    scaled = {norm + name: factor * state[norm + name] for norm in norms for name, factor in factors.items()}
+    return state | scaled
 
 
 # -- derivatives
@@ -141,14 +65,9 @@ def cross_entropy(logits: np.ndarray, labels: np.ndarray, smoothing: float = 0.0
     With label smoothing, a part of each label is spread evenly over all classes (C. Szegedy et al., "Rethinking the
     Inception architecture for computer vision", CVPR 2016).
     """
-    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    targets = smoothed(labels, logits.shape[1], smoothing)
-    return float((np.log(np.exp(shifted).sum(axis=1)) - (targets * shifted).sum(axis=1)).mean())
-
-
-def smoothed(labels: np.ndarray, classes: int, smoothing: float) -> np.ndarray:
-    """Return the targets of labels [N]: float64 [N, classes]."""
-    return (1 - smoothing) * np.eye(classes)[labels] + smoothing / classes
+    targets = (1 - smoothing) * np.eye(logits.shape[1])[labels] + smoothing / logits.shape[1]
+    logits = logits.astype(np.float64)
+    return float((np.logaddexp.reduce(logits, axis=1) - (targets * logits).sum(axis=1)).mean())
 
 
 def reordered(values: np.ndarray, axes: str, order: str) -> np.ndarray:
@@ -195,9 +114,8 @@ def norms(gradients: Tree, kind: str = "euclidean") -> np.ndarray:
         gradients: A tree whose leaves are [N, ...].
         kind: `euclidean`, or the `sum` of all absolute values.
     """
-    flat = [np.abs(leaf.reshape(len(leaf), -1).astype(np.float64)) for leaf in leaves(gradients)]
-    power = 2 if kind == "euclidean" else 1
-    return np.asarray(sum((part**power).sum(axis=1) for part in flat)) ** (1 / power)
+    flat = np.hstack([leaf.reshape(len(leaf), -1).astype(np.float64) for leaf in leaves(gradients)])
+    return np.linalg.norm(flat, 2 if kind == "euclidean" else 1, axis=1)
 
 
 def leaves(values: Any) -> list[np.ndarray]:
@@ -237,8 +155,7 @@ def momentum_steps(
     velocity = {name: np.zeros_like(value) for name, value in now.items()}
     after, losses = [], []
     for x, y in batches:
-        error = x @ now["w"] + now["b"] - y
-        losses.append(float((error**2).mean()))
+        losses.append(float(((x @ now["w"] + now["b"] - y) ** 2).mean()))
         gradient = square_loss_gradient(now, x, y)
         velocity = {name: gradient[name] + momentum * velocity[name] for name in now}
         now = {name: now[name] - rate * velocity[name] for name in now}

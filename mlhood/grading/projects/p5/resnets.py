@@ -8,12 +8,12 @@ from functools import partial
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.submission import Submission, check_rules
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import Task, checks_in, points
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.libraries import JAX
 from mlhood.grading.variants.parameter import Parameter
-from mlhood.jaxlab.operators import network
+from mlhood.jaxlab.operators import network, no_jax
 
 PROBES = "mlhood.grading.projects.p5.probes:"
 # the order of the axes of convolutions' weights in the tree
@@ -24,10 +24,7 @@ BLOCK = "conv1, bn1, relu, conv2, bn2, then the sum with the shortcut, and relu 
 
 def _tree(submission: Submission, state: reference.State, amount: int = 0) -> object:
     """Return the student's tree of a state, to whose JAX arrays an amount is added."""
-    report = submission.call(PROBES + "raised_tree", submission.value("to_tree"), state, amount)
-    report = expect.mapping(report, ("tree", "broken"), "what `to_tree` returns")
-    check_rules(report["broken"], "`to_tree`")
-    return report["tree"]
+    return submission.probe(PROBES + "raised_tree", "to_tree", state, amount, keys=("tree", "broken"))["tree"]
 
 
 def _lookup(tree: object, name: str) -> object:
@@ -101,15 +98,13 @@ def _names(tree: object, prefix: str = "") -> list[str]:
 def _check_block(
     submission: Submission, shape: tuple[int, ...], filters: int, stride: int, hint: str, *, projected: bool
 ) -> None:
-    state = reference.draw_block(  # variances so small that the epsilon matters
-        submission.rng, shape[1], filters, least=1e-4, projected=projected
-    )
-    params, x = network.tree(state), submission.normal(*shape)
+    state = reference.draw_block(submission.rng, shape[1], filters, projected=projected)
+    params, x = network.tree(reference.with_small_variances(state)), submission.normal(*shape)
     kind = "with" if projected else "without"
     with expect.case(f"x {x.shape}, {filters} filters, stride {stride}, {kind} downsample", hint):
         own = reference.tree_map(partial(_stored, submission), params)
-        got = submission.call(PROBES + "run", submission.value("block"), [own, x], [stride])
-        want = np.asarray(network.block(reference.OPERATORS, params, x, stride))
+        got = submission.probe(PROBES + "run", "block", [own, x], [stride])
+        want = np.asarray(network.block(no_jax, params, x, stride))
         tolerance = 2e-3 * np.abs(want).max()
         expect.close(got, want, "what `block` returns", rtol=2e-3, atol=tolerance, dtype=np.float32)
 
@@ -140,7 +135,7 @@ def resnet_gives_logits(submission: Submission) -> None:
     """`resnet` returns the {{ resnet_returns }} of ResNet-18."""
     state = reference.draw_state(submission.rng)
     x = submission.normal(2, 3, 33, 46)  # small, even and odd: what is done at the edges shows in the means
-    logits = np.asarray(network.forward(reference.OPERATORS, network.tree(state), x))
+    logits = np.asarray(network.forward(no_jax, network.tree(state), x))
     spread = np.float32(max(1.0, logits.std()))  # a probability near 1 would hide much
     logits, state = logits / spread, state | {name: state[name] / spread for name in ("fc.weight", "fc.bias")}
     hint = (
@@ -150,13 +145,13 @@ def resnet_gives_logits(submission: Submission) -> None:
     with expect.case(f"x {x.shape}, a ResNet-18 of {', '.join(map(str, reference.WIDTHS))} channels", hint):
         tree = reference.tree_map(partial(_stored, submission), network.tree(state))
         filters = submission.parameters.tree_filters
-        probabilities = reference.softmax(logits)
+        probabilities = no_jax.softmax(logits)
         results = {"probabilities": probabilities, "log probabilities": np.log(probabilities)}
         want, failures = results.get(submission.parameters.resnet_returns, logits), []
         # with the course's tree or the student's, and with the student's block or the course's
         for arguments in itertools.product((tree, None), (x,), ("", filters)):
             try:
-                result = submission.call(PROBES + "run_resnet", submission.value("resnet"), state, *arguments)
+                result = submission.probe(PROBES + "run_resnet", "resnet", state, *arguments)
                 tolerance = 2e-3 * np.abs(want).max()
                 return expect.close(result, want, "what `resnet` returns", rtol=2e-3, atol=tolerance, dtype=np.float32)
             except expect.CheckFailed as failure:
@@ -168,13 +163,7 @@ TASKS = (
     Task(
         "P5.1",
         "ResNet without modules",
-        checks=(
-            names_become_a_tree,
-            leaves_are_jax_arrays_alone,
-            blocks_add_their_input,
-            blocks_project_their_input,
-            resnet_gives_logits,
-        ),
+        checks=checks_in(globals()),
         solution_is_fallback=True,
         minutes=30,
         builds_on=("P1.1",),

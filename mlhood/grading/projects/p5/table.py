@@ -20,9 +20,9 @@ from mlhood.grading.checks.tables import (
     check_remeasured_claims,
     filled_rows,
 )
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.task import Task, checks_in, points
 from mlhood.grading.checks.timing_verdict import TimingClaim
-from mlhood.grading.projects.p5 import races
+from mlhood.grading.projects.p5 import timed
 from mlhood.grading.rpc.codec import Remote
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.jaxlab.operators.cases import FUSED, NETWORK
@@ -32,8 +32,7 @@ from mlhood.measure.claims import ratio
 from mlhood.measure.table import Table
 
 PROBES = "mlhood.grading.projects.p5.probes:"
-OPERATORS = ("conv2d", "batch_norm", "relu")
-NETWORK_OPERATORS = (*OPERATORS, "max_pool", "add", "global_average_pool", "dense")
+OPERATORS = ("conv2d", "batch_norm", "relu", "max_pool", "add", "global_average_pool", "dense")
 # what a second with JAX costs, in units of a second without
 PRICE = Parameter("price", (1, 2, 3, 4))
 STAGES = Parameter(  # the times that `compile_seconds` returns
@@ -124,12 +123,12 @@ def _compilations(submission: Submission) -> list[Compilation]:
     compilations, stages = [], len(submission.parameters.stages)
     for size in (3, 5):
         tracing, compiling = (float(seconds) for seconds in submission.rng.uniform(0.2, 0.5, 2))
-        function = submission.call(PROBES + "sleepy", tracing, compiling)
+        function = submission.call(PROBES + "Sleepy", tracing, compiling)
         for _ in range(2):
             start = time.monotonic()
-            answer = submission.call(PROBES + "compile_time", submission.value("compile_seconds"), function, size)
+            arguments, keys = (function, size), ("seconds", "counts")
+            report = submission.probe(PROBES + "compile_time", "compile_seconds", *arguments, keys=keys)
             elapsed = time.monotonic() - start
-            report = expect.mapping(answer, ("seconds", "counts"), "what `compile_seconds` does")
             counted, seconds = expect.mapping(report["counts"], COUNTS, "the counts"), report["seconds"]
             counts = {name: expect.integer(counted[name], "a count") for name in COUNTS}
             if stages > 1:
@@ -189,8 +188,7 @@ def _sides(submission: Submission) -> tuple[Any, np.ndarray, np.ndarray, dict[st
     drawn["amount"] = int(submission.rng.integers(1, 9))
     with expect.case(f"a case with arguments {x.shape} and {y.shape}"):
         form = submission.parameters.sides_returned
-        answer = submission.call(PROBES + "called_sides", submission.value("sides"), x, y, form, drawn)
-        report = expect.mapping(answer, ("sides",), "what `sides` does")
+        report = submission.probe(PROBES + "called_sides", "sides", x, y, form, drawn, keys=("sides",))
         what, expected = "`sides` does not return the two calls", 'a dictionary of functions, "No-JAX" and "JAX"'
         if form != "dictionary":
             expected = f"a tuple of two functions: {form}"
@@ -272,44 +270,24 @@ def _check_remeasured(submission: Submission) -> None:
     filled_rows(table, FILL)
     what = "the column that the table has ahead is not as much faster as it says"
     hint = "fill it with results of `compare`; is the side compiled, once, before that, with arguments on the device?"
-    check_remeasured_claims(submission, lambda: _races(submission, table), what, hint)
+    check_remeasured_claims(submission, lambda: _timing_claims(submission, table), what, hint)
 
 
-def _races(submission: Submission, table: Table) -> list[TimingClaim]:
+def _timing_claims(submission: Submission, table: Table) -> list[TimingClaim]:
     """Return timed comparisons of both columns in two of the rows, the slower column of the table first."""
-    operators = {name: submission.value(name) for name in NETWORK_OPERATORS}
+    operators = {name: submission.value(name) for name in OPERATORS}
     for name, operator in operators.items():
         expect.true(isinstance(operator, Remote), f"`{name}` is not a function", got=operator)
     layout = Layout(submission.parameters.images, submission.parameters.filters, submission.parameters.dense)
-    block = {name: operators[name] for name in OPERATORS}
-    seed = int(submission.rng.integers(2**31))
-    program, prepared = (
-        submission.call(races.PROBES + "block_program"),
-        submission.call(races.PROBES + "prepared_network", seed),
-    )
-    fused, network = (ratio(table[row, NO_JAX], table[row, JAX]) for row in (FUSED, NETWORK))
-    return [
-        races.fused_block(program, block, fused, layout),
-        races.network_forward(prepared, operators, network, seed, layout),
-    ]
+    claimed = {row: ratio(table[row, NO_JAX], table[row, JAX]) for row in (FUSED, NETWORK)}
+    return timed.claims(operators, layout, claimed, seed=int(submission.rng.integers(2**31)))
 
 
 TASKS = (
     Task(
         "P5.3",  # in the notebook's kernel: both columns run the package's network, which solves P5.1 and P5.2
         "The table",
-        checks=(
-            compiling_is_earned_back,
-            as_long_is_not_less,
-            slower_calls_never_pay,
-            tracing_and_compiling_take_time,
-            nothing_is_run,
-            one_side_is_numpy,
-            the_other_side_is_compiled,
-            rows_are_comparisons,
-            columns_agree,
-            ratios_are_measured_again,
-        ),
+        checks=checks_in(globals()),
         seconds=600.0,  # twenty-one rounds of a whole network in NumPy, on whatever laptop
         timed=True,
         minutes=40,

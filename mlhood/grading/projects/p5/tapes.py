@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, Cases, Keywords, compared
-from mlhood.grading.checks.submission import Submission, check_rules
-from mlhood.grading.checks.task import Check, Task, points
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import Check, Task
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.libraries import TAPE
 from mlhood.grading.variants.parameter import Parameter
+from mlhood.jaxlab.operators import no_jax
 
-SUM_HINT = "how does the sum change if one element of a does? Return new arrays"
 GRADIENTS = {0: "the gradient of x", 1: "the gradient of w", 2: "the gradient of bias"}
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
 # an attribute of an operator, beside those of `mlhood.jaxlab.autodiff`; with its default it changes nothing
@@ -67,25 +67,17 @@ def _sum(submission: Submission, option: str, a: tuple[int, ...], b: tuple[int, 
     return submission.normal(*y.shape), y.astype(np.float32), left, right, attributes
 
 
-@points(1)
-def sums_pass_the_gradient_on(submission: Submission) -> None:
+@rule(
+    1,
+    "vjp_add",
+    "how does the sum change if one element of a does? Return new arrays: who adds to one would change the other, too",
+    probe=PROBES + "apart",
+    parts={0: "the gradient of a", 1: "the gradient of b"},
+)
+def sums_pass_the_gradient_on(submission: Submission) -> Iterator[Arguments]:
     """`vjp_add` passes the gradient on to both operands."""
     for shape, option in (((3, 4), submission.parameters.add_option), ((2, 3, 4, 5), "")):
-        g, y, *operands, attributes = _sum(submission, option, shape, shape)
-        with expect.case(expect.format_call("vjp_add", (g, y, *operands), attributes), SUM_HINT):
-            answer = submission.call(
-                PROBES + "rule_gradients", submission.value("vjp_add"), [g, y, *operands], attributes
-            )
-            report = expect.mapping(answer, ("gradients", "broken", "shared"), "the run of `vjp_add`")
-            check_rules(report["broken"], "`vjp_add`")
-            got = list(report["gradients"]) if isinstance(report["gradients"], list | tuple) else []
-            what = "`vjp_add` does not return a tuple of two gradients"
-            expect.true(len(got) == 2, what, got=report["gradients"])
-            what, hint = "`vjp_add` returns the same memory for both", "who adds to one would change the other, too"
-            expect.true(report["shared"] is not True, what, expected="a new array for each input", hint=hint)
-            for name, unchanged, gradient in zip("ab", ("alpha", "beta"), got, strict=True):
-                want = g * np.float32(1 if option == unchanged else attributes.get(option, 1.0))
-                expect.close(gradient, want, f"the gradient of {name} by `vjp_add`", dtype=np.float32)
+        yield _sum(submission, option, shape, shape)
 
 
 @rule(
@@ -136,7 +128,7 @@ def _conv(submission: Submission, stride: int, padding: int, *, biased: bool = T
     values = (True,) if option in ("relu", "flip") else (0.5, -1.5, 3.0)
     attributes = _option(submission, option, *values)
     filters = attributes.get("scale", 1.0) * (w[:, :, ::-1, ::-1] if "flip" in attributes else w)
-    y = reference.conv2d(x, filters, bias[0] if bias else None, stride, padding)
+    y = no_jax.conv2d(x, filters, bias[0] if bias else None, stride, padding)
     y = (np.maximum(y, 0) if "relu" in attributes else y).astype(np.float32)
     given = attributes | ({"stride": stride, "padding": padding} if (stride, padding) != (1, 0) else {})
     return submission.normal(*y.shape), y, x, w, *bias, Keywords(given)
@@ -212,90 +204,82 @@ def the_mean_shares_the_gradient(submission: Submission) -> Iterator[Arguments]:
     yield _entropy(submission, 3, 2.5, classes=5)
 
 
-def _check_backward(
-    submission: Submission, values: list[np.ndarray], entries: list[list[Any]], want: dict[int, np.ndarray]
-) -> None:
-    answer = submission.call(PROBES + "backward_result", submission.value("backward"), values, entries)
-    report = expect.mapping(answer, ("gradients", "changed"), "what `backward` does")
+def _same_gradients(got: Any, want: Any, what: str) -> None:
+    """Compare what the probe of `backward` returns; gradients that are 0 may be there, too."""
+    report = expect.mapping(got, ("gradients", "changed"), "what `backward` does")
     gradients: dict[Any, Any] = dict(expect.mapping(report["gradients"], (), "what `backward` returns"))
-    want = _returned(submission.parameters.gradients_of, values, entries, want)
-    for number, gradient in want.items():
-        what, got = f"there is no gradient of value {number} from `backward`", str(sorted(gradients, key=str))
-        expect.true(number in gradients, what, expected=f"the keys {sorted(want)}", got=got)
-        what = f"the gradient of value {number} by `backward`"
+    keys, right = f"the keys {sorted(want['gradients'])}", want["gradients"]
+    for number, gradient in right.items():
+        what, shown = f"there is no gradient of value {number} from `backward`", str(sorted(gradients, key=str))
+        expect.true(number in gradients, what, expected=keys, got=shown)
+        gradient, what = np.asarray(gradient), f"the gradient of value {number} by `backward`"
         expect.close(gradients[number], gradient, what, dtype=np.float32 if gradient.shape else None)
-    more = [key for key, value in gradients.items() if key not in want and (value is None or np.any(value))]
-    what = "`backward` returns gradients of values that the last one does not depend on"
-    if submission.parameters.gradients_of == "inputs":
-        what = "`backward` returns gradients of others than the inputs that the last value depends on"
-    expect.true(not more, what, expected=f"the keys {sorted(want)}", got=str(sorted(more, key=str)))
+    more = [key for key, value in gradients.items() if key not in right and (value is None or np.any(value))]
+    what = "`backward` returns gradients of other values than it should"
+    expect.true(not more, what, expected=keys, got=str(sorted(more, key=str)))
     expect.true(report["changed"] is False, "`backward` changes the tape", expected="the same values and entries")
 
 
-def _returned(
-    which: str, values: list[np.ndarray], entries: list[list[Any]], gradients: dict[int, np.ndarray]
-) -> dict[int, np.ndarray]:
-    """Return what `backward` has to return in this variant, given the gradients of all values that are reached."""
-    if which == "all":
-        return {number: np.zeros_like(value) for number, value in enumerate(values)} | gradients
-    computed = [output for _, _, output, _ in entries] if which == "inputs" else []
-    return {number: gradient for number, gradient in gradients.items() if number not in computed}
+def _tape_shown(arguments: Arguments, keywords: Mapping[str, Any]) -> str:
+    values, entries = arguments
+    lines = [f"{output} = {op} of {', '.join(map(str, inputs))}" for op, inputs, output, _ in entries]
+    return f"{', '.join(lines)}; {len(values) - 1} is the last value"
 
 
-def _scalar(value: object) -> np.ndarray:
-    return np.asarray(value, np.float32)
+def tape(number: float, hint: str) -> Callable[[Cases], Check]:
+    """Return a decorator for a check of `backward`: each case is the values and the entries of a tape."""
+    options: dict[str, Any] = {"probe": PROBES + "backward_result", "compare": _same_gradients, "given": _tape_shown}
+    return compared(number, "backward", hint=hint, **options)
 
 
-@points(1)
-def the_tape_is_read_backwards(submission: Submission) -> None:
+FORWARD: dict[str, Callable[..., Any]] = {
+    "mul": np.multiply,
+    "add": np.add,
+    "scale": lambda x, factor: np.float32(factor) * x,
+    "tanh": np.tanh,
+    "weighted_sum": lambda x, weights: np.asarray((x * weights).sum(), np.float32),
+}
+
+
+def _recorded(inputs: dict[int, np.ndarray], *entries: list[Any]) -> Arguments:
+    """Return the values of a tape with these inputs, by their numbers, and entries; and the entries."""
+    values = dict(inputs)
+    for op, operands, output, attributes in entries:
+        values[output] = FORWARD[op](*(values[operand] for operand in operands), **attributes)
+    return [values[number] for number in sorted(values)], list(entries)
+
+
+@tape(1, "start at the last value, whose gradient is 1; an entry whose output has no gradient is passed over")
+def the_tape_is_read_backwards(submission: Submission) -> Iterator[Arguments]:
     """`backward` propagates the gradient from the last value back to the first, through the rules."""
-    weights, x, other = (submission.normal(6) for _ in range(3))
-    scaled = np.float32(1.5) * x
-    bent = np.tanh(scaled)
-    values = [weights, x, scaled, other, np.tanh(other), bent, _scalar((bent * weights).sum())]
-    entries = [
+    yield _recorded(
+        {number: submission.normal(6) for number in (0, 1, 3)},
         ["scale", [1], 2, {"factor": 1.5}],
-        ["tanh", [3], 4, {}],
+        ["tanh", [3], 4, {}],  # which is not used
         ["tanh", [2], 5, {}],
-        ["weighted_sum", [5, 0], 6, {}],
-    ]
-    by_scaled = weights * (1 - bent**2)
-    want = {6: _scalar(1.0), 5: weights, 2: by_scaled, 1: np.float32(1.5) * by_scaled}
-    given = (
-        "2 = scale 1 by 1.5, 4 = tanh 3, 5 = tanh 2, 6 = weighted_sum of 5 by 0, whose gradient is None; 4 is not used"
+        ["weighted_sum", [5, 0], 6, {}],  # the gradient of 0 is None
     )
-    hint = "start at the last value, whose gradient is 1; an entry whose output has no gradient is passed over"
-    with expect.case(given, hint):
-        _check_backward(submission, values, entries, want)
-    values = [x, np.tanh(x), _scalar(submission.normal())]
-    with expect.case("1 = tanh 0, and the last value, 2, is an input", "the last value depends on itself alone"):
-        _check_backward(submission, values, [["tanh", [0], 1, {}]], {2: _scalar(1.0)})
+    last = np.asarray(submission.normal(), np.float32)  # depends on itself alone
+    yield _recorded({0: submission.normal(6), 2: last}, ["tanh", [0], 1, {}])
 
 
-@points(1)
-def what_is_used_twice_gets_both(submission: Submission) -> None:
+@tape(
+    1,
+    "where a gradient exists already, the sum of both, as a new array: += would change a shared one. One entry can "
+    "read a value twice: both parts count",
+)
+def what_is_used_twice_gets_both(submission: Submission) -> Iterator[Arguments]:
     """`backward` adds up the gradients of a value that is used more than once."""
     for size in (5, 3):
-        weights, x = submission.normal(size), submission.normal(size)
-        bent = np.tanh(x)
-        product, total = x * bent, x * bent + x
-        values = [weights, x, bent, product, total, _scalar((total * weights).sum())]
-        entries = [
+        yield _recorded(
+            {0: submission.normal(size), 1: submission.normal(size)},
             ["tanh", [1], 2, {}],
             ["mul", [1, 2], 3, {}],
             ["add", [3, 1], 4, {}],
             ["weighted_sum", [4, 0], 5, {}],
-        ]
-        want = {5: _scalar(1.0), 4: weights, 3: weights, 2: weights * x, 1: weights * (bent + 1 + x * (1 - bent**2))}
-        given = "2 = tanh 1, 3 = 1 * 2, 4 = 3 + 1, 5 = weighted_sum of 4 by 0"
-        hint = "where a gradient exists already, the sum of both, as a new array: += would change a shared one"
-        with expect.case(given, hint):
-            _check_backward(submission, values, entries, want)
-    weights, x = submission.normal(4), submission.normal(4)
-    values = [weights, x, x * x, _scalar((x * x * weights).sum())]
-    entries = [["mul", [1, 1], 2, {}], ["weighted_sum", [2, 0], 3, {}]]
-    with expect.case("2 = 1 * 1, 3 = weighted_sum of 2 by 0", "one entry can read a value twice: both parts count"):
-        _check_backward(submission, values, entries, {3: _scalar(1.0), 2: weights, 1: 2 * x * weights})
+        )
+    inputs = {0: submission.normal(4), 1: submission.normal(4)}
+    yield _recorded(inputs, ["mul", [1, 1], 2, {}], ["weighted_sum", [2, 0], 3, {}])
 
 
 TASKS = (

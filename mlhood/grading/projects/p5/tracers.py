@@ -5,14 +5,16 @@ A variable is [number, *shape], a number is a constant, an equation is [operatio
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.submission import Submission, check_rules
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.compared import Arguments, Cases, compared
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import Check, Task, checks_in, points
 from mlhood.grading.projects.p5.libraries import TAPE
 from mlhood.grading.variants.parameter import Parameter
 
@@ -20,19 +22,6 @@ PROBES = "mlhood.grading.projects.p5.probes_numpy:"
 # what `evaluate` returns: a tuple of the outputs, a dictionary of the values, or a list of the results of all equations
 EVALUATED = Parameter("evaluated", ("outputs", "values", "results"))
 LIVE_OPTION = Parameter("live_option", ("", "used", "outputs", "count"))  # one more argument of `live`
-NUMPY = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "maximum": np.maximum,
-    "neg": np.negative,
-    "exp": np.exp,
-    "matmul": np.matmul,
-    "relu": lambda x: np.maximum(x, 0),
-    "sum": np.sum,
-    "transpose": np.transpose,
-}
 Plain = list[Any]
 Step = tuple[str, list[Any], list[int]]
 RECORD = "one new variable of the right shape, one equation that defines it, and the variable is returned"
@@ -57,7 +46,7 @@ def _record(submission: Submission, *, numbers: bool = False) -> list[tuple[Step
     """Return each step with what the student's `record` returned and appended."""
     shapes, steps = _draw_steps(submission, numbers)
     operations = [[op, list(operands)] for op, operands, _ in steps]
-    answer = submission.call(PROBES + "recorded", submission.value("record"), shapes, operations)
+    answer = submission.probe(PROBES + "recorded", "record", shapes, operations)
     reports = [
         dict(expect.mapping(report, ("returned", "operands", "equations"), "what `record` does"))
         for report in (answer if isinstance(answer, list | tuple) else [])
@@ -146,65 +135,39 @@ class Builder:
         return [self.inputs, self.equations, list(outputs)]
 
 
-def _check_evaluation(
-    submission: Submission, program: Plain, arguments: list[np.ndarray], want: list[np.ndarray], given: str, hint: str
-) -> None:
-    with expect.case(given, hint):
-        answer = submission.call(PROBES + "evaluated", submission.value("evaluate"), program, arguments)
-        report = expect.mapping(answer, ("outputs", "copied", "broken"), "what `evaluate` does")
-        check_rules(report["broken"], "`evaluate`")
-        got = report["outputs"]
-        if submission.parameters.evaluated != "outputs":
-            _check_all_values(submission.parameters.evaluated, got, program, arguments)
-            return
-        outputs = got if isinstance(got, tuple) else ()
-        what, expected = "`evaluate` does not return a tuple of the outputs", f"{len(want)} arrays in a tuple"
-        returns = "return tuple(... for output in program.outputs)"
-        expect.true(len(outputs) == len(want), what, expected=expected, got=got, hint=returns)
-        for index, (got_output, output) in enumerate(zip(outputs, want, strict=True)):
-            what = f"output {index} of `evaluate`"
-            dtype = np.float32 if np.shape(output) else None
-            expect.close(got_output, np.asarray(output), what, rtol=1e-4, atol=1e-5, dtype=dtype)
-        what, expected = "an output of `evaluate` that is an input is another array", "the argument itself, not a copy"
-        expect.true(report["copied"] == [], what, expected=expected, got=f"output {report['copied']}")
+def _shown(arguments: Arguments, keywords: Mapping[str, Any]) -> str:
+    """Return a program in words, with letters for its variables: `c = sub a, 2; d = mul c, b; outputs d, 2.5`."""
+    inputs, equations, outputs = arguments[0]
+    defined = [*inputs, *(output for _, _, output in equations)]
+    names = {variable[0]: letter for variable, letter in zip(defined, ascii_lowercase, strict=False)}
+
+    def listed(operands: list[Any]) -> str:
+        return ", ".join(names[x[0]] if isinstance(x, list) else f"{x}" for x in operands)
+
+    lines = [f"{listed([output])} = {op} {listed(operands)}" for op, operands, output in equations]
+    return "; ".join([*lines, f"outputs {listed(outputs)}"])
 
 
-def _check_all_values(form: str, got: object, program: Plain, arguments: list[np.ndarray]) -> None:
-    """Check a dictionary of all values, which the probe makes a list of pairs; or a list of all results."""
-    inputs, equations, _ = program
-    values = {variable[0]: argument for variable, argument in zip(inputs, arguments, strict=True)}
-    for op, operands, output in equations:
-        values[output[0]] = NUMPY[op](*(values[x[0]] if isinstance(x, list) else x for x in operands))
-    if form == "results":
-        want = [values[output[0]] for _, _, output in equations]
-        what, expected = "`evaluate` does not return a list of the results", f"{len(want)} arrays in a list"
-        results = got if isinstance(got, list) else []
-        expect.true(len(results) == len(want), what, expected=expected, got=got)
-        named = {f"result {index}": pair for index, pair in enumerate(zip(results, want, strict=True))}
-    else:
-        pairs = dict(got["values"]) if isinstance(got, dict) and "values" in got else {}
-        what, expected = "`evaluate` does not return the values", f"a dictionary from {len(values)} variables to arrays"
-        expect.true(sorted(pairs) == sorted(values), what, expected=expected, got=f"{len(pairs)} of them")
-        named = {f"the value of variable {number}": (pairs[number], value) for number, value in values.items()}
-    for name, (result, value) in named.items():
-        dtype = np.float32 if np.shape(value) else None
-        expect.close(result, np.asarray(value), f"{name} by `evaluate`", rtol=1e-4, atol=1e-5, dtype=dtype)
+def evaluation(number: float, hint: str) -> Callable[[Cases], Check]:
+    """Return a decorator for a check of `evaluate`: each case is a program in plain data, and its arguments."""
+    options: dict[str, Any] = {"probe": PROBES + "evaluated", "given": _shown, "typed": True}
+    return compared(number, "evaluate", hint=hint, key="outputs", **options)
 
 
-@points(1)
-def programs_are_run(submission: Submission) -> None:
+@evaluation(
+    1,
+    "keep the value of every variable: inputs first, then that of each equation in order; NUMPY has a function for "
+    "every operation",
+)
+def programs_are_run(submission: Submission) -> Iterator[Arguments]:
     """`evaluate` executes the equations in order, each on the results before it."""
     w = Builder(submission)
     a, b, c = w.input(4, 3), w.input(3, 5), w.input(5)
     d = w.equation("matmul", [a, b], 4, 5)
     e = w.equation("sub", [d, c], 4, 5)
     f = w.equation("relu", [e], 4, 5)
-    hint = "keep the value of every variable: inputs first, then that of each equation in order"
-    given = "relu(a @ b - c)"
     for _ in range(2):  # on other arrays, the same program gives other results
-        x, y, z = submission.normal(4, 3), submission.normal(3, 5), submission.normal(5)
-        _check_evaluation(submission, w.program(f), [x, y, z], [np.maximum(x @ y - z, 0)], given, hint)
-        given = "relu(a @ b - c), for the second time"
+        yield w.program(f), submission.normal(4, 3), submission.normal(3, 5), submission.normal(5)
     w = Builder(submission)
     a, b, c = w.input(4, 3), w.input(3, 4), w.input(4, 3)
     d = w.equation("transpose", [b], 4, 3)
@@ -213,30 +176,24 @@ def programs_are_run(submission: Submission) -> None:
     g = w.equation("exp", [f], 4, 3)
     h = w.equation("div", [c, g], 4, 3)
     i = w.equation("sum", [h])
-    x, y, z = submission.normal(4, 3), submission.normal(3, 4), submission.normal(4, 3)
-    want = np.asarray((z * np.exp(np.maximum(x, y.T))).sum())
-    hint = "NUMPY has a function for every operation"
-    _check_evaluation(submission, w.program(i), [x, y, z], [want], "sum(c / exp(-maximum(a, transpose(b))))", hint)
+    yield w.program(i), submission.normal(4, 3), submission.normal(3, 4), submission.normal(4, 3)
 
 
-@points(1)
-def numbers_stand_for_themselves(submission: Submission) -> None:
+@evaluation(1, "an operand that is not a Variable is a number, and stands for itself")
+def numbers_stand_for_themselves(submission: Submission) -> Iterator[Arguments]:
     """`evaluate` uses numbers among the operands directly, and returns all {{ evaluated }}{{ "" if evaluated == "values" else " in order" }}."""  # noqa: E501
     w = Builder(submission)
     a, b = w.input(3, 2), w.input(3, 2)
     c = w.equation("sub", [1.5, a], 3, 2)
     d = w.equation("mul", [b, -2], 3, 2)
     x, y = submission.normal(3, 2), submission.normal(3, 2)
-    given = "c = 1.5 - a, d = b * -2; d, c"
-    hint = "an operand that is not a Variable is a number, and stands for itself"
-    _check_evaluation(submission, w.program(d, c), [x, y], [y * -2, 1.5 - x], given, hint)
-    given = "c = 1.5 - a, d = b * -2; d, 2.5"
-    _check_evaluation(submission, w.program(d, 2.5), [x, y], [y * -2, np.asarray(2.5)], given, hint)
-    _check_evaluation(submission, w.program(), [x, y], [], "c = 1.5 - a, d = b * -2, without outputs", hint)
+    yield w.program(d, c), x, y
+    yield w.program(d, 2.5), x, y
+    yield w.program(), x, y
 
 
-@points(1)
-def values_are_used_again(submission: Submission) -> None:
+@evaluation(1, "keep every value to the end: any later equation may read it, and so may the outputs")
+def values_are_used_again(submission: Submission) -> Iterator[Arguments]:
     """`evaluate` keeps values that are read more than once{{ ", and inputs that are outputs" if evaluated == "outputs" else "" }}."""  # noqa: E501
     w = Builder(submission)
     a, b = w.input(4), w.input(4)
@@ -244,14 +201,11 @@ def values_are_used_again(submission: Submission) -> None:
     d = w.equation("mul", [c, c], 4)
     e = w.equation("add", [d, a], 4)
     f = w.equation("sub", [e, c], 4)
-    x, y = submission.normal(4), submission.normal(4)
-    given = "c = b - a, d = c * c, e = d + a, f = e - c; f, a"
-    hint = "keep every value to the end: any later equation may read it, and so may the outputs"
-    _check_evaluation(submission, w.program(f, a), [x, y], [(y - x) ** 2 + x - (y - x), x], given, hint)
+    yield w.program(f, a), submission.normal(4), submission.normal(4)
 
 
-def _program_with_dead_code(submission: Submission) -> tuple[Plain, Plain]:
-    """Build a program; return it with the equations that its outputs need, in order."""
+def _program_with_dead_code(submission: Submission) -> Plain:
+    """Build a program of which only some equations lead to the outputs."""
     w = Builder(submission)
     a, b = w.input(4), w.input(4)
     unused = w.equation("exp", [a], 4)
@@ -262,23 +216,21 @@ def _program_with_dead_code(submission: Submission) -> tuple[Plain, Plain]:
     e = w.equation("sub", [d, c], 4)
     f = w.equation("div", [c, 2.0], 4)
     w.equation("pow", [e, 2.0], 4)
-    needed = ("mul", "neg", "sub", "div")
-    return w.program(e, f), [equation for equation in w.equations if equation[0] in needed]
+    return w.program(e, f)
 
 
-def _drawn_program(submission: Submission) -> tuple[Plain, Plain]:
-    """Draw a program of twelve equations on earlier values, and with them the equations that its outputs need."""
+def _drawn_program(submission: Submission) -> Plain:
+    """Draw a program of twelve equations on earlier values."""
     w, rng = Builder(submission), submission.rng
     values = [w.input(3) for _ in range(3)]
     for _ in range(12):
         left, right = (values[int(rng.integers(len(values)))] for _ in range(2))
         op = str(rng.choice(["add", "mul", "sub", "maximum"]))
         values.append(w.equation(op, [left, right if rng.random() < 0.8 else 0.5], 3))
-    outputs = [values[int(index)] for index in rng.choice(np.arange(3, 9), 2, replace=False)]
-    return w.program(*outputs), _needed(w.equations, outputs)
+    return w.program(*(values[int(index)] for index in rng.choice(np.arange(3, 9), 2, replace=False)))
 
 
-def _chain(submission: Submission) -> tuple[Plain, Plain]:
+def _chain(submission: Submission) -> Plain:
     """Build a chain of ten equations beside one that nothing needs; an input is an output, too."""
     w = Builder(submission)
     a, b = w.input(2), w.input(2)
@@ -286,85 +238,64 @@ def _chain(submission: Submission) -> tuple[Plain, Plain]:
     for op in ("neg", "exp", "add", "sub", "mul", "log", "maximum", "neg", "div", "add"):
         value = w.equation(op, [value] if op in ("neg", "exp", "log") else [value, b], 2)
     w.equation("mul", [value, value], 2)
-    return w.program(value, a), w.equations[:-1]
+    return w.program(value, a)
 
 
-def _needed(equations: list[Plain], outputs: Plain) -> Plain:
-    """Return the equations that lead to these outputs, in order."""
-    needed, kept = [*outputs], []
-    for equation in reversed(equations):
-        if equation[2] in needed:
-            kept.append(equation)
-            needed += equation[1]
-    return kept[::-1]
-
-
-def _live(submission: Submission, *more: tuple[Plain, Plain]) -> Iterator[tuple[Plain, Plain, Plain]]:
-    """Yield programs, drawn or given, the student's `live` of each, and the equations that it needs."""
-    programs = _program_with_dead_code(submission), *(_drawn_program(submission) for _ in range(4)), *more
-    for i, (given_program, all_needed) in enumerate(programs):
-        # it may be left out, and there is nothing to choose where there are no outputs
-        option = submission.parameters.live_option if i and given_program[2] else ""
-        program, needed, options = _chosen(submission.rng, option, given_program, all_needed, chosen=i != 1)
-        argument = f", with {next(iter(options))}={next(iter(options.values()))}" if options else ""
-        lead = f"{len(needed)} of which lead to the outputs"
-        with expect.case(f"a program of {len(program[1])} equations, {lead}{argument}"):
-            answer = submission.call(PROBES + "live_result", submission.value("live"), given_program, options)
-            report = expect.mapping(answer, ("program", "changed"), "what `live` does")
+def _live(submission: Submission, *more: Plain) -> Iterator[tuple[list[Plain], Plain, Plain]]:
+    """Yield the equations of each program, drawn or given, what `live` returns of it, and what it should return."""
+    for i, program in enumerate((_program_with_dead_code(submission), *map(_drawn_program, [submission] * 4), *more)):
+        # the option may be left out, and there is nothing to choose where there are no outputs
+        has_option = i and program[2] and submission.parameters.live_option
+        options = _chosen(submission, program, chosen=i != 1) if has_option else {}
+        probe = PROBES + "live_result"
+        want = submission.solution("live", program, options, probe=probe)["program"]
+        argument = "".join(f", with {name}={value}" for name, value in options.items())
+        with expect.case(f"a program of {len(program[1])} equations, {len(want[1])} of which are needed{argument}"):
+            report = submission.probe(probe, "live", program, options, keys=("program", "changed"))
             result = _listed(report["program"]) if isinstance(report["program"], list | tuple) else []
             valid = len(result) == 3 and all(isinstance(part, list) for part in result)
             what = "`live` does not return a Program"
             expect.true(valid, what, expected="Program", got=report["program"])
             expect.true(report["changed"] is False, "`live` changes the program that is passed to it")
-            yield program, result, needed
+            yield program[1], result, _listed(want)
 
 
-def _chosen(
-    rng: np.random.Generator, option: str, program: Plain, needed: Plain, *, chosen: bool
-) -> tuple[Plain, Plain, dict[str, Any]]:
-    """Choose one of two outputs, or neither, by the argument that `live` has in this variant, if any.
-
-    Returns:
-        The program with the output that was chosen, the equations that it needs, and the argument by its name.
-    """
-    if not option:
-        return program, needed, {}
-    inputs, equations, outputs = program
-    index = 0 if option == "count" else int(rng.integers(2))
+def _chosen(submission: Submission, program: Plain, *, chosen: bool) -> dict[str, Any]:
+    """Choose one of two outputs, or neither: return the argument that `live` has in this variant, by its name."""
+    option = submission.parameters.live_option
+    index = 0 if option == "count" else int(submission.rng.integers(2))
     used = [chosen and index == i for i in range(2)]
-    left = [output for output, use in zip(outputs, used, strict=True) if use]
-    value = {"used": used, "outputs": left, "count": len(left)}[option]
-    return [inputs, equations, left], _needed(equations, left), {option: value}
+    left = [output for output, use in zip(program[2], used, strict=True) if use]
+    return {option: {"used": used, "outputs": left, "count": len(left)}[option]}
 
 
 def _named(equations: Plain) -> str:
     return ", ".join(str(equation[0]) for equation in equations) or "none"
 
 
-@points(1)
+@points(1, solved=True)
 def what_nobody_needs_is_gone(submission: Submission) -> None:
     """`live` removes equations that no output needs."""
-    without_outputs = [*_chain(submission)[0][:2], []], []
-    for (_, equations, _), (_, remaining, _), needed in _live(submission, without_outputs):
+    without_outputs = [*_chain(submission)[:2], []]
+    for equations, (_, remaining, _), (_, needed, _) in _live(submission, without_outputs):
         expect.true(bool(remaining) or not needed, "no equation remains after `live`", hint="keep what an output needs")
         dead = [equation for equation in remaining if equation in equations and equation not in needed]
         what, hint = "dead equations remain after `live`", "who needs an equation: which others, and who needs those?"
         expect.true(not dead, what, expected=_named(needed), got=_named(dead), hint=hint)
 
 
-@points(1)
+@points(1, solved=True)
 def what_outputs_need_stays(submission: Submission) -> None:
     """`live` keeps everything that an output needs, in order, and the program's inputs and outputs."""
     removed = 0
-    for (inputs, equations, outputs), result, needed in _live(submission, _chain(submission)):
+    for equations, result, (inputs, needed, outputs) in _live(submission, _chain(submission)):
         removed += len(equations) - len(result[1])
         got = [equation for equation in result[1] if equation in needed]
         what = "needed equations are missing or out of order after `live`"
         hint = "first the outputs are needed; each equation that is needed makes its operands needed; the order stays"
         expect.true(got == needed, what, expected=_named(needed), got=_named(got), hint=hint)
-        expect.equal(
-            result[0], inputs, "the program of `live` has the wrong inputs", hint="the inputs are its signature"
-        )
+        what, hint = "the program of `live` has the wrong inputs", "the inputs are its signature"
+        expect.equal(result[0], inputs, what, hint=hint)
         expect.equal(result[2], outputs, "the program of `live` has the wrong outputs")
     expect.true(removed > 0, "`live` keeps every equation", hint="which equations does no output need?")
 
@@ -373,16 +304,7 @@ TASKS = (
     Task(
         "P5.5",
         "A tracer in one page",
-        checks=(
-            operations_are_written_down,
-            results_have_their_shapes,
-            every_result_is_new,
-            programs_are_run,
-            numbers_stand_for_themselves,
-            values_are_used_again,
-            what_nobody_needs_is_gone,
-            what_outputs_need_stays,
-        ),
+        checks=checks_in(globals()),
         varies=(EVALUATED, LIVE_OPTION),
         minutes=35,
         libraries=TAPE,
