@@ -299,7 +299,7 @@ TRACER = mistakes(
         evaluating(result="tuple(read(x) for x in program.outputs or [program.equations[-1].output])")
         | living(needed="set(program.outputs or [program.equations[-1].output])"),
         (check.NUMBERS, check.GONE),
-        "0 arrays in a tuple",
+        "the wrong number of items",
     ),
     ("nothing is removed", ALL_LIVE, (check.GONE, check.STAYS), "who needs"),
     ("equations left in reverse order", living(kept="tuple(kept)"), check.STAYS, "the order stays"),
