@@ -212,7 +212,7 @@ class Submission:
         """Draw an array from the standard normal distribution, float32."""
         return self.rng.standard_normal(shape).astype(np.float32)
 
-    def probe(self, target: str, name: str, *args: object, keys: tuple[str, ...] = (), **kwargs: object) -> Any:
+    def probe(self, target: str, name: str, *args: object, keys: tuple[str, ...] = (), **kwargs: Any) -> Any:
         """Call a function of ours in the student's process with a function of the notebook; return what it returns.
 
         Args:
