@@ -1,7 +1,7 @@
 """The operators in JAX: for each, a function of its attributes, its inputs' types and their arrays.
 
-For most, it is the operator's `evaluate`, whose functions of arrays JAX has too. The rules here are for those that read
-or write at indices, whose `evaluate` depends on elements, or that JAX computes faster in another way. They compute the
+For most, it is the operator's `evaluate`, whose functions of arrays JAX has too. The rules here are for those
+whose `evaluate` depends on elements, or that JAX computes faster in another way. They compute the
 same, except that an index out of range is an error there only.
 """
 
@@ -27,7 +27,6 @@ Types = tuple[TensorType | None, ...]
 Rule = Callable[..., Any]  # (operator, types, *arrays) -> array, or a tuple of several
 
 _EXACT = lax.Precision.HIGHEST  # on the CPU, float32 products are in float32 anyway
-_METHODS = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
 
 
 def activate(y: Array, activation: Activation) -> Array:
@@ -95,7 +94,8 @@ def _windows(x: Array, window: Window, start: Any, combine: Callable[[Array, Arr
 
 
 def _max_pool(operator: Any, types: Types, x: Array) -> Array:
-    return _windows(x, operator.window, _lowest(x), lax.max)
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    return _windows(x, operator.window, lowest, lax.max)
 
 
 def _average_pool(operator: Any, types: Types, x: Array) -> Array:
@@ -103,10 +103,6 @@ def _average_pool(operator: Any, types: Types, x: Array) -> Array:
     covered = operator.window.view(ones, 0, inner=1 if operator.count_pads else 0)
     count = covered.sum(axis=tuple(range(x.ndim, 2 * x.ndim - 2)), dtype=x.dtype)
     return _windows(x, operator.window, 0, lax.add) / count
-
-
-def _lowest(x: Array) -> Any:
-    return -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
 
 
 def _power(operator: Any, types: Types, a: Array, b: Array) -> Array:
@@ -119,38 +115,6 @@ def _power(operator: Any, types: Types, a: Array, b: Array) -> Array:
 def _gather(operator: Any, types: Types, x: Array, indices: Array) -> Array:
     indices = jnp.where(indices < 0, indices + x.shape[operator.axis], indices)
     return jnp.take(x, indices, axis=operator.axis, mode="clip")
-
-
-def _gather_nd(operator: Any, types: Types, x: Array, indices: Array) -> Array:
-    rank, batch = indices.ndim - 1, operator.batch
-    grid = np.ogrid[tuple(slice(size) for size in x.shape[:batch])] if batch else ()
-    leading = [index.reshape(*index.shape, *(1,) * (rank - batch)) for index in grid]
-    return x[(*leading, *jnp.moveaxis(indices, -1, 0))]
-
-
-def _along(indices: Array, size: int, axis: int) -> tuple[Array, ...]:
-    grid: list[Any] = list(np.ogrid[tuple(slice(n) for n in indices.shape)])
-    grid[axis] = jnp.where(indices < 0, indices + size, indices)
-    return tuple(grid)
-
-
-def _gather_elements(operator: Any, types: Any, x: Array, indices: Array) -> Array:
-    return x[_along(indices, x.shape[operator.axis], operator.axis)]
-
-
-def _scatter_elements(operator: Any, types: Any, x: Array, indices: Array, updates: Array) -> Array:
-    places = x.at[_along(indices, x.shape[operator.axis], operator.axis)]
-    return getattr(places, _METHODS[operator.reduction])(updates)
-
-
-def _scatter_nd(operator: Any, types: Any, x: Array, indices: Array, updates: Array) -> Array:
-    sizes = np.array(x.shape[: indices.shape[-1]])
-    index = tuple(jnp.moveaxis(jnp.where(indices < 0, indices + sizes, indices), -1, 0))
-    return getattr(x.at[index], _METHODS[operator.reduction])(updates)
-
-
-def _recurrent(operator: Any, types: Any, *arrays: Array) -> tuple[Array, ...]:
-    return operator.compute(jnp, lax.scan, *arrays)
 
 
 def _range(operator: Any, types: Any, start: Array, limit: Array, delta: Array, x: Array = None) -> Array:
@@ -191,11 +155,7 @@ RULES: dict[str, Rule] = {
     "Erf": lambda operator, types, x: jax.scipy.special.erf(x),
     "Pow": _power,
     "Gather": _gather,
-    "GatherND": _gather_nd,
-    "GatherElements": _gather_elements,
-    "ScatterElements": _scatter_elements,
-    "ScatterND": _scatter_nd,
-    **dict.fromkeys(("RNN", "GRU", "LSTM"), _recurrent),
+    **dict.fromkeys(("RNN", "GRU", "LSTM"), lambda operator, types, *arrays: operator.compute(jnp, lax.scan, *arrays)),
     "Range": _range,
     "ConvInteger": _conv_integer,
 }

@@ -45,6 +45,7 @@ class Operator:
     Class attributes:
         arity: The least and the largest number of inputs; None for no upper bound.
         onnx: The ONNX operators that `from_onnx` imports.
+        onnx_names: Pairs of an attribute and its name in ONNX, where that is another one.
         moves: It only moves or copies elements, so that it works on names of axes as well as on numbers.
         commutative: Its two inputs can be swapped, so a drawing need not tell them apart.
         converts: It converts between reals and quantised integers, see `to_onnx`.
@@ -54,6 +55,7 @@ class Operator:
 
     arity: ClassVar[tuple[int, int | None]] = (1, 1)
     onnx: ClassVar[tuple[str, ...]] = ()
+    onnx_names: ClassVar[tuple[tuple[str, str], ...]] = ()
     moves: ClassVar[bool] = False
     commutative: ClassVar[bool] = False
     converts: ClassVar[bool] = False
@@ -154,9 +156,12 @@ class Operator:
     def from_onnx(cls, source: Any) -> Any:
         """Import rule: add the nodes for one `OnnxNode`, return its outputs: a `Value`, or a sequence of them.
 
-        By default the attributes have the same names in ONNX.
+        By default the attributes have the names `onnx_names` in ONNX, or the same.
         """
-        attributes = {field.name: source.attribute(field.name, field.default) for field in fields(cls)}
+        attributes, names = {}, dict(cls.onnx_names)
+        for field in fields(cls):
+            value = source.attribute(names.get(field.name, field.name), field.default)
+            attributes[field.name] = bool(value) if isinstance(field.default, bool) else value
         return source.add(cls(**attributes), *source.inputs)
 
 

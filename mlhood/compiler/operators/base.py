@@ -25,8 +25,9 @@ NOT_EXPORTED = unsupported("no export rule is written: the networks that are exp
 
 
 def export_directly(self: Operator, writer: Any, inputs: list[str], name: str) -> str:
-    """Export rule, as the method `to_onnx` of an operator: one ONNX node with the same attributes."""
-    return writer.emit(self.onnx[0], *inputs, name=name, **self.attributes)
+    """Export rule, as the method `to_onnx` of an operator: one ONNX node with the same attributes; see `onnx_names`."""
+    attributes = {dict(self.onnx_names).get(key, key): value for key, value in self.attributes.items()}
+    return writer.emit(self.onnx[0], *inputs, name=name, **attributes)
 
 
 class Elementwise(Operator):

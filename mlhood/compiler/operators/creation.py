@@ -56,6 +56,7 @@ class Shape(Creation):
     stop: int | None = None
 
     onnx = ("Shape",)
+    onnx_names = (("stop", "end"),)
 
     def infer(self, x: TensorType) -> TensorType:
         return TensorType("int64", (len(x.shape[self.start : self.stop]),))
@@ -65,10 +66,6 @@ class Shape(Creation):
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.emit("Shape", *inputs, name=name, start=self.start or None, end=self.stop)
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        return source.add(cls(source.attribute("start", 0), source.attribute("end", None)), source.input(0))
 
 
 class Size(Creation):

@@ -9,9 +9,7 @@ import numpy as np
 from mlhood.compiler.hir.lengths import divide_dim, product
 from mlhood.compiler.hir.operator import require
 from mlhood.compiler.hir.types import Dim, TensorType
-from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import POSITIONAL, Movement
-from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.base import POSITIONAL, Movement, export_directly
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
@@ -25,8 +23,9 @@ class Blocks(Movement):
     A subclass has the attribute `mode`, the order of the channels: "DCR" or "CRD".
     """
 
-    block: int
+    block: int = 0
 
+    onnx_names = (("block", "blocksize"),)
     sink_transpose = POSITIONAL
 
     def infer(self, x: TensorType) -> TensorType:
@@ -63,6 +62,7 @@ class DepthToSpace(Blocks):
     mode: str = "DCR"
 
     onnx = ("DepthToSpace",)
+    to_onnx = export_directly
 
     def _shape(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
         n, c, h, w = shape
@@ -74,13 +74,6 @@ class DepthToSpace(Blocks):
         if self.mode == "DCR":
             return x.reshape(n, b, b, c // b**2, h, w).transpose(0, 3, 4, 1, 5, 2)
         return x.reshape(n, c // b**2, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("DepthToSpace", *inputs, name=name, blocksize=self.block, mode=self.mode)
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        return source.add(cls(source.attribute("blocksize", 0), source.attribute("mode", "DCR")), source.input(0))
 
 
 @dataclass(frozen=True)
@@ -110,10 +103,6 @@ class SpaceToDepth(Blocks):
         order = np.arange(int(channels)).reshape(self.block**2, -1).T.ravel()
         y = writer.emit("SpaceToDepth", *inputs, blocksize=self.block)
         return writer.emit("Gather", y, writer.constant(order), name=name, axis=1)
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        return source.add(cls(source.attribute("blocksize", 0), source.attribute("mode", "DCR")), source.input(0))
 
 
 OPERATORS = (DepthToSpace, SpaceToDepth)

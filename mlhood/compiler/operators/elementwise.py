@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -176,11 +176,6 @@ class Slope(Unary):
         require_unquantized(x)
         require(x.is_float, "the operator requires floating-point elements", got=x.element)
         return x
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        attributes = {field.name: source.attribute(field.name, field.default) for field in fields(cls)}
-        return source.add(cls(**attributes), source.input(0))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.hir.lengths import may_be_equal
-from mlhood.compiler.hir.operator import Operator, Range, common_element, require, require_unquantized
+from mlhood.compiler.hir.operator import Operator, Range, common_element, namespace, require, require_unquantized
 from mlhood.compiler.hir.types import Shape, TensorType, normalize_axis
 from mlhood.compiler.operators.base import (
     NO_PRODUCTS,
@@ -19,12 +19,13 @@ from mlhood.compiler.operators.base import (
     hull,
 )
 
-# How an update is combined with the element that is there; the method `at` counts every occurrence of an index.
-REDUCTIONS: dict[str, np.ufunc] = {
-    "add": np.add,
-    "mul": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
+# How an update is combined with the element that is there: the function whose method `at` counts every occurrence of an
+# index, and the method of JAX.
+REDUCTIONS: dict[str, tuple[np.ufunc, str]] = {
+    "add": (np.add, "add"),
+    "mul": (np.multiply, "multiply"),
+    "max": (np.maximum, "max"),
+    "min": (np.minimum, "min"),
 }
 
 
@@ -47,12 +48,13 @@ def wrapped(indices: np.ndarray, size: Any) -> np.ndarray:
         size: The length of the axis, or of the axis that each index of the last axis is on.
 
     Raises:
-        CompilerError: An index is out of range.
+        CompilerError: An index is out of range; not when JAX traces.
     """
     indices = indices.astype(np.int64)
-    valid = bool(((indices >= -size) & (indices < size)).all())
-    require(valid, "an index is out of range", expected=f"-{size} to {size - 1}")
-    return np.where(indices < 0, indices + size, indices)
+    if isinstance(indices, np.ndarray):
+        valid = bool(((indices >= -size) & (indices < size)).all())
+        require(valid, "an index is out of range", expected=f"-{size} to {size - 1}")
+    return namespace(indices).where(indices < 0, indices + size, indices)
 
 
 def _require_within(x: TensorType, indices: TensorType, axis: int) -> None:
@@ -112,11 +114,14 @@ class ScatterOperator(Operator):
         require(reduction in known, "unknown reduction", expected=", ".join(known), got=reduction)
 
     def _write(self, x: np.ndarray, index: tuple[np.ndarray, ...], updates: np.ndarray) -> np.ndarray:
-        y, reduction = x.copy(), self.attributes["reduction"]
-        if reduction == "none":
+        function, method = REDUCTIONS.get(self.attributes["reduction"], (None, "set"))
+        if not isinstance(x, np.ndarray):
+            return getattr(x.at[index], method)(updates)
+        y = x.copy()
+        if function is None:
             y[index] = updates
         else:
-            REDUCTIONS[reduction].at(y, index, updates)
+            function.at(y, index, updates)
         return y
 
     def value_range(self, y: TensorType, *inputs: Range) -> Range | None:
@@ -163,7 +168,7 @@ class ScatterND(ScatterOperator):
 
     def evaluate(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
         indices = wrapped(indices, np.array(x.shape[: indices.shape[-1]]))
-        return self._write(x, tuple(np.moveaxis(indices, -1, 0)), updates)
+        return self._write(x, tuple(namespace(x).moveaxis(indices, -1, 0)), updates)
 
 
 OPERATORS = (GatherElements, ScatterElements, ScatterND)

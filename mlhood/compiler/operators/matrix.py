@@ -87,6 +87,11 @@ class Gemm(Operator):
 
     arity = (2, 3)
     onnx = ("Gemm",)
+    onnx_names = (
+        ("transpose_a", "transA"),
+        ("transpose_b", "transB"),
+    )
+    to_onnx = export_directly
     family = "product"
     quantization_rule = MatMul.quantization_rule
     sink_transpose = POSITIONAL
@@ -112,10 +117,6 @@ class Gemm(Operator):
 
     def macs(self, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...]) -> int:
         return math.prod(output) * inputs[0][0 if self.transpose_a else -1]
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        transposed = {"transA": self.transpose_a, "transB": self.transpose_b}
-        return writer.emit("Gemm", *inputs, name=name, alpha=self.alpha, beta=self.beta, **transposed)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:

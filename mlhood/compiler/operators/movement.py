@@ -207,6 +207,8 @@ class GatherND(Operator):
 
     arity = (2, 2)
     onnx = ("GatherND",)
+    onnx_names = (("batch", "batch_dims"),)
+    to_onnx = export_directly
     family = "shape"
     quantization_rule = STAYS_FLOAT
     sink_transpose = POSITIONAL
@@ -223,20 +225,14 @@ class GatherND(Operator):
         return x.with_shape((*indices.shape[:-1], *x.shape[self.batch + int(depth) :]))
 
     def evaluate(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-        depth = indices.shape[-1]
+        depth, rank = indices.shape[-1], indices.ndim - 1
         lengths = np.array(x.shape[self.batch : self.batch + depth])
-        require(bool(((indices >= -lengths) & (indices < lengths)).all()), "an index is out of range", expected=lengths)
-        rank = indices.ndim - 1
+        if isinstance(indices, np.ndarray):
+            valid = bool(((indices >= -lengths) & (indices < lengths)).all())
+            require(valid, "an index is out of range", expected=lengths)
         grid = np.ogrid[tuple(slice(size) for size in x.shape[: self.batch])] if self.batch else ()
         batch = [index.reshape(*index.shape, *(1,) * (rank - self.batch)) for index in grid]
-        return np.asarray(x[(*batch, *np.moveaxis(indices, -1, 0))])
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("GatherND", *inputs, name=name, batch_dims=self.batch)
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        return source.add(cls(source.attribute("batch_dims", 0)), *source.inputs)
+        return namespace(x).asarray(x[(*batch, *namespace(x).moveaxis(indices, -1, 0))])
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ class LayerNormalization(Normalization):
 class LocalResponseNormalization(Normalization):
     """y[n, c] = x[n, c] / (bias + alpha / size * sum of x[n, i]^2)^beta, i over `size` channels around c."""
 
-    size: int
+    size: int = 0
     alpha: float = single(0.0001)
     beta: float = 0.75
     bias: float = 1.0
@@ -188,11 +188,6 @@ class LocalResponseNormalization(Normalization):
         total = sum(squares[:, i : i + x.shape[1]] for i in range(before + after + 1))
         number = x.dtype.type
         return x / (number(self.bias) + number(self.alpha / self.size) * total) ** number(self.beta)
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        numbers = source.attribute("alpha", 0.0001), source.attribute("beta", 0.75), source.attribute("bias", 1.0)
-        return source.add(cls(source.attribute("size", 0), *numbers), source.input(0))
 
 
 @dataclass(frozen=True)

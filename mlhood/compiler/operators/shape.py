@@ -94,10 +94,6 @@ class Flatten(Movement):
     def _axis(self, rank: int) -> int:
         return rank if self.axis == rank else normalize_axis(self.axis, rank)
 
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        return source.add(cls(source.attribute("axis", 1)), source.input(0))
-
 
 @dataclass(frozen=True)
 class Squeeze(Movement):
