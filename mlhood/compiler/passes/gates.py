@@ -15,7 +15,6 @@ linear units for neural network function approximation in reinforcement learning
 from __future__ import annotations
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.values import Node
 from mlhood.compiler.operators.arithmetic import Div, Mul
 from mlhood.compiler.operators.elementwise import FUNCTIONS, Clip, HardSigmoid, Silu
@@ -64,15 +63,8 @@ def _fuse_product(graph: Graph, node: Node) -> bool:
         gate = defining_node(gated, HardSigmoid, _SIGMOID)
         if gate is None or gate.inputs[0] is not x or x.type != node.outputs[0].type:
             continue
-        operator = _gated(gate)
-        if operator is not None:
-            return replace_pattern(graph, node, [gate], operator, x)  # rules 2 and 4
+        if isinstance(gate.operator, _SIGMOID):
+            return replace_pattern(graph, node, [gate], Silu(), x)  # rule 4
+        if is_close(gate.operator.attributes["alpha"], 1 / 6) and gate.operator.attributes["beta"] == 0.5:
+            return replace_pattern(graph, node, [gate], _HARD_SWISH(), x)  # rule 2
     return False
-
-
-def _gated(gate: Node) -> Operator | None:
-    """Return the operator x gate(x); None if there is none."""
-    if isinstance(gate.operator, HardSigmoid):
-        is_sixth = is_close(gate.operator.alpha, 1 / 6) and gate.operator.beta == 0.5
-        return _HARD_SWISH() if is_sixth else None
-    return Silu()

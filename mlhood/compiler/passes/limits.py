@@ -14,10 +14,11 @@ import math
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import Operator, Range
 from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.hir.values import Node, Value
+from mlhood.compiler.hir.values import Node
 from mlhood.compiler.operators.arithmetic import Max, Min
 from mlhood.compiler.operators.elementwise import Clip, Relu, limits_of
-from mlhood.compiler.passes.rewriting import constant_array, defining_node, has_one_use, sweep
+from mlhood.compiler.passes.patterns import scalar
+from mlhood.compiler.passes.rewriting import defining_node, has_one_use, sweep
 
 
 def limits_to_clip(graph: Graph) -> bool:
@@ -28,20 +29,12 @@ def limits_to_clip(graph: Graph) -> bool:
 
 def _rewrite_min_max(graph: Graph, node: Node) -> bool:
     for x, other in (node.inputs, node.inputs[::-1]):
-        limit = _splat_value(other)
+        limit = scalar(other, "iuf")
         if limit is not None and x is not None and x.type == node.outputs[0].type:
             limits = (limit, math.inf) if isinstance(node.operator, Max) else (-math.inf, limit)  # rules 1 and 2
             graph.replace(node, _clip(limits, x.type), x)
             return True
     return False
-
-
-def _splat_value(value: Value | None) -> float | int | None:
-    """Return the value that all elements of a constant have, or None."""
-    array = constant_array(value)
-    if array is None or array.size == 0 or array.dtype.kind not in "iuf" or (array != array.flat[0]).any():
-        return None  # also for NaN, which differs from itself
-    return array.flat[0].item()
 
 
 def _simplify(graph: Graph, node: Node) -> bool:

@@ -22,12 +22,12 @@ def is_close(number: float | None, expected: float) -> bool:
     return number is not None and math.isclose(number, expected, rel_tol=_RELATIVE_TOLERANCE)
 
 
-def scalar(value: Value | None) -> float | None:
-    """Return the number that all elements of a constant of floats have; None for any other value."""
+def scalar(value: Value | None, kinds: str = "f") -> float | None:
+    """Return the number that all elements of a constant have, whose dtype is of one of the kinds; else None."""
     array = constant_array(value)
-    if array is None or not array.size or array.dtype.kind != "f" or (array != array.flat[0]).any():
-        return None
-    return float(array.flat[0])
+    if array is None or not array.size or array.dtype.kind not in kinds or (array != array.flat[0]).any():
+        return None  # also for NaN, which differs from itself
+    return array.flat[0].item()
 
 
 def orders(node: Node) -> Iterator[tuple[Value, Value]]:

@@ -201,12 +201,6 @@ RULES.update(
 )
 
 
-@rule(aten.rsub.Scalar, aten.rsub.Tensor)
-def _rsub(b: OnnxBuilder, x: Tensor, y: Any, alpha: Any = 1) -> str:
-    require(alpha == 1 and not any(map(_is_bool, (x, y))), "a factor, or arithmetic on bools")
-    return b.emit("Sub", operand(b, y, b.output.dtype), b.cast(x, b.output.dtype))
-
-
 @rule(aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor, aten.pow.Scalar)
 def _power(b: OnnxBuilder, x: Any, y: Any) -> str:
     require_floats(b)

@@ -92,24 +92,15 @@ def _pad(b: OnnxBuilder, x: Tensor, amounts: Sequence[int], value: Any = 0) -> s
     return b.emit("Pad", x.name, b.constant(before + after), b.constant(value, x.dtype))
 
 
-@rule(aten.full.default)
-def _full(b: OnnxBuilder, shape: Sequence[int], value: Any, *_: Any) -> str:
-    return _filled(b, value)
-
-
-@rule(aten.full_like.default)
-def _full_like(b: OnnxBuilder, x: Tensor, value: Any, *_: Any) -> str:
-    return _filled(b, value)
+@rule(aten.full.default, aten.full_like.default)
+def _full(b: OnnxBuilder, like: Tensor | Sequence[int], value: Any, *_: Any) -> str:
+    element = b.constant(value, b.output.dtype)
+    return b.emit("Expand", element, b.constant(np.array(b.output.shape, np.int64)))
 
 
 @rule(aten.scalar_tensor.default)
 def _scalar_tensor(b: OnnxBuilder, value: Any, *_: Any) -> str:
     return b.emit("Identity", b.constant(value, b.output.dtype))
-
-
-def _filled(b: OnnxBuilder, value: Any) -> str:
-    element = b.constant(value, b.output.dtype)
-    return b.emit("Expand", element, b.constant(np.array(b.output.shape, np.int64)))
 
 
 @rule(aten.arange.start_step)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from mlhood.compiler.torch_compile.aten import aten, require, require_floats, rule
+from mlhood.compiler.torch_compile.aten import RULES, Rule, aten, require, require_floats, rule
 from mlhood.compiler.torch_compile.onnx_builder import OnnxBuilder, Tensor
 
 Names = tuple[str | None, ...]
@@ -36,16 +36,15 @@ def _total_of_all(b: OnnxBuilder, x: Tensor, dtype: Any = None) -> str:
     return reduce(b, "ReduceSum", x, None, False)
 
 
-@rule(aten.amax.default)
-def _amax(b: OnnxBuilder, x: Tensor, axes: Sequence[int] = (), keep: bool = False) -> str:
-    require(x.dtype != torch.bool, "bools")
-    return reduce(b, "ReduceMax", x, axes, keep)
+def _bound(operator: str) -> Rule:
+    def translate(b: OnnxBuilder, x: Tensor, axes: Sequence[int] = (), keep: bool = False) -> str:
+        require(x.dtype != torch.bool, "bools")
+        return reduce(b, operator, x, axes, keep)
+
+    return translate
 
 
-@rule(aten.amin.default)
-def _amin(b: OnnxBuilder, x: Tensor, axes: Sequence[int] = (), keep: bool = False) -> str:
-    require(x.dtype != torch.bool, "bools")
-    return reduce(b, "ReduceMin", x, axes, keep)
+RULES.update({aten.amax.default: _bound("ReduceMax"), aten.amin.default: _bound("ReduceMin")})
 
 
 @rule(aten.var.correction)
@@ -63,39 +62,33 @@ def _variance(
     return b.emit("Div", squares, b.constant(divisor, x.dtype))
 
 
-@rule(aten.any.dim, aten.any.default, aten.any.dims)
-def _any_of(b: OnnxBuilder, x: Tensor, axes: Any = None, keep: bool = False) -> str:
-    return _reduce_bools(b, "ReduceMax", x, axes, keep)
+def _reduction_of_bools(operator: str) -> Rule:
+    def translate(b: OnnxBuilder, x: Tensor, axes: Any = None, keep: bool = False) -> str:
+        require(x.rank > 0 and math.prod(x.shape) > 0, "a single number, or nothing to reduce")
+        require(b.output.dtype == torch.bool, "bytes")
+        chosen = [axes] if isinstance(axes, int) else [*axes] if axes else [*range(x.rank)]
+        numbers = b.emit("Cast", b.cast(x, torch.bool), to=1)
+        reduced = b.emit(operator, numbers, b.constant(chosen), keepdims=int(keep))
+        return b.emit("Cast", reduced, to=9)
+
+    return translate
 
 
-@rule(aten.all.dim, aten.all.default, aten.all.dims)
-def _all_of(b: OnnxBuilder, x: Tensor, axes: Any = None, keep: bool = False) -> str:
-    return _reduce_bools(b, "ReduceMin", x, axes, keep)
+for _name, _onnx in {"any": "ReduceMax", "all": "ReduceMin"}.items():
+    for _overload in ("dim", "default", "dims"):
+        RULES[getattr(getattr(aten, _name), _overload)] = _reduction_of_bools(_onnx)
 
 
-def _reduce_bools(b: OnnxBuilder, operator: str, x: Tensor, axes: Any, keep: bool) -> str:
-    require(x.rank > 0 and math.prod(x.shape) > 0, "a single number, or nothing to reduce")
-    require(b.output.dtype == torch.bool, "bytes")
-    chosen = [axes] if isinstance(axes, int) else [*axes] if axes else [*range(x.rank)]
-    numbers = b.emit("Cast", b.cast(x, torch.bool), to=1)
-    reduced = b.emit(operator, numbers, b.constant(chosen), keepdims=int(keep))
-    return b.emit("Cast", reduced, to=9)
+def _place(operator: str) -> Rule:
+    def translate(b: OnnxBuilder, x: Tensor, axis: int | None = None, keep: bool = False) -> str:
+        require(x.rank > 0 and not (axis is None and keep) and math.prod(x.shape) > 0, "a single number")
+        flat = b.emit("Reshape", x.name, b.constant([-1])) if axis is None else x.name
+        return b.emit(operator, flat, axis=axis or 0, keepdims=int(keep))
+
+    return translate
 
 
-@rule(aten.argmax.default)
-def _argmax(b: OnnxBuilder, x: Tensor, axis: int | None = None, keep: bool = False) -> str:
-    return _arg("ArgMax", b, x, axis, keep)
-
-
-@rule(aten.argmin.default)
-def _argmin(b: OnnxBuilder, x: Tensor, axis: int | None = None, keep: bool = False) -> str:
-    return _arg("ArgMin", b, x, axis, keep)
-
-
-def _arg(operator: str, b: OnnxBuilder, x: Tensor, axis: int | None, keep: bool) -> str:
-    require(x.rank > 0 and not (axis is None and keep) and math.prod(x.shape) > 0, "a single number")
-    flat = b.emit("Reshape", x.name, b.constant([-1])) if axis is None else x.name
-    return b.emit(operator, flat, axis=axis or 0, keepdims=int(keep))
+RULES.update({aten.argmax.default: _place("ArgMax"), aten.argmin.default: _place("ArgMin")})
 
 
 @rule(aten.cumsum.default)
@@ -110,20 +103,16 @@ def _topk(b: OnnxBuilder, x: Tensor, k: int, axis: int = -1, largest: bool = Tru
     return b.emit_all("TopK", 2, x.name, b.constant([k]), axis=axis, largest=int(largest), sorted=int(ordered))
 
 
-@rule(aten.max.dim)
-def _max_of_axis(b: OnnxBuilder, x: Tensor, axis: int, keep: bool = False) -> Names:
-    return _extreme("Max", b, x, axis, keep)
+def _extreme(kind: str) -> Rule:
+    def translate(b: OnnxBuilder, x: Tensor, axis: int, keep: bool = False) -> Names:
+        require(x.rank > 0 and math.prod(x.shape) > 0 and x.dtype != torch.bool, "a single number, nothing, or bools")
+        place = b.emit(f"Arg{kind}", x.name, axis=axis, keepdims=int(keep)) if b.used[1] else None
+        return b.emit(f"Reduce{kind}", x.name, b.constant([axis]), keepdims=int(keep)), place
+
+    return translate
 
 
-@rule(aten.min.dim)
-def _min_of_axis(b: OnnxBuilder, x: Tensor, axis: int, keep: bool = False) -> Names:
-    return _extreme("Min", b, x, axis, keep)
-
-
-def _extreme(kind: str, b: OnnxBuilder, x: Tensor, axis: int, keep: bool) -> Names:
-    require(x.rank > 0 and math.prod(x.shape) > 0 and x.dtype != torch.bool, "a single number, nothing, or bools")
-    place = b.emit(f"Arg{kind}", x.name, axis=axis, keepdims=int(keep)) if b.used[1] else None
-    return b.emit(f"Reduce{kind}", x.name, b.constant([axis]), keepdims=int(keep)), place
+RULES.update({aten.max.dim: _extreme("Max"), aten.min.dim: _extreme("Min")})
 
 
 @rule(aten.prod.dim_int, aten.prod.default)

@@ -65,7 +65,8 @@ class Subgraph:
         if self.reason is not None:
             return self.module(*arguments)
         try:
-            key = tuple(_key(arguments[i]) for i in self._others)
+            others = [arguments[i] for i in self._others]
+            key = tuple((x.shape, x.stride()) if isinstance(x, torch.Tensor) else x for x in others)
             run = self._executables.get(key) or self._compile(key, arguments)
             results = run(arguments)
         except Exception as error:
@@ -106,10 +107,6 @@ class Subgraph:
 def as_array(tensor: torch.Tensor) -> np.ndarray:
     """Return a tensor as a contiguous array, which shares its memory where that is possible."""
     return tensor.detach().resolve_neg().contiguous().numpy()
-
-
-def _key(argument: Any) -> Any:
-    return (argument.shape, argument.stride()) if isinstance(argument, torch.Tensor) else argument
 
 
 def _is_equal(weight: torch.Tensor, constant: torch.Tensor) -> bool:

@@ -157,7 +157,9 @@ def translate_node(builder: OnnxBuilder, node: Node, values: Mapping[Node, Any])
     if node.op == "get_attr":
         return _stored_constant(builder, node)
     if node.target is operator.getitem:
-        return values[_node(node.args[0])][node.args[1]]
+        if not isinstance(node.args[0], Node):
+            raise NotTranslated("an element of a constant")
+        return values[node.args[0]][node.args[1]]
     if node.target in INTEGER_FUNCTIONS:
         return _number(node.meta["val"])
     value = node.meta.get("val")
@@ -234,12 +236,6 @@ def _decomposed(
 def _is_like(result: Any, tensor: Tensor) -> bool:
     value = result.meta["val"] if isinstance(result, Node) else None
     return isinstance(value, torch.Tensor) and value.shape == tensor.shape and value.dtype == tensor.dtype
-
-
-def _node(argument: Any) -> Node:
-    if not isinstance(argument, Node):
-        raise NotTranslated("an element of a constant")
-    return argument
 
 
 def _stored_constant(builder: OnnxBuilder, node: Node) -> Tensor:
