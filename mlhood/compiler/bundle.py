@@ -11,11 +11,9 @@ from numpy.typing import ArrayLike
 from mlhood.compiler.backends.c.bundle import bundle_files
 from mlhood.compiler.backends.c.wasm import page_files
 from mlhood.compiler.compile import Calibration, Model, Stage, stages
-from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import Dim
 from mlhood.compiler.lir.lowering import lower
 from mlhood.compiler.lir.passes import optimize
-from mlhood.compiler.lir.program import Program
 from mlhood.compiler.lir.verify import verify
 from mlhood.compiler.quantize import Recipe
 from mlhood.compiler.quantize.samples import DIGITS
@@ -79,11 +77,16 @@ def write_bundle(
     folder = _folder(folder)
     completed = tuple(stages(model, quantization, None, calibration, constants=constants, shapes=shapes))
     graph = completed[-1].graph
-    lengths = _lengths(graph, dims or {})
+    axes = [axis for value in graph.placeholders.values() for axis in value.type.shape if isinstance(axis, str)]
+    lengths = {**dict.fromkeys(axes, 1), **(dims or {})}
     program = optimize(lower(graph, lengths))
     verify(program)
-    course = _takes_digits(program)
-    grid, known = _course_digits() if course else (None, (0.0, 1.0))
+    grid, known = None, (0.0, 1.0)
+    if [weight.type.shape for weight in program.weights.values() if weight.kind == "input"] == [(1, *DIGITS)]:
+        data = digits()
+        grid = 8 if data.source.startswith("scikit-learn") else None  # that the digits were drawn on
+        # the frame of each picture is black, and some strokes are white
+        known = float(data.train_images.min()), float(data.train_images.max())
     chosen = known if levels is None else levels
     files = bundle_files(program, chosen) if target == "c" else page_files(program, chosen, grid)
     paths = tuple(write_atomic(folder / name, text.encode("utf-8")) for name, text in files.items())
@@ -99,24 +102,3 @@ def _folder(folder: str | Path) -> Path:
         todo = "choose a folder that does not exist, or one with write permission"
         raise OutputError("the folder cannot be made", where=path, got=error.strerror, todo=todo) from error
     return path
-
-
-def _lengths(graph: Graph, dims: Mapping[str, int]) -> dict[str, int]:
-    """Return a length for each dynamic dimension: as given, otherwise 1."""
-    axes = [axis for value in graph.placeholders.values() for axis in value.type.shape if isinstance(axis, str)]
-    return {**dict.fromkeys(axes, 1), **dims}
-
-
-def _takes_digits(program: Program) -> bool:
-    shapes = [weight.type.shape for weight in program.weights.values() if weight.kind == "input"]
-    return shapes == [(1, *DIGITS)]
-
-
-def _course_digits() -> tuple[int | None, tuple[float, float]]:
-    """Return the grid that the course's digits were drawn on, if any, and the numbers for black and white.
-
-    The frame of each picture is black, and some strokes are white.
-    """
-    data = digits()
-    grid = 8 if data.source.startswith("scikit-learn") else None
-    return grid, (float(data.train_images.min()), float(data.train_images.max()))

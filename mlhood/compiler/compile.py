@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
@@ -225,14 +226,10 @@ def stages(
         if name == stop_after:
             return
     if stop_after == "lir":
-        yield _lower(graph)
-
-
-def _lower(graph: Graph) -> Stage:
-    start = perf_counter()
-    program = optimize_program(lower(graph))
-    verify_program(program)
-    return Stage("lir", graph, perf_counter() - start, program)
+        start = perf_counter()
+        program = optimize_program(lower(graph))
+        verify_program(program)
+        yield Stage("lir", graph, perf_counter() - start, program)
 
 
 def _profile(graph: Graph, calibration: Calibration) -> Profile:
@@ -243,11 +240,8 @@ def _profile(graph: Graph, calibration: Calibration) -> Profile:
     batches = [cast(Batch, calibration)] if isinstance(calibration, Mapping) else calibration
     if not isinstance(batches, Iterable):
         return profile(graph, batches)  # which says what it expects
-    return profile(graph, (part for batch in batches for part in _parts(graph, batch)))
-
-
-def _parts(graph: Graph, batch: Batch) -> Iterable[Batch]:
-    return split(graph, batch) if isinstance(batch, Mapping) else [batch]  # `profile` refuses what is no mapping
+    parts = (split(graph, batch) if isinstance(batch, Mapping) else [batch] for batch in batches)
+    return profile(graph, chain.from_iterable(parts))  # which refuses what is no mapping
 
 
 def _check(recipe: Recipe | None, stop_after: str | None, target: Target) -> None:

@@ -46,7 +46,10 @@ def to_text(graph: Graph) -> str:
     lines += [f"  placeholder {_declaration(value)}" for value in graph.placeholders.values()]
     lines += [f"  constant {_declaration(value)} = {content_text(value.data)}" for value in graph.constants.values()]
     lines += [f"  {_node(node)}" for node in graph.topological()]
-    lines += [f"  output {_output(name, value)}" for name, value in graph.outputs.items()]
+    lines += [
+        f"  output {'' if name == value.name else f'{json.dumps(name)} = '}{_reference(value)}"
+        for name, value in graph.outputs.items()
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -118,7 +121,3 @@ def _node(node: Node) -> str:
     name = "" if node.outputs and node.outputs[0].name == node.name else f" {json.dumps(node.name)} "
     inputs = ", ".join(map(_reference, node.inputs))
     return f"{outputs} = {node.operator.name}{name}({inputs}){attributes_text(node.operator)}"
-
-
-def _output(name: str, value: Value) -> str:
-    return _reference(value) if name == value.name else f"{json.dumps(name)} = {_reference(value)}"

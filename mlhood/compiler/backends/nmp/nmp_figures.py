@@ -38,7 +38,8 @@ def timeline(timing: Timing, layer: str | None = None) -> Figure:
     for (row, what), spans in bars.items():
         axes.broken_barh(spans, (row - 0.4, 0.8), **_STYLES[what])
     for each in layers[:-1] if len(layers) < 30 else []:
-        axes.axvline(_end_of(timing, each.end - 1), color=DARK, lw=0.7)
+        low, high = timing.offsets[each.end - 1 : each.end + 1]
+        axes.axvline(int(timing.ends[low:high].max()), color=DARK, lw=0.7)
     ticks = [-1.5, *range(0, machine.units, machine.tilelets)]
     labels = ["DMA", *(f"tile {tile}" for tile in range(machine.tiles))]
     axes.set_yticks(ticks, labels)
@@ -78,11 +79,6 @@ def _bars(timing: Timing, first: int, end: int) -> dict[tuple[float, str], list[
         for unit, start, stop in zip(numbers, timing.starts[low:high], timing.ends[low:high], strict=True):
             bars.setdefault((unit, what), []).append((int(start), int(stop - start)))
     return bars
-
-
-def _end_of(timing: Timing, number: int) -> int:
-    low, high = timing.offsets[number], timing.offsets[number + 1]
-    return int(timing.ends[low:high].max())
 
 
 def roofline(timing: Timing) -> Figure:

@@ -114,13 +114,11 @@ class Heterogeneous:
         if key not in self._plans:
             while len(self._plans) >= _MAX_PLANS:
                 self._plans.pop(next(iter(self._plans)))
-            self._plans[key] = self._make(self.graph.copy(dims))
+            graph = self.graph.copy(dims)
+            cut = partition(graph, self.machine, self.host)
+            parts = [(device, self._executors[device](_part(graph, nodes))) for device, nodes in cut.segments()]
+            self._plans[key] = Plan(graph, cut, tuple(parts))
         return self._plans[key]
-
-    def _make(self, graph: Graph) -> Plan:
-        cut = partition(graph, self.machine, self.host)
-        parts = [(device, self._executors[device](_part(graph, nodes))) for device, nodes in cut.segments()]
-        return Plan(graph, cut, tuple(parts))
 
     def run(self, inputs: Mapping[str, Any], observe: Observer | None = None) -> dict[str, np.ndarray]:
         """Run the graph once; see `Interpreter.run`."""

@@ -137,7 +137,9 @@ def unsupported(node: Node) -> str | None:
 
 def is_alias(node: Node) -> bool:
     """Return whether a node's result has the same bytes as its input, so that nothing is computed."""
-    return isinstance(node.operator, ALIASES) and _is_integer(node.inputs[0])
+    x = node.inputs[0]
+    is_integer = x is not None and x.type.element in ("int8", "int16") and x.type.quantization is not None
+    return isinstance(node.operator, ALIASES) and is_integer
 
 
 def works_of(node: Node) -> tuple[Work, ...]:
@@ -161,10 +163,6 @@ def works_of(node: Node) -> tuple[Work, ...]:
         if any(parameters_of(each).offset):
             raise CompilerError("offsets must be 0: quantise with power_of_two", got=parameters_of(each).offset[0])
     return rule(node)
-
-
-def _is_integer(value: Value | None) -> bool:
-    return value is not None and value.type.element in ("int8", "int16") and value.type.quantization is not None
 
 
 def _scale(type: TensorType) -> float:

@@ -82,18 +82,15 @@ def _violations(instruction: Instruction, machine: Machine, seen: set[int]) -> I
         return
     if not isinstance(instruction, Transfer):
         yield from _of_arithmetic(instruction)
-    elif instruction.dram + _reach(instruction) > machine.dram.bytes:
-        yield "the transfer exceeds the DRAM", f"{machine.dram.bytes:,} bytes", f"{instruction.dram:#x}"
+    else:
+        last = (instruction.rows - 1) * instruction.row_stride + (instruction.columns - 1) * instruction.column_stride
+        if instruction.dram + last + instruction.run > machine.dram.bytes:
+            yield "the transfer exceeds the DRAM", f"{machine.dram.bytes:,} bytes", f"{instruction.dram:#x}"
     for extent in (*instruction.reads(), *instruction.writes()):
         yield from _of_extent(extent, machine)
     for address, size in alignments(instruction):
         if address % size:
             yield "an operand is not aligned", f"a multiple of {size}", machine.address_text(address)
-
-
-def _reach(transfer: Transfer) -> int:
-    last = (transfer.rows - 1) * transfer.row_stride + (transfer.columns - 1) * transfer.column_stride
-    return last + transfer.run
 
 
 def _of_units(units: Units, machine: Machine, seen: set[int]) -> Iterator[tuple[str, object, object]]:
