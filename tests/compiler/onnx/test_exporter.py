@@ -12,7 +12,7 @@ from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.chain import ElementwiseChain
 from mlhood.compiler.operators.elementwise import FUNCTIONS, Clip, Elu, Gelu, HardSigmoid, LeakyRelu, Relu, Round, Silu
 from mlhood.compiler.operators.matrix import FullyConnected
-from mlhood.compiler.operators.normalization import LayerNormalization, Softmax
+from mlhood.compiler.operators.normalization import Softmax
 from mlhood.compiler.passes import optimize
 from mlhood.errors import CompilerError
 from mlhood.exchange import run as run_onnxruntime
@@ -71,51 +71,6 @@ def test_opsets(lenet_onnx, opset):
 
 
 node = helper.make_node
-ONE_NODE = [
-    ("MaxPool", {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1], "ceil_mode": 1}, []),
-    ("MaxPool", {"kernel_shape": [2, 2], "dilations": [2, 1]}, []),
-    ("AveragePool", {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "count_include_pad": 1}, []),
-    ("GlobalMaxPool", {}, []),
-    ("LRN", {"size": 3, "alpha": 0.01}, []),
-    ("Softmax", {"axis": 1}, []),
-    ("LogSoftmax", {"axis": -1}, []),
-    ("Selu", {}, []),
-    ("Transpose", {"perm": [0, 3, 1, 2]}, []),
-    ("Flatten", {"axis": 2}, []),
-    ("Slice", {}, [[1, 0], [3, -1], [2, 3], [1, 2]]),
-    ("Gather", {"axis": 2}, [[2, 0, -1]]),
-    ("Expand", {}, [[3, 1, 4, 6, 6]]),
-    ("Tile", {}, [[1, 2, 1, 3]]),
-    ("Unsqueeze", {}, [[0, -1]]),
-    ("Pad", {"mode": "constant"}, [[0, 0, 1, -1, 0, 0, 2, 0], np.float32(1.5)]),
-    ("Pad", {"mode": "reflect"}, [[0, 0, 1, 1, 0, 0, 2, 0]]),
-    ("Reshape", {}, [[0, -1, 9]]),
-    ("ReduceMean", {"keepdims": 0}, [[2, 3]]),
-    ("ReduceMax", {"keepdims": 1}, [[1]]),
-    ("ReduceSumSquare", {}, [[1, 3]]),
-    ("ArgMax", {"axis": 1, "keepdims": 0}, []),
-    ("ArgMin", {"axis": 2, "select_last_index": 1}, []),
-    ("Cast", {"to": TensorProto.INT32}, []),
-    ("Clip", {}, [np.float32(-0.5)]),
-    ("Where", {}, None),
-    ("InstanceNormalization", {"epsilon": 0.1}, [np.float32([1, 2, 3, 4]), np.float32([0, 1, 0, -1])]),
-]
-
-
-@pytest.mark.parametrize(
-    ("op_type", "attributes", "more"), ONE_NODE, ids=lambda one: one if isinstance(one, str) else ""
-)
-def test_one_node(new_model, op_type, attributes, more):
-    x = np.random.default_rng(0).standard_normal((2, 4, 6, 6), np.float32)
-    if more is None:
-        nodes, weights = (
-            [node("Greater", ["x", "c"], ["p"]), node("Where", ["p", "x", "c"], ["y"])],
-            {"c": np.float32(0)},
-        )
-    else:
-        weights = {f"c{i}": np.asarray(one) for i, one in enumerate(more)}
-        nodes = [node(op_type, ["x", *weights], ["y"], **attributes)]
-    check(import_model(new_model(nodes, {"x": (FLOAT, ["n", *x.shape[1:]])}, weights, opset=20)), {"x": x})
 
 
 @pytest.mark.parametrize(
@@ -157,18 +112,6 @@ def test_operators_that_onnx_does_not_have_are_all_listed():
         graph.output(graph.add(ElementwiseChain((("Relu", (), (0,)),)), x, name=name).outputs[0])
     with pytest.raises(CompilerError, match=r"first.*second"):
         to_onnx(graph)
-
-
-@pytest.mark.parametrize("statistics", [False, True])
-@pytest.mark.parametrize("has_bias", [False, True])
-def test_layer_normalization(statistics, has_bias):
-    graph = Graph()
-    x = graph.placeholder("x", TensorType("float32", ("n", 3, 4)))
-    parameters = [graph.constant(name, np.arange(12, dtype=np.float32).reshape(3, 4)) for name in ("scale", "bias")]
-    operator = LayerNormalization(1, 1e-3, statistics)
-    for value in graph.add(operator, x, *parameters[: 1 + has_bias], name="norm").outputs:
-        graph.output(value)
-    check(graph, {"x": np.linspace(-3, 3, 24, dtype=np.float32).reshape(2, 3, 4) ** 2})
 
 
 def test_a_softmax_over_two_axes():

@@ -7,15 +7,12 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from mlhood import compile as compile_model
-from mlhood.compiler.onnx.functions import expand_functions
 from mlhood.compiler.onnx.importer import import_model
-from mlhood.compiler.operators import IMPORT_RULES
 from mlhood.errors import CompilerError
 
 FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
 node = helper.make_node
 X = np.random.default_rng(0).standard_normal((2, 4, 3, 3)).astype(np.float32)
-RULES = set(IMPORT_RULES) - {"Shrink", "ThresholdedRelu", "MeanVarianceNormalization"}
 
 
 def value(name, element, shape):
@@ -26,38 +23,6 @@ def model_of(nodes, inputs, rank, *, opset=20, constants=None):
     tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()]
     graph = helper.make_graph(nodes, "test", inputs, [value("y", FLOAT, [None] * rank)], tensors)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
-
-
-@pytest.mark.parametrize(
-    ("op_type", "attributes"),
-    [
-        ("Mish", {}),
-        ("Celu", {}),
-        ("Celu", {"alpha": 0.5}),
-        ("Swish", {}),
-        ("Swish", {"alpha": 0.5}),
-        ("Shrink", {}),
-        ("Shrink", {"bias": 0.5, "lambd": 1.0}),
-        ("ThresholdedRelu", {}),
-        ("MeanVarianceNormalization", {}),
-    ],
-)
-def test_an_operator_without_a_rule_is_replaced_by_its_definition(op_type, attributes):
-    """The rules of some are left out here, so that this does not depend on which operators have one."""
-    model = model_of([node(op_type, ["x"], ["y"], **attributes)], [value("x", FLOAT, ["N", 4, 3, 3])], 4, opset=24)
-    expanded = expand_functions(model, RULES)
-    assert op_type not in {node.op_type for node in expanded.graph.node}
-    expected = ReferenceEvaluator(model).run(None, {"x": X})[0]
-    for target in ("interpreter", "cpu"):
-        np.testing.assert_allclose(compile_model(expanded, target).run(x=X)["y"], expected, rtol=1e-5, atol=1e-6)
-
-
-def test_group_normalization_is_replaced_with_its_types():
-    inputs = [value("x", FLOAT, [2, 4, 3, 3]), value("s", FLOAT, [4]), value("b", FLOAT, [4])]
-    model = model_of([node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2)], inputs, 4, opset=21)
-    feeds = {"x": X, "s": X[0, :, 0, 0].copy(), "b": X[0, :, 0, 1].copy()}
-    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)[0]
-    np.testing.assert_allclose(compile_model(model, "cpu").run(**feeds)["y"], expected, rtol=1e-4, atol=1e-5)
 
 
 def branch(name, nodes, output, constants=None):

@@ -14,24 +14,6 @@ def numbers(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def agree_with_the_reference(op_type, inputs, n_outputs, opset, *, exported=True, open_axes=True, **attributes):
-    model = single(op_type, inputs, n_outputs, opset=opset, **attributes)
-    given = {name: array for name, array in inputs.items() if array is not None}
-    wanted = ReferenceEvaluator(model).run(None, given)
-    agree(model, given, wanted=wanted, exported=exported, open_axes=open_axes)
-    return model, given, wanted
-
-
-@pytest.mark.parametrize("activation", ["none", "silu"])
-@pytest.mark.parametrize(("bias", "past"), [(False, False), (True, True), (False, True)])
-@pytest.mark.parametrize("size", [1, 3])
-def test_causal_convolution(activation, bias, past, size):
-    inputs = {"x": numbers(2, 4, 5), "w": numbers(4, 1, size, seed=1)}
-    inputs["bias"] = numbers(4, seed=2) if bias else None
-    inputs["past"] = numbers(2, 4, size - 1, seed=3) if past else None
-    agree_with_the_reference("CausalConvWithState", inputs, 2, 27, open_axes=False, activation=activation)
-
-
 def test_an_open_number_of_steps_before_which_there_is_a_past():
     inputs = {"x": numbers(1, 4, 2), "w": numbers(4, 1, 4), "bias": None, "past": numbers(1, 4, 3)}
     model = single("CausalConvWithState", inputs, 2, opset=27)

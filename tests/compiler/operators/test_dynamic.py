@@ -4,25 +4,17 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from mlhood import compile as compile_model
 from mlhood.compiler.onnx.exporter import to_onnx
 from mlhood.errors import CompilerError
 
 
-def model_of(nodes, inputs, constants, rank):
-    """Return a model whose output is y, with x's shape in "shape" and the length of its axis 0 in "n"."""
-    prefix = [
-        helper.make_node("Shape", ["x"], ["shape"]),
-        helper.make_node("Slice", ["shape", "zero", "one"], ["n"]),
-    ]
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
-    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * rank)
-    constants = {"zero": np.array([0], np.int64), "one": np.array([1], np.int64), **constants}
-    tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
-    graph = helper.make_graph([*prefix, *nodes], "open", values, [output], tensors)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+def model_of(inputs, outputs, body):
+    """Return a model in ONNX's text form."""
+    return onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 18]> test ({inputs}) => ({outputs}) {{ {body} }}'
+    )
 
 
 def check(model, *batches, targets=("interpreter", "cpu", "xla")):
@@ -49,122 +41,9 @@ def shape_of(value):
     return value.type.tensor_type.shape.dim
 
 
-def batches(*shape):
-    return [{"x": np.arange(n * np.prod(shape), dtype=np.float32).reshape(n, *shape)} for n in (1, 2, 5)]
-
-
-def node(*arguments, **attributes):
-    return helper.make_node(*arguments, **attributes)
-
-
-TWO, THREE = np.array([2], np.int64), np.array([3], np.int64)
-TOKEN = np.array([[[1.0, 2.0]]], np.float32)
-# Each: the nodes, the constants, the shape of x, the rank of y.
-CASES = {
-    "expand a token": (
-        [
-            node("Concat", ["n", "one", "two"], ["s"], axis=0),
-            node("Expand", ["token", "s"], ["t"]),
-            node("Concat", ["t", "x"], ["y"], axis=1),
-        ],
-        {"two": TWO, "token": TOKEN},
-        ["N", 3, 2],
-        3,
-    ),
-    "fill with zeros": (
-        [
-            node("Concat", ["n", "three"], ["s"], axis=0),
-            node("ConstantOfShape", ["s"], ["z"]),
-            node("Add", ["x", "z"], ["y"]),
-        ],
-        {"three": THREE},
-        ["N", 3],
-        2,
-    ),
-    "fill a product": (
-        [
-            node("Mul", ["n", "three"], ["m"]),
-            node("ConstantOfShape", ["m"], ["z"]),
-            node("Reshape", ["x", "flat"], ["v"]),
-            node("Add", ["v", "z"], ["y"]),
-        ],
-        {"three": THREE, "flat": np.array([-1], np.int64)},
-        ["N", 3],
-        1,
-    ),
-    "torch's expand of -1": (
-        [
-            node("Concat", ["n", "minus", "two"], ["s"], axis=0),
-            node("ConstantOfShape", ["three"], ["ones"]),
-            node("Cast", ["ones"], ["ones64"], to=TensorProto.INT64),
-            node("Add", ["ones64", "one"], ["true1"]),
-            node("Equal", ["s", "minus"], ["is_minus"]),
-            node("Where", ["is_minus", "true1", "s"], ["e"]),
-            node("Expand", ["token", "e"], ["t"]),
-            node("Add", ["t", "x"], ["y"]),
-        ],
-        {"two": TWO, "three": THREE, "minus": np.array([-1], np.int64), "token": TOKEN},
-        ["N", 1, 2],
-        3,
-    ),
-    "tile": (
-        [
-            node("Concat", ["n", "two"], ["r"], axis=0),
-            node("Tile", ["row", "r"], ["t"]),
-            node("Add", ["x", "t"], ["y"]),
-        ],
-        {"two": TWO, "row": np.array([[1.0, 2.0]], np.float32)},
-        ["N", 4],
-        2,
-    ),
-    "split the batch": (
-        [
-            node("Concat", ["n", "one", "minus"], ["s"], axis=0),
-            node("Transpose", ["x"], ["t"], perm=[1, 0]),
-            node("Reshape", ["t", "s"], ["y"]),
-        ],
-        {"minus": np.array([-1], np.int64)},
-        ["N", 4],
-        3,
-    ),
-    "reshape to half the batch": (
-        [
-            node("Mul", ["n", "two"], ["m"]),
-            node("Div", ["m", "two"], ["h"]),
-            node("Concat", ["h", "two", "three"], ["s"], axis=0),
-            node("Reshape", ["x", "s"], ["y"]),
-        ],
-        {"two": TWO, "three": THREE},
-        ["N", 6],
-        3,
-    ),
-    "slice a table": (
-        [node("Slice", ["table", "zero", "n", "zero"], ["t"]), node("Add", ["x", "t"], ["y"])],
-        {"table": np.arange(24, dtype=np.float32).reshape(8, 3)},
-        ["N", 3],
-        2,
-    ),
-    "slice all": ([node("Slice", ["x", "zero", "n", "zero"], ["y"])], {}, ["N", 3], 2),
-    "concatenate batches": ([node("Concat", ["x", "x"], ["y"], axis=0)], {}, ["N", 3], 2),
-    "mean by the batch": (
-        [node("Cast", ["n"], ["f"], to=TensorProto.FLOAT), node("Div", ["x", "f"], ["y"])],
-        {},
-        ["N", 3],
-        2,
-    ),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_lengths_follow_the_open_batch(case):
-    nodes, constants, shape, rank = CASES[case]
-    check(model_of(nodes, {"x": shape}, constants, rank), *batches(*shape[1:]))
-
-
 def test_concat_takes_an_open_axis_beside_a_number():
-    model = model_of(
-        [node("Concat", ["x", "c"], ["y"], axis=1)], {"x": ["N", 3]}, {"c": np.ones((2, 1), np.float32)}, 2
-    )
+    body = "k = Constant<value = float[2, 1] {1, 1}> () y = Concat<axis = 1> (x, k)"
+    model = model_of("float[N, 3] x", "float[a, b] y", body)
     check(model, {"x": np.ones((2, 3), np.float32)})
     with pytest.raises(CompilerError):
         compile_model(model, "cpu").run(x=np.ones((3, 3), np.float32))
@@ -179,6 +58,7 @@ PREFIX = """
 """
 TAIL = "a = Slice(x, one, end, one) b = Slice(x, zero, minus, one)"
 HALF = "half = Div(ns, two)"
+TOKEN = "token = Constant<value = float[1, 1, 1] {1.5}> ()"
 BODIES = {
     "differences": f"{TAIL} y = Sub(a, b)",
     "shape of a tail": f"{TAIL} t = Shape(a) z = ConstantOfShape(t) y = Concat<axis = 1> (z, b)",
@@ -207,15 +87,27 @@ BODIES = {
     "every second": "a = Slice(x, zero, end, one, two) b = Slice(x, one, end, one, two) c = Concat<axis = 1> (a, b) "
     "y = Add(c, x)",
     "table": "t = Constant<value = float[3, 1] {1, 2, 3}> () a = Slice(t, zero, ns, zero) y = Concat<axis = 0> (a, t)",
+    "expand a token": f"{TOKEN} r = Concat<axis = 0> (two, ns, one) t = Expand(token, r) y = Concat<axis = 2> (t, x)",
+    "fill with zeros": "r = Concat<axis = 0> (two, ns, four) z = ConstantOfShape(r) y = Add(x, z)",
+    "fill a product": "e = Constant<value_ints = [8]> () m = Mul(ns, e) z = ConstantOfShape(m) v = Reshape(x, minus) "
+    "y = Add(v, z)",
+    "torch's expand of -1": f"{TOKEN} three = Constant<value_ints = [3]> () o = ConstantOfShape(three) "
+    "o64 = Cast<to = 7> (o) p = Add(o64, one) r = Concat<axis = 0> (minus, ns, four) q = Equal(r, minus) "
+    "e = Where(q, p, r) t = Expand(token, e) y = Add(t, x)",
+    "tile": f"{TOKEN} r = Concat<axis = 0> (one, ns, four) t = Tile(token, r) y = Add(x, t)",
+    "split": "r = Concat<axis = 0> (ns, one, minus) t = Transpose<perm = [1, 0, 2]> (x) y = Reshape(t, r)",
+    "half of twice": "m = Mul(ns, two) h = Div(m, two) r = Concat<axis = 0> (h, two, four) y = Reshape(x, r)",
+    "slice all": "y = Slice(x, zero, ns, one)",
+    "twice": "y = Concat<axis = 1> (x, x)",
+    "mean": "f = Cast<to = 1> (ns) y = Div(x, f)",
 }
+RANKS = {"pad to a multiple": 4, "table": 2, "fill a product": 1}
 
 
 @pytest.mark.parametrize("body", BODIES)
 def test_shapes_are_computed_as_exporters_write_it(body):
-    rank = 4 if body == "pad to a multiple" else 2 if body == "table" else 3
-    names = ", ".join("abcd"[:rank])
-    text = f"test (float[2, n, 4] x) => (float[{names}] y) {{ {PREFIX} {BODIES[body]} }}"
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18]> {text}')
+    names = ", ".join("abcd"[: RANKS.get(body, 3)])
+    model = model_of("float[2, n, 4] x", f"float[{names}] y", f"{PREFIX} {BODIES[body]}")
     rng = np.random.default_rng(0)
     check(model, *({"x": rng.standard_normal((2, n, 4)).astype(np.float32)} for n in (1, 2, 5, 8)))
 
@@ -233,9 +125,7 @@ def test_shapes_are_computed_as_exporters_write_it(body):
 )
 def test_resize_to_the_size_of_another_tensor_or_by_scales(body, shapes, mode):
     body = body.replace("Resize", f'Resize<mode = "{mode}">')
-    model = onnx.parser.parse_model(
-        f'<ir_version: 8, opset_import: ["": 18]> test (float[1, 2, h, w] x) => (float[a, b, c, d] y) {{ {body} }}'
-    )
+    model = model_of("float[1, 2, h, w] x", "float[a, b, c, d] y", body)
     rng = np.random.default_rng(0)
     inputs = [{"x": rng.standard_normal((1, 2, *shape)).astype(np.float32)} for shape in shapes]
     check(model, *inputs, targets=("interpreter", "cpu"))
@@ -243,9 +133,7 @@ def test_resize_to_the_size_of_another_tensor_or_by_scales(body, shapes, mode):
 
 def test_same_padding_with_a_stride():
     body = 'y = MaxPool<auto_pad = "SAME_UPPER", kernel_shape = [3], strides = [2]> (x)'
-    model = onnx.parser.parse_model(
-        f'<ir_version: 8, opset_import: ["": 18]> test (float[1, 2, n] x) => (float[a, b, c] y) {{ {body} }}'
-    )
+    model = model_of("float[1, 2, n] x", "float[a, b, c] y", body)
     for target in ("interpreter", "cpu", "xla"):
         executable = compile_model(model, target)
         for n in (1, 4, 7):
@@ -257,10 +145,8 @@ def test_same_padding_with_a_stride():
 
 
 def test_dimensions_of_different_names_are_compared_at_run_time():
-    model = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["": 18]> test (float[a, 3] x, float[b, 3] z) => (float[c, d] y) '
-        "{ w = Add(x, z) s = Shape(w) o = Expand(z, s) y = Mul(o, w) }"
-    )
+    body = "w = Add(x, z) s = Shape(w) o = Expand(z, s) y = Mul(o, w)"
+    model = model_of("float[a, 3] x, float[b, 3] z", "float[c, d] y", body)
     shapes = [(4, 4), (1, 4), (4, 1)]
     ones = [{"x": np.ones((a, 3), np.float32), "z": np.full((b, 3), 2, np.float32)} for a, b in shapes]
     check(model, *ones)
@@ -270,12 +156,11 @@ def test_dimensions_of_different_names_are_compared_at_run_time():
 
 
 def test_squeeze_without_axes_on_an_open_axis_is_refused():
-    model = model_of([node("Squeeze", ["x"], ["y"])], {"x": ["N", 3, 1]}, {}, 2)
+    model = model_of("float[N, 3, 1] x", "float[a, b] y", "y = Squeeze(x)")
     with pytest.raises(CompilerError, match="dims="):
         compile_model(model)
 
 
 def test_the_length_of_a_computed_shape_is_refused_kindly():
-    nodes = [node("Cast", ["x"], ["s"], to=TensorProto.INT64), node("ConstantOfShape", ["s"], ["y"])]
     with pytest.raises(CompilerError, match="known at compile time"):
-        compile_model(model_of(nodes, {"x": [2]}, {}, 2))
+        compile_model(model_of("float[2] x", "float[a, b] y", "s = Cast<to = 7> (x) y = ConstantOfShape(s)"))

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from mlhood.compiler.hir import verify
-from mlhood.compiler.hir.parse import constants_by_digest, parse
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.operators.activation import (
     AddActivation,
@@ -15,10 +13,9 @@ from mlhood.compiler.operators.activation import (
 )
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.elementwise import Clip, Elu, LeakyRelu, Relu
-from mlhood.compiler.operators.matrix import FullyConnected, MatMul
-from mlhood.compiler.operators.movement import Transpose
+from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.errors import CompilerError
-from tests.compiler.passes.building import Build, HardSwish, Sigmoid, Tanh, built, check_same, conv
+from tests.compiler.passes.building import Build, HardSwish, Sigmoid, Tanh, built, conv
 
 OPERATORS = [Relu(), Clip(0.0, 6.0), Clip(None, 1.0), LeakyRelu(0.2), Sigmoid(), Tanh(), HardSwish()]
 SPELLED = [("Relu",), ("Clip", 0.0, 6.0), ("Clip", None, 1.0), ("LeakyRelu", 0.2), ("Sigmoid",), ("Tanh",)]
@@ -59,46 +56,6 @@ def test_a_sum_without_an_activation_is_no_such_node():
     b = Build()
     with pytest.raises(CompilerError, match="the operator is Add"):
         b(AddActivation(()), (x := b.x(2)), x)
-
-
-def apart_and_together():
-    """Pairs of graphs that mean the same, the second one fused."""
-
-    def wide(b):
-        return b.x("n", 2, 4, 4)
-
-    def rows(b):
-        return b.x("n", 4, 3)
-
-    clip, relu = Clip(0.0, 1.0), ("Clip", 0.0, 1.0)
-    yield (lambda b: b(clip, b.conv(wide(b)))), (lambda b: b.conv(wide(b), activation=relu))
-    yield (
-        (lambda b: b(clip, b(Add(), b.conv((x := wide(b))), x))),
-        (lambda b: b.conv((x := wide(b)), z=x, activation=relu)),
-    )
-    yield (
-        (lambda b: b(Add(), b.conv((x := wide(b)), bias=False), x)),
-        (lambda b: b.conv((x := wide(b)), z=x, bias=False)),
-    )
-    yield (
-        (lambda b: b(clip, b(Add(), b(MatMul(), rows(b), b(Transpose((1, 0)), b.numbers(2, 3))), b.numbers(2)))),
-        (lambda b: b(FullyConnected(relu), rows(b), b.numbers(2, 3), b.numbers(2))),
-    )
-    yield (lambda b: b(clip, b(Add(), (x := rows(b)), x))), (lambda b: b(AddActivation(relu), (x := rows(b)), x))
-
-
-@pytest.mark.parametrize(("apart", "together"), list(apart_and_together()))
-def test_a_fused_operator_is_what_it_was_fused_from(apart, together):
-    check_same(built(apart), built(together), names=False)
-
-
-@pytest.mark.parametrize("make", [together for _, together in apart_and_together()])
-def test_the_text_of_a_fused_operator_gives_it_back(make):
-    graph = built(make)
-    text = to_text(graph)
-    again = parse(text, constants_by_digest(graph))
-    verify(again)
-    assert to_text(again) == text
 
 
 @pytest.mark.parametrize(

@@ -38,60 +38,43 @@ POOLED, PLACES = reals(2, 3, 4, 3), np.arange(72).reshape(2, 3, 4, 3) * 4 + 1
 HANNING = np.hanning(9).astype(np.float32)
 WINDOW, ONE = {"kernel_shape": [2, 2], "strides": [2, 2]}, np.array(1)
 
-# The operator, its inputs (None for one left out; a list: constants from there on), its attributes and the opset.
+# Beside ONNX's node tests: the operator, its inputs (None for one left out; a list: constants from there on), its
+# attributes, the opset, and the number of outputs.
 CASES = [
     *[("Det", [x], {}, 11) for x in (SQUARES, SQUARES[0], reals(2, 0, 2, 2))],
-    *[("LpNormalization", [X], attributes, 20) for attributes in ({}, {"p": 1}, {"axis": 0}, {"axis": 1, "p": 1})],
-    ("LpNormalization", [np.zeros((2, 3), np.float32)], {}, 20),
-    *[("CumSum", [X, [np.array(axis)]], {}, 14) for axis in (0, -1)],
+    *[("LpNormalization", [np.zeros((2, 3), np.float32)], {"p": p}, 20) for p in (1, 2)],
     *[("CumSum", [NUMBERS, [ONE]], {"exclusive": e, "reverse": r}, 14) for e in (0, 1) for r in (0, 1)],
     ("CumProd", [X, [ONE]], {"exclusive": 1}, 26),
-    *[("EyeLike", [X[0]], attributes, 20) for attributes in ({}, {"k": -2}, {"dtype": TensorProto.INT64})],
-    *[("Trilu", [X, [np.array(k)]], {"upper": upper}, 14) for k in (-2, 1, 9, -9) for upper in (0, 1)],
+    ("EyeLike", [X[0]], {"dtype": TensorProto.INT64}, 20),
     ("Trilu", [X, np.array(-1)], {}, 14),
-    *[("Hardmax", [np.round(X)], {"axis": axis}, 13) for axis in (0, 1, -1)],
-    ("ReverseSequence", [reals(4, 4, 3), np.array([4, 1, 3, 2])], {"batch_axis": 0, "time_axis": 1}, 20),
+    ("Hardmax", [np.round(X)], {"axis": 1}, 13),
     ("ReverseSequence", [reals(4, 4, 3), np.array([4, 1, 3, 2])], {}, 20),
-    *[("OneHot", [NUMBERS - 1, [np.array(2), np.array([0, 1])]], {"axis": axis}, 11) for axis in (-1, 0, 1)],
+    *[("OneHot", [NUMBERS - 1, [np.array(2), np.array([0, 1])]], {"axis": axis}, 11) for axis in (-1, 0)],
     ("OneHot", [np.float32([0, 4, 2]), [np.float32([6]), np.float32([2, 1])]], {}, 11),
-    *[("NonZero", [x], {}, 13) for x in (NUMBERS, NUMBERS > 1, X, reals(0, 3))],
+    *[("NonZero", [x], {}, 13) for x in (NUMBERS > 1, X, reals(0, 3))],
     ("NonZero", [[NUMBERS]], {}, 13),
-    *[("Compress", [X[0], c], {"axis": 0}, 11) for c in (np.array([True, False, True]), [np.array([False, True])])],
-    ("Compress", [X[0], np.array([True, False, True])], {}, 11),
-    *[("Unique", [NUMBERS], attributes, 11, 4) for attributes in ({}, {"sorted": 0}, {"axis": 0}, {"axis": -1})],
+    ("Compress", [X[0], [np.array([False, True])]], {"axis": 0}, 11),
+    ("Unique", [NUMBERS], {"sorted": 0}, 11, 4),
     ("Unique", [integers(5, 20)], {"sorted": 0, "axis": 0}, 11, 1),
     *[("NonMaxSuppression", [BOXES, SCORES, *LIMITS], {"center_point_box": center}, 11) for center in (0, 1)],
     ("NonMaxSuppression", [BOXES, SCORES, LIMITS], {}, 11),
-    *[("BitShift", [BITS, BITS % 9], {"direction": direction}, 11) for direction in ("LEFT", "RIGHT")],
+    ("BitShift", [BITS, BITS % 9], {"direction": "LEFT"}, 11),
     ("DeformConv", [reals(1, 2, 3, 3), reals(1, 2, 2, 2), reals(1, 8, 2, 2)], {}, 19),
-    *[("DFT", [reals(3, 8, 6, n), None, [np.array(a)]], {"inverse": n - 1}, 20) for n in (1, 2) for a in (0, 1, -2)],
+    *[("DFT", [reals(3, 8, 6, n), None, [np.array(a)]], {"inverse": n - 1}, 20) for n in (1, 2) for a in (0, -2)],
     *[("DFT", [X[..., None], [np.array(n), ONE]], {"onesided": 1}, 20) for n in (5, 11)],
     ("DFT", [X[..., None]], {"axis": 1, "onesided": 1}, 17),
     *[("STFT", [SIGNAL, [np.array(4), *rest]], {}, 17) for rest in ([HANNING], [None, ONE * 9])],
     ("STFT", [reals(2, 33, 2), [np.array(4), np.ones(9, np.float32), ONE * 9]], {"onesided": 0}, 17),
-    *[
-        ("TensorScatter", [CACHE, UPDATE, p], {"mode": m}, 24)
-        for p, m in ((None, "linear"), (np.array([3, 1]), "circular"))
-    ],
-    ("TensorScatter", [CACHE, UPDATE.swapaxes(1, 2)[:, :, :1].repeat(4, 2), np.array([0, 1])], {"axis": 1}, 24),
-    ("LinearAttention", [Q, K, V], {**HEADS, "update_rule": "linear"}, 27, 2),
-    ("LinearAttention", [Q, K, V, STATE, DECAY], {**HEADS, "update_rule": "gated"}, 27, 2),
+    ("TensorScatter", [CACHE, UPDATE, np.array([3, 1])], {"mode": "circular"}, 24),
     ("LinearAttention", [Q, K, V, STATE, DECAY, BETA], HEADS, 27, 2),
-    *[("LpPool", [reals(2, 3, 8, 9)], {"kernel_shape": [3, 2], "p": p, "pads": [1, 0, 0, 1]}, 18) for p in (1, 2, 3)],
-    ("LpPool", [reals(2, 3, 8, 9)], {**WINDOW, "dilations": [2, 3]}, 18),
+    ("LpPool", [reals(2, 3, 8, 9)], {"kernel_shape": [3, 2], "p": 1, "pads": [1, 0, 0, 1]}, 18),
+    ("LpPool", [reals(2, 3, 8, 9)], {"kernel_shape": [2, 2], "strides": [2, 2], "dilations": [2, 3]}, 18),
     ("LpPool", [reals(2, 3, 8, 9)], {"kernel_shape": [3, 3], "auto_pad": "SAME_UPPER"}, 18),
-    *[("MaxUnpool", [POOLED, PLACES, *shape], WINDOW, 11) for shape in ([], [[np.array([2, 3, 8, 6])]])],
-    ("Col2Im", [reals(2, 18, 16), [np.array([5, 6]), np.array([2, 3])]], {}, 18),
     ("Col2Im", [reals(2, 12, 20), [np.array([6, 6]), np.array([2, 2])]], {"dilations": [1, 2]}, 18),
-    ("Col2Im", [reals(2, 27, 9), [np.array([5, 5]), np.array([3, 3])]], {"strides": [2, 2], "pads": [1, 1, 1, 1]}, 18),
-    ("Col2Im", [reals(2, 15, 12), [np.array([3, 4, 5]), np.array([1, 1, 5])]], {}, 18),
-    *[
-        (name, [[np.array(9)]], attributes, 17)
-        for name in ("HannWindow", "HammingWindow", "BlackmanWindow")
-        for attributes in ({}, {"periodic": 0})
-    ],
+    ("MaxUnpool", [POOLED, PLACES, [np.array([2, 3, 8, 6])]], WINDOW, 11),
+    *[(name, [[np.array(9)]], {"periodic": 0}, 17) for name in ("HannWindow", "HammingWindow", "BlackmanWindow")],
     ("GroupNormalization", [reals(2, 6, 4), reals(6), reals(6)], {"num_groups": 3, "epsilon": 0.01}, 21),
-    *[("Swish", [X], attributes, 24) for attributes in ({}, {"alpha": 1.7})],
+    ("Swish", [X], {"alpha": 1.7}, 24),
     ("Mish", [X], {}, 18),
 ]
 

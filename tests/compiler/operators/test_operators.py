@@ -62,42 +62,6 @@ def test_automatic_padding(new_model, auto, data):
     compare(new_model([node], {"x": (FLOAT, x.shape)}), {"x": x})
 
 
-@few
-@given(data=st.data())
-def test_matmul(new_model, data):
-    m, k, n, batch = (data.draw(small) for _ in range(4))
-    a = numbers(data, *data.draw(st.sampled_from([(m, k), (k,), (batch, m, k), (1, batch, m, k)])))
-    b = numbers(data, *data.draw(st.sampled_from([(k, n), (k,), (batch, k, n)])))
-    compare(
-        new_model([helper.make_node("MatMul", ["a", "b"], ["y"])], {"a": (FLOAT, a.shape), "b": (FLOAT, b.shape)}),
-        {"a": a, "b": b},
-    )
-
-
-@few
-@given(data=st.data())
-def test_gemm(new_model, data):
-    m, k, n = (data.draw(small) for _ in range(3))
-    turn_a, turn_b = data.draw(st.booleans()), data.draw(st.booleans())
-    a, b = numbers(data, *((k, m) if turn_a else (m, k))), numbers(data, *((n, k) if turn_b else (k, n)))
-    c = numbers(data, *data.draw(st.sampled_from([(n,), (1, n), (m, 1), (m, n), ()])))
-    node = helper.make_node("Gemm", ["a", "b", "c"], ["y"], alpha=0.5, beta=2.0, transA=turn_a, transB=turn_b)
-    compare(new_model([node], {"a": (FLOAT, a.shape)}, {"b": b, "c": c}), {"a": a})
-
-
-@few
-@given(data=st.data())
-@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Max", "Min", "Less", "Equal"])
-def test_arithmetic_with_broadcasting(new_model, op, data):
-    full = tuple(data.draw(small) for _ in range(3))
-    a, b = (
-        numbers(data, *(1 if data.draw(st.booleans()) else n for n in full[data.draw(st.integers(0, 2)) :]))
-        for _ in range(2)
-    )
-    model = new_model([helper.make_node(op, ["a", "b"], ["y"])], {"a": (FLOAT, a.shape), "b": (FLOAT, b.shape)})
-    compare(model, {"a": a, "b": b})
-
-
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_integers_divide_towards_zero(new_model, kind):
     code = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
@@ -105,60 +69,6 @@ def test_integers_divide_towards_zero(new_model, kind):
     compare(
         new_model([helper.make_node("Div", ["a", "b"], ["y"])], {"a": (code, [5]), "b": (code, [5])}), {"a": a, "b": b}
     )
-
-
-FUNCTIONS = [
-    "Relu",
-    "Sigmoid",
-    "Tanh",
-    "Softplus",
-    "Erf",
-    "Exp",
-    "HardSwish",
-    "HardSigmoid",
-    "Elu",
-    "Selu",
-    "LeakyRelu",
-    "Gelu",
-    "Softmax",
-    "LogSoftmax",
-    "Floor",
-    "Round",
-    "Sign",
-    "Abs",
-    "Neg",
-    "Softsign",
-]
-
-
-@pytest.mark.parametrize("op", FUNCTIONS)
-def test_functions_on_ordinary_and_on_extreme_numbers(new_model, op):
-    x = np.array([[-100, -2.5, -1, -0.5, 0], [0.5, 1, 1.5, 3, 80]], np.float32)
-    compare(new_model([helper.make_node(op, ["x"], ["y"])], {"x": (FLOAT, x.shape)}), {"x": x})
-
-
-@few
-@given(data=st.data())
-def test_slice(new_model, data):
-    x = numbers(data, 4, 5)
-    ends = st.integers(-7, 7)
-    cut = {"s": [data.draw(ends), data.draw(ends)], "e": [data.draw(ends), data.draw(ends)], "a": [0, -1]}
-    cut["t"] = [data.draw(st.sampled_from([-2, -1, 1, 2])) for _ in range(2)]
-    weights = {name: np.array(values) for name, values in cut.items()}
-    compare(
-        new_model([helper.make_node("Slice", ["x", "s", "e", "a", "t"], ["y"])], {"x": (FLOAT, [4, 5])}, weights),
-        {"x": x},
-    )
-
-
-@few
-@given(data=st.data())
-@pytest.mark.parametrize("op", ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceL2", "ReduceLogSumExp"])
-def test_reductions(new_model, op, data):
-    x = numbers(data, 2, 3, 4)
-    axes = data.draw(st.lists(st.sampled_from([0, 1, -1]), min_size=1, unique=True))
-    node = helper.make_node(op, ["x", "axes"], ["y"], keepdims=data.draw(st.integers(0, 1)))
-    compare(new_model([node], {"x": (FLOAT, x.shape)}, {"axes": np.array(axes)}), {"x": x})
 
 
 EMPTY = ["GlobalAveragePool", "ReduceMean", "ReduceSum", "Relu", "Softmax", "Conv", "MaxPool", "AveragePool", "Flatten"]
@@ -182,20 +92,6 @@ def test_the_indices_of_the_largest_of_an_empty_batch(new_model):
 
 
 # -- quantised
-
-
-@few
-@given(data=st.data())
-@pytest.mark.parametrize("kind", [np.int8, np.uint8])
-def test_quantise_and_back(new_model, kind, data):
-    x = 10 * numbers(data, 3, 4)
-    offset = np.array([data.draw(st.integers(0, 100)) for _ in range(3)], kind)
-    weights = {"s": np.abs(numbers(data, 3)) + np.float32(0.01), "o": offset}
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "s", "o"], ["q"], axis=0),
-        helper.make_node("DequantizeLinear", ["q", "s", "o"], ["y"], axis=0),
-    ]
-    compare(new_model(nodes, {"x": (FLOAT, x.shape)}, weights), {"x": x})
 
 
 @few

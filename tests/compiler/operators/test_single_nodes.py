@@ -23,51 +23,25 @@ def integers(low, high, *shape, dtype=np.int64):
     return RNG.integers(low, high, shape, dtype)
 
 
-def bits(dtype, *shape):
-    return integers(np.iinfo(dtype).min, np.iinfo(dtype).max, *shape, dtype=dtype)
-
-
 X, IMAGES, VOLUMES, GRID = reals(3, 4, 5), reals(2, 3, 4, 5), reals(2, 1, 3, 4, 5), reals(2, 6, 7, 2)
 NUMBERS = np.array([[-np.inf, np.inf, np.nan, -0.0, -3, -1, -0.7, -0.5, 0.2, 0.5, 1, 1.2, 4]], np.float32)
-PLACES, UNIQUE = np.array([[1, 0, 2, 0], [0, 2, -1, -4]]), np.array([[1, 0, 2, 0], [0, 2, 1, 3]])
-CELLS = np.array([[0, 1], [2, -1], [1, 0]])
 REGIONS = np.array([[0, 0, 9, 7], [3, 2, 5.5, 6], [-4, 1, 20, 30], [4, 4, 4, 4], [50, 50, 60, 60]], np.float32)
 TRIGONOMETRY = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh", "Tan")
-PADDINGS, REDUCTIONS = ("zeros", "border", "reflection"), ("add", "mul", "max", "min")
+PADDINGS = ("zeros", "border", "reflection")
 
-# The operator, its inputs (None for one left out; a list: constants from there on), its attributes and the opset.
+# Beside ONNX's node tests: the operator, its inputs, its attributes and the opset.
 CASES = [
-    *[("GatherElements", [X, integers(-3, 3, 7, 3, 4, dtype=d)], {}, 13) for d in (np.int32, np.int64)],
     *[
-        ("GatherElements", [X, integers(-4, 4, *s)], {"axis": axis}, 13)
-        for axis, s in ((1, (2, 7, 4)), (-1, (2, 3, 7)))
+        ("GatherElements", [x, integers(0, 3, *shape, dtype=np.int32)], {}, 13)
+        for x, shape in ((X, (7, 3, 4)), (X[0], (0, 4)))
     ],
-    ("GatherElements", [X[0], integers(0, 3, 0, 4)], {}, 13),
-    *[("GatherND", [X, integers(-3, 3, *shape)], {}, 13) for shape in ((2, 3), (2, 6, 2), (0, 2))],
-    ("GatherND", [X, integers(-3, 3, 3, 6, 1)], {"batch_dims": 1}, 13),
+    ("GatherND", [X, integers(-3, 3, 0, 2)], {}, 13),
     ("GatherND", [reals(3, 3, 5), integers(-3, 3, 3, 3, 2, 1)], {"batch_dims": 2}, 13),
-    *[
-        ("ScatterElements", [x, places, x[:2]], {"axis": axis, "reduction": reduction}, 18)
-        for x in (reals(4, 4), integers(-9, 9, 4, 4))
-        for axis in (0, -1)
-        for reduction, places in (("none", UNIQUE), *((reduction, PLACES) for reduction in REDUCTIONS))
-    ],
-    ("Scatter", [X[0], integers(0, 3, 1, 3), reals(1, 3)], {}, 9),
-    *[("ScatterND", [reals(3, 4, 2), CELLS, reals(3, 2)], {}, opset) for opset in (11, 16, 18)],
-    *[
-        ("ScatterND", [reals(3, 4), cells, u], {}, 18)
-        for cells, u in ((CELLS[:, :1], reals(3, 4)), (CELLS[:0], reals(0)))
-    ],
-    *[("ScatterND", [reals(3, 4), CELLS[:, None, :1], reals(3, 1, 4)], {"reduction": r}, 18) for r in REDUCTIONS],
-    *[
-        ("DepthToSpace", [x], {"blocksize": size, "mode": mode}, 13)
-        for x, size in ((reals(2, 12, 3, 5), 2), (reals(1, 9, 1, 2), 3), (reals(0, 4, 2, 2), 2))
-        for mode in ("DCR", "CRD")
-    ],
-    ("SpaceToDepth", [reals(2, 3, 4, 6)], {"blocksize": 2}, 13),
+    ("ScatterND", [reals(3, 4), np.zeros((0, 1), np.int64), reals(0, 4)], {}, 18),
+    ("DepthToSpace", [reals(0, 4, 2, 2)], {"blocksize": 2}, 13),
     *[
         ("GridSample", [IMAGES, GRID], {"mode": mode, "padding_mode": padding, "align_corners": aligned}, opset)
-        for opset, modes in ((16, ("bilinear", "nearest", "bicubic")), (20, ("linear", "nearest", "cubic")))
+        for opset, modes in ((16, ("bicubic",)), (20, ("linear", "nearest", "cubic")))
         for mode in modes
         for padding in PADDINGS
         for aligned in (0, 1)
@@ -97,19 +71,9 @@ CASES = [
         for pixels in ("half_pixel", "output_half_pixel")
     ],
     ("RoiAlign", [reals(2, 3, 8, 10), REGIONS, np.array([0, 1, 1, 0, 1])], {"output_height": 2, "output_width": 2}, 10),
-    *[(name, [x], {}, 20) for name in TRIGONOMETRY for x in (NUMBERS, NUMBERS[:, :0])],
-    *[("IsNaN", [NUMBERS], {}, opset) for opset in (9, 20)],
-    *[("IsInf", [NUMBERS], {f"detect_{sign}": 0}, o) for sign in ("negative", "positive") for o in (10, 20)],
-    *[("ThresholdedRelu", [NUMBERS], {"alpha": alpha}, 12) for alpha in (0.5, 1.0, -1.0)],
-    *[("Shrink", [NUMBERS], attributes, 12) for attributes in ({}, {"lambd": 1.0, "bias": 0.25})],
+    *[(name, [NUMBERS], {}, 20) for name in TRIGONOMETRY],
     ("Shrink", [np.arange(-4, 5)], {"lambd": 1.5, "bias": 1.0}, 20),
-    *[("Celu", [NUMBERS], {"alpha": alpha}, 12) for alpha in (1.0, 2.5)],
-    *[
-        (f"Bitwise{name}", [bits(dtype, 3, 1, 4), bits(dtype, 2, 1)], {}, 20)
-        for name in ("And", "Or", "Xor")
-        for dtype in (np.uint8, np.int32, np.int64)
-    ],
-    *[("BitwiseNot", [bits(dtype, 3, 4)], {}, 20) for dtype in (np.uint8, np.int32, np.int64)],
+    ("Celu", [NUMBERS], {"alpha": 2.5}, 12),
 ]
 
 

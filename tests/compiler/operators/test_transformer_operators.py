@@ -89,36 +89,11 @@ def test_bounds_that_are_inputs_of_the_graph_are_asked_for():
         import_model(zero)
 
 
-@pytest.mark.parametrize(
-    ("element", "dtype", "fmod"),
-    [
-        *[("int64", np.int64, 0), ("int64", np.int64, 1), ("int32", np.int32, 0), ("uint8", np.uint8, 0)],
-        *[("float", np.float32, 1), ("double", np.float64, 1)],
-    ],
-)
-def test_remainders(element, dtype, fmod):
-    a, b = (np.array(numbers, dtype) for numbers in ([[7, 9, 4, 250, 6, 0]], [[3], [5], [7]]))
-    if np.dtype(dtype).kind != "u":
-        a, b = a * np.array([1, -1, 1, -1, 1, 1], dtype), b * np.array([[1], [-1], [1]], dtype)
-    model = model_of(f"({element}[1, m] a, {element}[k, 1] b) => ({element}[k, m] y)", f"y = Mod<fmod = {fmod}>(a, b)")
-    assert_agreement(model, {"a": a, "b": b})
-
-
 def test_remainders_of_floats_rounded_down_are_as_in_numpy():
     """ONNX Runtime refuses the model, but not what it is exported as."""
     model = model_of("(float[n] a, float[n] b) => (float[n] y)", "y = Mod(a, b)", opset=28)
     a, b = np.array([5.5, -5.5, 5.5, -5.5, 6, 0], np.float32), np.array([2, 2, -2, -2, 3, 3], np.float32)
     assert_agreement(model, {"a": a, "b": b}, wanted=[np.mod(a, b)])
-
-
-@pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("largest", [0, 1])
-def test_the_largest_or_smallest(axis, largest):
-    x = RNG.integers(0, 4, (4, 5, 6)).astype(np.float32)  # with equals
-    for opset in (11, 24):
-        body = f"k = Constant<value = int64[1] {{3}}> () v, i = TopK<axis = {axis}, largest = {largest}>(x, k)"
-        model = model_of("(float[n, 5, m] x) => (float[a, b, c] v, int64[a, b, c] i)", body, opset)
-        assert_agreement(model, {"x": x})
 
 
 def test_the_largest_of_older_opsets_and_of_integers():
@@ -178,37 +153,3 @@ def test_einsum(equation, shapes):
 def test_equations_that_are_invalid(equation, what):
     with pytest.raises(CompilerError, match=what):
         import_model(model_of("(float[2, 3] x) => (float[k] y)", f'y = Einsum<equation = "{equation}">(x)'))
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "y = RMSNormalization(x, s)",
-        "y = RMSNormalization<axis = 0, epsilon = 0.1>(x, s)",
-        "y = RMSNormalization<axis = -2>(x, s)",
-    ],
-)
-def test_root_mean_square(body):
-    model = model_of("(float[n, m, 4] x, float[4] s) => (float[n, m, 4] y)", body, 23)
-    assert_agreement(model, {"x": reals(2, 3, 4), "s": reals(4)})
-
-
-@pytest.mark.parametrize("interleaved", [0, 1])
-@pytest.mark.parametrize("rotated", [0, 4])
-@pytest.mark.parametrize("positions", [False, True])
-@pytest.mark.parametrize("packed", [False, True])
-def test_rotary_embedding(packed, positions, rotated, interleaved):
-    half = (rotated or 8) // 2
-    x = reals(2, 5, 24) if packed else reals(2, 3, 5, 8)
-    inputs = {"x": x, "c": reals(9, half) if positions else reals(2, 5, half)}
-    inputs["s"] = reals(*inputs["c"].shape)
-    cache = f"float[p, {half}]" if positions else f"float[b, t, {half}]"
-    ids = ", int64[b, t] i" if positions else ""
-    if positions:
-        inputs["i"] = RNG.integers(0, 9, (2, 5))
-    axes = "b, t, 24" if packed else "b, 3, t, 8"
-    heads = "num_heads = 3, " if packed else ""
-    body = f"RotaryEmbedding<{heads}interleaved = {interleaved}, rotary_embedding_dim = {rotated}>"
-    signature = f"(float[{axes}] x, {cache} c, {cache} s{ids}) => (float[{axes}] y)"
-    model = model_of(signature, f"y = {body}(x, c, s{', i' if positions else ''})", 23)
-    assert_agreement(model, inputs, xla=not interleaved)
