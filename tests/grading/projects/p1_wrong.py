@@ -454,6 +454,12 @@ WRONG: tuple[Mistake, ...] = (
             (TENTH, FORTIETH, EIGHTIETH, COURSES),
             "reads too few of the digits",
         ),
+        (
+            "trained on the held-out digits",
+            {cell: source.replace("tiny.train", "tiny.test") for cell, source in reader(8, 16, 15).items()},
+            (TENTH, FORTIETH, EIGHTIETH, COURSES),
+            "better than the training digits",
+        ),
         ("a network of a thousand numbers", reader(6, 10, 2), (EIGHTIETH, COURSES), "holds too many numbers"),
     ),
     *mistakes(
