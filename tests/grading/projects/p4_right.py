@@ -17,8 +17,8 @@ def visits(m, n, tile_m, tile_n):
     "P4-1-solution-2": """
 def schedule(nest):
     for name in ("i", "j", "k"):
-        nest = nest.split(name, 4, names=(name + "_outer", name + "_inner"))
-    return nest.reorder("k_outer", "j_outer", "i_outer", "j_inner", "k_inner", "i_inner")
+        nest = nest.split(name, 4)
+    return nest.reorder("k_o", "j_o", "i_o", "j_i", "k_i", "i_i")
 """,
     "P4-2-solution": """
 def steps(order, inputs, weights, slices, k2, k3):
