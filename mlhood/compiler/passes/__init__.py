@@ -64,8 +64,8 @@ PASSES: dict[str, Pass] = {
         clean_quantization,
     )
 }
-"""The passes by name, in execution order: first removal, then canonicalisation, which exposes patterns, then folding into
-layers, and last fusion, because nothing can be folded into a layer with an activation."""
+"""The passes by name, in execution order: first removal, then canonicalisation, which exposes patterns, then folding
+into layers, and last fusion, because nothing can be folded into a layer with an activation."""
 
 # Limit on the rounds that do not reduce the number of nodes, to detect passes that undo each other's changes.
 MAX_IDLE_ROUNDS = 50

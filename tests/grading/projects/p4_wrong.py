@@ -33,7 +33,7 @@ NEVER, EXACT = "what_never_fits_is_an_error", "an_exact_fit_fits"
 STILL = "what_is_still_there_is_loaded"
 CONVOLVED, SLICED = "convolutions_are_right", "three_by_three_layers_are_sliced"
 PACKED = "weights_are_packed_once"
-NETWORKS, NETWORK_FASTER = "network_rows_are_comparisons", "network_is_faster_as_analysed"
+NETWORKS, NETWORK_SAME = "network_rows_are_comparisons", "network_is_the_same_in_both_orders"
 POSSIBLE, LESS = "slicings_are_possible", "traffic_is_less_than_the_analysis"
 HALF, SEARCHED = "half_of_the_gain_is_reached", "courses_search_is_reached"
 ANALYSED, SMALL, LARGE = "analysed_is_taken_over", "too_small_is_one_of_each", "too_large_breaks_a_cache"
@@ -178,10 +178,10 @@ ANALYSIS: tuple[Mistake, ...] = (
         (
             "float64",
             preparing(result="prepared[key][0](x).astype(float)"),
-            (CONVOLVED, NETWORKS, NETWORK_FASTER),
+            (CONVOLVED, NETWORKS, NETWORK_SAME),
             "wrong data type",
         ),
-        ("a missing row", network_filling(rows="network_times.rows[1:]"), (NETWORKS, NETWORK_FASTER), "analysed/WS"),
+        ("a missing row", network_filling(rows="network_times.rows[1:]"), (NETWORKS, NETWORK_SAME), "analysed/WS"),
     ),
     *mistakes(
         "P4.7",

@@ -32,16 +32,22 @@ Tiles = Mapping[Order, Triple]
 
 
 def claims(
-    name: str, small: Tiles, analysed: Tiles, claimed: Mapping[Order, Ratio], sides: tuple[Any, Any]
+    name: str,
+    small: Tiles,
+    analysed: Tiles,
+    claimed: Mapping[Order, Ratio],
+    sides: tuple[Any, Any],
+    directed: bool = True,
 ) -> list[TimingClaim]:
     """Return one timed comparison for each order.
 
     Args:
         name: What is timed, for messages.
         small: Tiles that are too small.
-        analysed: Tiles that should be faster.
+        analysed: The tiles of the analysis.
         claimed: Ratio "too small" / "analysed" in the table, by order.
         sides: Functions of an order and tiles: the timed call, and the course's version.
+        directed: Whether the analysed tiles have to be faster.
     """
     call, course = sides
     return [
@@ -51,6 +57,7 @@ def claims(
             call(order, analysed[order]),
             claimed[order],
             course(order, small[order]),
+            directed=directed,
         )
         for order in ORDERS
     ]
