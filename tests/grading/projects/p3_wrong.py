@@ -90,7 +90,8 @@ def gemm_blocked(a, b, block):
     c = np.empty((len(a), b.shape[1]), np.float32)
     for j0 in range(0, b.shape[1], block):
         for i0 in range(0, len(a), block):
-            c[i0:i0 + block, j0:j0 + block] = sum(map(np.outer, a[i0:i0 + block].T, b[:, j0:j0 + block]))
+            products = a[i0:i0 + block, :, np.newaxis] * b[:, j0:j0 + block]
+            c[i0:i0 + block, j0:j0 + block] = products.sum(axis=1, dtype=np.float32)
     return c
 """
 }
