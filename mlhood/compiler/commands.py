@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from mlhood.compiler.analysis.debugger import Comparison
+    from mlhood.compiler.analysis.debugger import TargetComparison
     from mlhood.compiler.compile import Stage
     from mlhood.compiler.hir.graph import Graph
     from mlhood.compiler.lir.program import Program
@@ -348,7 +348,7 @@ def _trace(graph: Graph, target: str, path: Path) -> None:
     echo(f"wrote {path}")
 
 
-def _compare(graph: Graph, target: str) -> Comparison | None:
+def _compare(graph: Graph, target: str) -> TargetComparison | None:
     """Compare a target with the interpreter on random inputs, and print the result; return it if the target differs."""
     from mlhood.compiler.analysis.debugger import compare
     from mlhood.compiler.backends.targets import prepare

@@ -85,7 +85,7 @@ def assembly(*, gpu: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Step:
+class LoweringStep:
     """An instruction of the loop in LLVM IR, and what becomes of it.
 
     Args:
@@ -105,7 +105,7 @@ class Step:
 class Steps:
     """The loop in three languages, printed instruction by instruction."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[LoweringStep, ...]
 
     def __str__(self) -> str:
         lines = ["LLVM IR", f"    {'PTX':34}{platform.machine()}"]
@@ -122,7 +122,7 @@ def compiled() -> Steps:
     """Return the instructions of the loop, each with those that LLVM makes of it for a GPU and for this machine."""
     ptx, host = (_by_line(assembly(gpu=gpu)) for gpu in (True, False))
     rows = [
-        Step(" ".join(text.replace("SPACE ", "").split()), meaning, ptx.get(i, ()), host.get(i, ()))
+        LoweringStep(" ".join(text.replace("SPACE ", "").split()), meaning, ptx.get(i, ()), host.get(i, ()))
         for i, (text, meaning) in enumerate(BODY)
         if i
     ]

@@ -32,7 +32,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.marks import TaskResult
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Project, Task, points
-from mlhood.grading.execution.grade_notebook import RunSettings, Step, grade
+from mlhood.grading.execution.grade_notebook import CellStep, RunSettings, grade
 from mlhood.grading.notebooks.notebook import check_source, project_of, read
 from mlhood.grading.sandbox.pool import SandboxPool
 from mlhood.measure.ratio import interval
@@ -238,7 +238,7 @@ class _Recorder:
         self.solved = True
         self.done = -1
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CellStep) -> None:
         if step.done == self.done:  # one more check of the same task
             return
         self.done = step.done

@@ -19,7 +19,7 @@ import numpy as np
 from mlhood.jaxlab import timing
 from mlhood.jaxlab.operators import cases as rows
 from mlhood.jaxlab.operators import network, with_jax
-from mlhood.jaxlab.operators.cases import NETWORK, Case
+from mlhood.jaxlab.operators.cases import NETWORK, OperatorCase
 from mlhood.jaxlab.tables import JAX, NO_JAX
 from mlhood.jaxlab.timing import Stages
 from mlhood.kernels import bench as kernels_bench
@@ -49,7 +49,7 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data: medians in seconds, rates, ratios with intervals, and the stages in seconds."""
-        measured = kernels_bench.Case(self.name, JAX, self.flops, self.result).row()
+        measured = kernels_bench.ConvolutionCase(self.name, JAX, self.flops, self.result).row()
         return {**measured, "stages": {name: stages.as_dict() for name, stages in self.stages.items()}}
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ def _cpu() -> Any:
     return jax.devices("cpu")[0]
 
 
-def _alternatives(case: Case) -> Alternatives:
+def _alternatives(case: OperatorCase) -> Alternatives:
     """Return the alternatives of every row: JAX compiled and eager, NumPy, and JAX on a GPU if there is one."""
     compiled, on_cpu = jax.jit(case.with_jax), jax.device_put(case.arguments, _cpu())
     alternatives: Alternatives = {
@@ -127,7 +127,7 @@ def _alternatives(case: Case) -> Alternatives:
     return alternatives
 
 
-def _stages(case: Case) -> dict[str, Stages]:
+def _stages(case: OperatorCase) -> dict[str, Stages]:
     stages = {JAX: timing.stages(case.with_jax, *case.arguments, device=_cpu())}
     device = gpu()
     if device is not None:
@@ -145,7 +145,7 @@ def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _compare(alternatives: Alternatives, case: Case, threads: int, rounds: int) -> Comparison:
+def _compare(alternatives: Alternatives, case: OperatorCase, threads: int, rounds: int) -> Comparison:
     return compare(alternatives, baseline=JAX, flops=case.flops, rounds=rounds, threads=threads)
 
 

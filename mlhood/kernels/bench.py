@@ -28,7 +28,7 @@ Alternatives = dict[str, Callable[[], Any]]
 
 
 @dataclass(frozen=True)
-class Case:
+class ConvolutionCase:
     """One shape, measured.
 
     Args:
@@ -74,7 +74,7 @@ class Case:
 
 def gemm_cases(
     threads: int, rounds: int, cache: Any, sizes: Iterable[int] | None = None, peak: float | None = None
-) -> Iterable[Case]:
+) -> Iterable[ConvolutionCase]:
     """Measure square float32 matrix products: our vectorised one and NumPy's."""
     rng = np.random.default_rng(0)
     for n in SIZES if sizes is None else sizes:
@@ -85,10 +85,10 @@ def gemm_cases(
         }
         flops = 2 * n**3
         result = compare(alternatives, baseline="numpy", flops=flops, rounds=rounds, threads=threads, cache=cache)
-        yield Case(f"{n}", "vectorised", flops, result, peak)
+        yield ConvolutionCase(f"{n}", "vectorised", flops, result, peak)
 
 
-def int8_cases(threads: int, rounds: int, cache: Any, sizes: Iterable[int] | None = None) -> Iterable[Case]:
+def int8_cases(threads: int, rounds: int, cache: Any, sizes: Iterable[int] | None = None) -> Iterable[ConvolutionCase]:
     """Measure square products of u8 and s8 into s32: ours, our float32 product and ONNX Runtime's."""
     rng = np.random.default_rng(0)
     for n in SIZES if sizes is None else sizes:
@@ -102,18 +102,18 @@ def int8_cases(threads: int, rounds: int, cache: Any, sizes: Iterable[int] | Non
         }
         flops = 2 * n**3
         result = compare(alternatives, baseline="int8", flops=flops, rounds=rounds, threads=threads, cache=cache)
-        yield Case(f"{n}", "int8", flops, result)
+        yield ConvolutionCase(f"{n}", "int8", flops, result)
 
 
 def conv_cases(
     threads: int, rounds: int, cache: Any, layers: Iterable[Layer], layout: Layout = "plain", peak: float | None = None
-) -> Iterable[Case]:
+) -> Iterable[ConvolutionCase]:
     """Measure convolutions: our direct one, torch's, ONNX Runtime's, and im2col with BLAS."""
     for layer in layers:
         alternatives = _convolutions(layer, threads, layout)
         flops = layer.geometry.flops
         result = compare(alternatives, flops=flops, rounds=rounds, threads=threads, cache=cache)
-        yield Case(layer.name, "direct", flops, result, peak)
+        yield ConvolutionCase(layer.name, "direct", flops, result, peak)
 
 
 def check_blocked(layers: Iterable[Layer]) -> None:
@@ -173,7 +173,7 @@ def _blocked_convolution(layer: Layer, x: np.ndarray, w: np.ndarray, threads: in
     return call
 
 
-def summary(cases: Iterable[Case]) -> dict[str, Any]:
+def summary(cases: Iterable[ConvolutionCase]) -> dict[str, Any]:
     """Return geometric means of our GFLOP/s, of their share of the peak and of the ratio to each baseline.
 
     `lowest` holds the minima of the ratios.
@@ -197,7 +197,7 @@ def geometric_mean(values: Iterable[float]) -> float:
     return math.exp(math.fsum(logs) / len(logs)) if logs else math.nan
 
 
-def line(case: Case) -> str:
+def line(case: ConvolutionCase) -> str:
     """Format a case as one line of the bench's output."""
     row = case.row()
     rates = "  ".join(f"{name} {rate:.0f}" for name, rate in row["gflops"].items())
@@ -208,7 +208,7 @@ def line(case: Case) -> str:
     return f"{case.name}: {unit(case)} {rates}{share(row)}; ratio {ratios}"
 
 
-def unit(case: Case) -> str:
+def unit(case: ConvolutionCase) -> str:
     """Return the unit of the rates: operations on bytes are not floating-point operations."""
     return "GOP/s" if case.ours == "int8" else "GFLOP/s"
 

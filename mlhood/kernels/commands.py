@@ -13,7 +13,7 @@ import typer
 from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
-    from mlhood.kernels.bench import Case
+    from mlhood.kernels.bench import ConvolutionCase
     from mlhood.kernels.geometry import Layout
 
 Threads = Annotated[int, typer.Option(min=1, help="Threads for every alternative.")]
@@ -45,7 +45,7 @@ def bench_gemm(
     _check_choice("dtype", dtype, ["float32", "int8"])
     cache = "hot" if hot else "interleaved"
 
-    def measure(peak: float) -> Iterable[Case]:
+    def measure(peak: float) -> Iterable[ConvolutionCase]:
         if dtype == "int8":
             return bench.int8_cases(threads, rounds, cache)
         return bench.gemm_cases(threads, rounds, cache, peak=peak)
@@ -104,7 +104,7 @@ def _let_idle_threads_sleep() -> None:
 
 
 def _report(
-    tags: dict[str, str], measure: Callable[[float], Iterable[Case]], threads: int, as_json: Path | None
+    tags: dict[str, str], measure: Callable[[float], Iterable[ConvolutionCase]], threads: int, as_json: Path | None
 ) -> None:
     """Measure the machine's peak, print each case as soon as it is measured, then the means."""
     from mlhood.files.atomic import check_output, write_atomic

@@ -13,7 +13,7 @@ from mlhood.errors import KernelError
 from mlhood.kernels import parallel
 from mlhood.kernels.codegen import jit, packing
 from mlhood.kernels.codegen.arguments import pack_arguments, word_index
-from mlhood.kernels.codegen.direct_kernel import FIELDS, Variant, build
+from mlhood.kernels.codegen.direct_kernel import FIELDS, DirectVariant, build
 from mlhood.kernels.codegen.microkernel import Tile
 from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target, host
@@ -58,7 +58,7 @@ class Direct:
         bias: np.ndarray | None = None,
         clip: Clip | None = None,
         target: Target | None = None,
-        variant: Variant | None = None,
+        variant: DirectVariant | None = None,
         *,
         input_layout: Layout = "plain",
         output_layout: Layout = "plain",
@@ -263,7 +263,7 @@ def _check_groups(g: Geometry, input_layout: Layout, output_layout: Layout, lane
 
 
 @functools.lru_cache(maxsize=256)
-def _offset_table(g: Geometry, channel_block: int, variant: Variant, pixels: int) -> np.ndarray:
+def _offset_table(g: Geometry, channel_block: int, variant: DirectVariant, pixels: int) -> np.ndarray:
     """Return the offset of each k's element from a window's first one.
 
     The table is extended by the prefetch distance, with the offsets of the next tile.

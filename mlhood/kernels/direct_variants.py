@@ -6,7 +6,7 @@ import functools
 import math
 from dataclasses import replace
 
-from mlhood.kernels.codegen.direct_kernel import Variant
+from mlhood.kernels.codegen.direct_kernel import DirectVariant
 from mlhood.kernels.codegen.microkernel import CACHE_LINE, Tile, candidates
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.geometry import Geometry, Layout
@@ -28,7 +28,9 @@ def estimated_cycles(
 
 
 @functools.lru_cache(maxsize=256)
-def choose(g: Geometry, target: Target, input_layout: Layout = "plain", output_layout: Layout = "plain") -> Variant:
+def choose(
+    g: Geometry, target: Target, input_layout: Layout = "plain", output_layout: Layout = "plain"
+) -> DirectVariant:
     """Return the variant with the lowest estimated cost; among near ties, the one that uses the most registers."""
     options = _channel_variants(g, target, input_layout, output_layout)
     if input_layout == "plain":
@@ -40,7 +42,7 @@ def choose(g: Geometry, target: Target, input_layout: Layout = "plain", output_l
 
 def _channel_variants(
     g: Geometry, target: Target, input_layout: Layout, output_layout: Layout
-) -> list[tuple[float, Variant]]:
+) -> list[tuple[float, DirectVariant]]:
     """Return (cycles, variant) for each tile with output channels in the lanes."""
     high, wide = g.rows
     filters, blocked = g.filters // g.groups, output_layout == "blocked"
@@ -52,13 +54,13 @@ def _channel_variants(
         if tile.rows <= wide:
             tiles = high * -(-wide // tile.rows) * -(-filters // tile.columns)
             transpose = 0 if blocked else _TRANSPOSE * tile.columns
-            variant = Variant(tile.rows, tile.vectors, stride, blocked=blocked, prefetch=prefetch, unroll=unroll)
+            variant = DirectVariant(tile.rows, tile.vectors, stride, blocked=blocked, prefetch=prefetch, unroll=unroll)
             variant = replace(variant, ahead=_ahead(g, variant, tile))
             options.append((tiles * (g.depth * tile.cycles + transpose), variant))
     return options
 
 
-def _ahead(g: Geometry, variant: Variant, tile: Tile) -> int:
+def _ahead(g: Geometry, variant: DirectVariant, tile: Tile) -> int:
     """Return the cache lines that each iteration prefetches, so that the weights are there when their turn comes.
 
     Weights that do not fit the second-level cache come from memory in every run. The tiles of a task share the work.
@@ -70,7 +72,7 @@ def _ahead(g: Geometry, variant: Variant, tile: Tile) -> int:
     return -(-tile.columns * variant.unroll // (CACHE_LINE * tiles))
 
 
-def _pixel_variants(g: Geometry, target: Target, blocked: bool = False) -> list[tuple[float, Variant]]:
+def _pixel_variants(g: Geometry, target: Target, blocked: bool = False) -> list[tuple[float, DirectVariant]]:
     """Return (cycles, variant) for each tile with pixels in the lanes; a blocked result has a single block."""
     high, wide = g.out
     filters, stride = g.filters // g.groups, g.stride[1]
@@ -84,7 +86,7 @@ def _pixel_variants(g: Geometry, target: Target, blocked: bool = False) -> list[
             gather = tile.vectors * {1: 0, 2: 1}.get(stride, tile.lanes)  # extra loads per k
             transpose = _TRANSPOSE * tile.columns if blocked else 0
             valid = min(wide, tile.columns)
-            variant = Variant(tile.rows, tile.vectors, stride, "pixels", blocked=blocked, valid_columns=valid)
+            variant = DirectVariant(tile.rows, tile.vectors, stride, "pixels", blocked=blocked, valid_columns=valid)
             options.append((tiles * (g.depth * (tile.cycles + gather) + transpose), variant))
     return options
 

@@ -17,7 +17,7 @@ import numpy as np
 from mlhood.errors import KernelError
 from mlhood.kernels import int8_tiles
 from mlhood.kernels.codegen import jit
-from mlhood.kernels.codegen.int8_conv_kernel import FIELDS, Variant, build
+from mlhood.kernels.codegen.int8_conv_kernel import FIELDS, Int8Variant, build
 from mlhood.kernels.codegen.int8_input import Input
 from mlhood.kernels.codegen.requantize import BLOCK
 from mlhood.kernels.codegen.target import Target, host
@@ -182,7 +182,7 @@ def _conv_rows(w: np.ndarray, g: Geometry, window: _Window) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Plan:
-    variant: Variant
+    variant: Int8Variant
     target: Target
     words: Words
     pixels: int
@@ -213,7 +213,7 @@ def _plan(
     filters, segments, elements = rows.shape
     tile_rows, vectors = choose_tile(target, pixels, -(-filters // BLOCK) if groups == 1 else 1)
     narrow = not words.bytes and int(rows.min()) >= -128 and int(rows.max()) <= 127
-    variant = Variant(tile_rows, vectors, kind, words.bytes, narrow, rescaling.kind())
+    variant = Int8Variant(tile_rows, vectors, kind, words.bytes, narrow, rescaling.kind())
     columns, count = vectors * target.lanes, -(-elements // words.elements)
     tiles = -(-filters // columns)
     packed = np.zeros(

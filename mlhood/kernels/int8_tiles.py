@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.kernels.codegen import amx, jit
-from mlhood.kernels.codegen.amx_conv_kernel import FIELDS, PIXELS, Variant, build
+from mlhood.kernels.codegen.amx_conv_kernel import FIELDS, PIXELS, AmxVariant, build
 from mlhood.kernels.codegen.int8_input import Input
 from mlhood.kernels.codegen.requantize import BLOCK
 from mlhood.kernels.codegen.target import Target
@@ -161,7 +161,7 @@ class _Call:
 
     def prepare(self, values: dict[str, int], name: str) -> NativeCall:
         """Return the native call; `values` are those of its fields that depend on the kind of layer."""
-        window, variant = self.window, Variant(self.columns, self.window.input, self.rescaling.kind())
+        window, variant = self.window, AmxVariant(self.columns, self.window.input, self.rescaling.kind())
         w, steps = self._pack()
         places = window.places()
         tiles = -(-(int(places[-1]) + 1) // PIXELS)

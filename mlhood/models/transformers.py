@@ -136,7 +136,7 @@ class Perceptron(nn.Module):
         return self.down(self.gelu(y) if self.gate is None else functional.silu(self.gate(x)) * y)
 
 
-class Layer(nn.Module):
+class TransformerLayer(nn.Module):
     """Attention and a perceptron, each added to its input: [N, T, width] -> [N, T, width], and the cache."""
 
     def __init__(self, config: Config) -> None:
@@ -173,7 +173,7 @@ class Decoder(nn.Module):
         self.config = config
         self.words = _embedding(vocabulary, config) if vocabulary else None
         self.positions = _embedding(length, config) if vocabulary else None
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.layers))
         self.norm = config.normalization()
 
     def forward(self, tokens: torch.Tensor, *past: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -214,7 +214,7 @@ class Bert(nn.Module):
         super().__init__()
         self.words, self.positions = _embedding(vocabulary, config), _embedding(length, config)
         self.norm = config.normalization()
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.layers))
 
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Return the vectors of the tokens."""
@@ -239,7 +239,7 @@ class VisionTransformer(nn.Module):
         self.patches = nn.Conv2d(3, config.width, patch, patch)
         self.token = nn.Parameter(0.02 * torch.randn(1, 1, config.width))
         self.positions = nn.Parameter(0.02 * torch.randn(1, (size // patch) ** 2 + 1, config.width))
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.layers))
         self.norm, self.head = config.normalization(), nn.Linear(config.width, classes)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
@@ -267,7 +267,7 @@ class WhisperEncoder(nn.Module):
         angles = torch.arange(length)[:, None] * torch.exp(-math.log(1e4) / (half - 1) * torch.arange(half))
         self.register_buffer("positions", torch.cat([angles.sin(), angles.cos()], 1), persistent=False)
         self.positions: torch.Tensor
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.layers))
         self.norm = config.normalization()
 
     def forward(self, spectrogram: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 from mlhood.errors import MlhoodError, OutputError
 from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.checks.task import Project
-from mlhood.grading.execution.grade_notebook import RunSettings, Step, grade
+from mlhood.grading.execution.grade_notebook import CellStep, RunSettings, grade
 from mlhood.grading.notebooks.notebook import clean, clear_outputs, project_of, read, write, write_text
 from mlhood.grading.notebooks.variant import source_of_variant
 from mlhood.grading.projects.collect import variant as variant_project
@@ -87,7 +87,7 @@ class RunObserver(Protocol):
     def begin(self, name: str, number: int, count: int) -> None:
         """A notebook begins."""
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CellStep) -> None:
         """A cell or the grading of a task begins."""
 
     def end(self, run: NotebookRun) -> None:

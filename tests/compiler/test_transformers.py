@@ -11,7 +11,7 @@ from mlhood.compiler.bench.model import executable_of
 from mlhood.compiler.bench.transformers import write_onnx
 from mlhood.compiler.compile import compile as compile_model
 from mlhood.compiler.torch_compile import Backend
-from mlhood.models.transformers import Config, Layer, bert, gpt2, llama, vit, whisper
+from mlhood.models.transformers import Config, TransformerLayer, bert, gpt2, llama, vit, whisper
 
 # The width of a head is that of a vector of 16 numbers, as the CPU's kernel requires.
 MODELS = {
@@ -148,7 +148,7 @@ class Masked(nn.Module):
 
     def __init__(self, config, causal):
         super().__init__()
-        self.layer, self.causal = Layer(config), causal
+        self.layer, self.causal = TransformerLayer(config), causal
 
     def forward(self, tokens, mask=None):
         """Return the layer's result."""

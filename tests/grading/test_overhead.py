@@ -17,7 +17,7 @@ if sys.platform != "linux":
 
 from mlhood.grading import overhead
 from mlhood.grading.checks.marks import TaskResult
-from mlhood.grading.execution.grade_notebook import Step
+from mlhood.grading.execution.grade_notebook import CellStep
 from mlhood.grading.overhead import Overheads, Subject, Timing, time_grading
 
 PROBLEM = problem()
@@ -29,10 +29,10 @@ def ticking(*times: float):
 
 def test_checks_take_the_time_between_the_step_of_a_task_and_its_result():
     recorder = overhead._Recorder(ticking(1.0, 2.0, 5.0, 6.0, 6.5))
-    recorder.step(Step(0, 3, "a cell"))
-    recorder.step(Step(1, 3, "marking T1.1"))
+    recorder.step(CellStep(0, 3, "a cell"))
+    recorder.step(CellStep(1, 3, "marking T1.1"))
     recorder.result(TaskResult("T1.1", "One", ()))
-    recorder.step(Step(2, 3, "marking T1.2"))
+    recorder.step(CellStep(2, 3, "marking T1.2"))
     recorder.result(TaskResult("T1.2", "Two", ()))
     assert (recorder.first, recorder.checks, recorder.last) == (1.0, 3.5, 6.5)
 

@@ -7,7 +7,7 @@ import pytest
 
 from mlhood.errors import KernelError
 from mlhood.kernels import elementwise, native, product, windows, winograd
-from mlhood.kernels.codegen.direct_kernel import Variant
+from mlhood.kernels.codegen.direct_kernel import DirectVariant
 from mlhood.kernels.direct import Direct
 from mlhood.kernels.direct_variants import choose
 from mlhood.kernels.geometry import geometry, stored_shape, to_blocked
@@ -116,4 +116,4 @@ def test_both_kinds_of_lanes_are_tested(target):
         for c, f, n in ((600, 11, 1), (6, 6, 6))
     }
     assert kinds == {"channels", "pixels"}
-    assert Variant(1, 1, 1).epilogue == ()
+    assert DirectVariant(1, 1, 1).epilogue == ()

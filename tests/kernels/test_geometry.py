@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mlhood.errors import KernelError
 from mlhood.kernels import CONV2D, to_blocked, to_plain
-from mlhood.kernels.codegen.direct_kernel import Variant
+from mlhood.kernels.codegen.direct_kernel import DirectVariant
 from mlhood.kernels.codegen.target import PORTABLE, available
 from mlhood.kernels.direct import Direct
 from mlhood.kernels.geometry import geometry
@@ -101,7 +101,7 @@ def test_invalid_arguments_are_refused():
     with pytest.raises(KernelError, match="unknown layout"):
         Direct(g, w, input_layout="striped")
     with pytest.raises(KernelError, match="variant is for another"):
-        Direct(g, w, variant=Variant(4, 2, 1), output_layout="blocked")
+        Direct(g, w, variant=DirectVariant(4, 2, 1), output_layout="blocked")
     with pytest.raises(KernelError, match="x does not fit"):
         Direct(g, w, target=PORTABLE, input_layout="blocked")(np.zeros((1, 5, 6, 6), np.float32))
     with pytest.raises(KernelError, match="only a plain layout"):

@@ -154,6 +154,6 @@ def test_groups_of_partial_blocks_are_refused():
     ("target", "vectors", "quads", "instruction"), [(VNNI, 1, True, "vpdpbusd"), (AARCH64, 4, False, "smlal")]
 )
 def test_other_processors_code_is_assembled(target, vectors, quads, instruction):
-    variant = int8_conv_kernel.Variant(4, vectors, "blocked", quads, not quads, Requantization(True))
+    variant = int8_conv_kernel.Int8Variant(4, vectors, "blocked", quads, not quads, Requantization(True))
     text = jit.compile_ir(int8_conv_kernel.build(target, variant), target, assembly=True)
     assert text.count(instruction) >= 4 * vectors

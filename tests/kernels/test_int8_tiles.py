@@ -136,7 +136,7 @@ def test_a_layer_goes_through_tiles_where_they_are_faster():
 
 @pytest.mark.parametrize(("signed", "instruction"), [(True, "tdpbssd"), (False, "tdpbusd")])
 def test_the_code_is_assembled_on_every_machine(signed, instruction):
-    variant = amx_conv_kernel.Variant(2, "blocked", Requantization(signed))
+    variant = amx_conv_kernel.AmxVariant(2, "blocked", Requantization(signed))
     text = jit.compile_ir(amx_conv_kernel.build(AMX, variant), AMX, assembly=True)
     assert text.count(instruction) == 4
     assert text.count("ldtilecfg") == text.count("tilerelease") == 1

@@ -45,7 +45,7 @@ class ConvolutionShape:
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class CapturedLayer:
     """A convolution of a graph with its data, as arguments of the course's kernels.
 
     Args:
@@ -81,7 +81,7 @@ def convolutions(graph: Graph) -> list[ConvolutionShape]:
     return [_shapes(node) for node in graph.topological() if _is_convolution(node)]
 
 
-def capture(graph: Graph, names: Iterable[str], inputs: Mapping[str, Any]) -> dict[str, Layer]:
+def capture(graph: Graph, names: Iterable[str], inputs: Mapping[str, Any]) -> dict[str, CapturedLayer]:
     """Run a graph, and return some of its convolutions by name, with their inputs.
 
     Args:
@@ -131,7 +131,7 @@ def _shapes(node: Node) -> ConvolutionShape:
     return ConvolutionShape(node.name, x, w, y, operator.strides, operator.pads, operator.group)
 
 
-def _layer(node: Node, arrays: Mapping[Value | None, np.ndarray]) -> Layer:
+def _layer(node: Node, arrays: Mapping[Value | None, np.ndarray]) -> CapturedLayer:
     operator, (x, w) = node.operator, node.inputs[:2]
     if not isinstance(operator, Conv) or not isinstance(w, Constant):
         raise CompilerError("the convolution's weights are not constant", where=node.where)
@@ -148,4 +148,4 @@ def _layer(node: Node, arrays: Mapping[Value | None, np.ndarray]) -> Layer:
     array = np.ascontiguousarray(arrays[x])
     height, width = node.outputs[0].type.shape[2:]
     macs = len(array) * int(height) * int(width) * w.data.size
-    return Layer(node.name, array, w.data, bias_array, operator.strides[0], operator.pads[0], macs)
+    return CapturedLayer(node.name, array, w.data, bias_array, operator.strides[0], operator.pads[0], macs)

@@ -72,7 +72,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TargetComparison:
     """A target compared with the interpreter.
 
     Args:
@@ -166,7 +166,7 @@ def compare(
     *,
     relative: float = RELATIVE,
     absolute: float = ABSOLUTE,
-) -> Comparison:
+) -> TargetComparison:
     """Run a graph on the interpreter and on a target, and compare all values that both compute.
 
     Values that the target keeps in the blocked layout are compared in the plain one. Floats agree if
@@ -203,7 +203,7 @@ def compare(
     compared = [value for value in found if value not in expected]  # outputs that are placeholders or constants
     compared += [value.name for value in order if value.name in found]
     unseen = tuple(value.name for value in order if value.name not in found)
-    return Comparison(graph, tuple(found[name] for name in compared), unseen, relative)
+    return TargetComparison(graph, tuple(found[name] for name in compared), unseen, relative)
 
 
 def difference(

@@ -59,7 +59,7 @@ _TRACED_PAST = 3
 
 
 @dataclass(frozen=True)
-class Case:
+class TransformerCase:
     """A model at one size.
 
     Args:
@@ -76,14 +76,14 @@ class Case:
 
 
 CASES = {
-    "gpt2-prefill-128": Case(transformers.gpt2, transformers.GPT2, 128),
-    "gpt2-decode-128": Case(transformers.gpt2, transformers.GPT2, 1, 128),
-    "gpt2-decode-1024": Case(transformers.gpt2, transformers.GPT2, 1, 1024),
-    "bert-128": Case(transformers.bert, transformers.BERT, 128),
-    "vit": Case(transformers.vit, transformers.VIT, 197),
-    "llama-prefill-128": Case(transformers.llama, transformers.LLAMA, 128),
-    "llama-decode-1024": Case(transformers.llama, transformers.LLAMA, 1, 1024),
-    "whisper": Case(transformers.whisper, transformers.WHISPER, 1500),
+    "gpt2-prefill-128": TransformerCase(transformers.gpt2, transformers.GPT2, 128),
+    "gpt2-decode-128": TransformerCase(transformers.gpt2, transformers.GPT2, 1, 128),
+    "gpt2-decode-1024": TransformerCase(transformers.gpt2, transformers.GPT2, 1, 1024),
+    "bert-128": TransformerCase(transformers.bert, transformers.BERT, 128),
+    "vit": TransformerCase(transformers.vit, transformers.VIT, 197),
+    "llama-prefill-128": TransformerCase(transformers.llama, transformers.LLAMA, 128),
+    "llama-decode-1024": TransformerCase(transformers.llama, transformers.LLAMA, 1, 1024),
+    "whisper": TransformerCase(transformers.whisper, transformers.WHISPER, 1500),
 }
 
 
@@ -280,7 +280,7 @@ def _perplexities(expected: np.ndarray, approximations: Alternatives) -> str:
     return f"perplexity on text that the float32 model draws: {told}"
 
 
-def growth(ours: Executable, model: Any, case: Case) -> str:
+def growth(ours: Executable, model: Any, case: TransformerCase) -> str:
     """Run steps of a growing cache, and return how many plans were compiled for them, and what the first runs took."""
     runner, seconds = ours.runner, []
     if not isinstance(runner, Cpu):

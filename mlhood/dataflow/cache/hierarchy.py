@@ -73,7 +73,7 @@ def look_up_nest(
         input_stationary: Whether input tiles are stationary and weight tiles streamed, or the reverse.
         sizes: int64 [8]: reduction steps of all slices and of one, k2, k3, windows and filters of a tile, bytes from
             window to window, bytes of an output tile.
-        inputs: As in `mlhood.dataflow.cache.nest.Layout`, like the next three.
+        inputs: As in `mlhood.dataflow.cache.nest.AddressLayout`, like the next three.
         steps: Offset of each reduction step from a tile's first window.
         weights: Addresses of the slices of weight tiles.
         outputs: Addresses of the partial sums; loaded, except in the first slice, and stored line by line.

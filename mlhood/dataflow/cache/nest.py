@@ -16,7 +16,7 @@ _PAGE = 4096
 
 
 @dataclass(frozen=True)
-class Layout:
+class AddressLayout:
     """Byte addresses of tiles.
 
     Args:
@@ -32,7 +32,7 @@ class Layout:
     outputs: np.ndarray
 
 
-def packed(problem: Problem, slicing: Slicing, line: int) -> Layout:
+def packed(problem: Problem, slicing: Slicing, line: int) -> AddressLayout:
     """Return the layout in which each tile of a slice is contiguous."""
     slices, slice_depth, depth = _slices(problem, slicing)
     input_bytes, weight_bytes = slicing.k1 * problem.input_bytes, slicing.k1 * problem.weight_bytes
@@ -40,7 +40,7 @@ def packed(problem: Problem, slicing: Slicing, line: int) -> Layout:
     weights = _aligned((slices, problem.weight_tiles), weight_bytes, line, _next_page(inputs, input_bytes))
     outputs = _pairs(problem, slicing, _round_up(problem.output_bytes, line), _next_page(weights, weight_bytes))
     steps = np.arange(depth, dtype=np.int64) % slice_depth * (problem.window * FLOAT_BYTES)
-    return Layout(inputs, steps, weights, outputs)
+    return AddressLayout(inputs, steps, weights, outputs)
 
 
 def simulate(problem: Problem, slicing: Slicing, hierarchy: Hierarchy) -> HitCounts:

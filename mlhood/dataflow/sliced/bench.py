@@ -19,7 +19,7 @@ from mlhood.dataflow.sliced.sliced import Sliced
 from mlhood.dataflow.slicing.fit import needs
 from mlhood.dataflow.slicing.problem import ORDERS, Slicing, counts
 from mlhood.kernels import baselines, conv
-from mlhood.kernels.bench import Case
+from mlhood.kernels.bench import ConvolutionCase
 from mlhood.kernels.direct import Direct
 from mlhood.kernels.layers import Layer
 from mlhood.measure import Comparison, compare
@@ -56,14 +56,16 @@ class SearchTimes:
         return {"chosen": str(self.chosen), "best": str(self.best), "timed": self.timed, "ratio": interval}
 
 
-def sliced_cases(threads: int, rounds: int, cache: Any, layers: Iterable[Layer]) -> Iterator[tuple[Case, Slicing]]:
+def sliced_cases(
+    threads: int, rounds: int, cache: Any, layers: Iterable[Layer]
+) -> Iterator[tuple[ConvolutionCase, Slicing]]:
     """Measure layers with the slicing that the analysis chooses."""
     for layer in layers:
         sliced, x, w = prepare(layer)
         alternatives = _alternatives(layer, sliced, x, w, threads)
         flops = layer.geometry.flops
         result = compare(alternatives, baseline="torch", flops=flops, rounds=rounds, threads=threads, cache=cache)
-        yield Case(layer.name, "sliced", flops, result), sliced.slicing
+        yield ConvolutionCase(layer.name, "sliced", flops, result), sliced.slicing
 
 
 def prepare(layer: Layer) -> tuple[Sliced, np.ndarray, np.ndarray]:

@@ -51,7 +51,7 @@ FALLBACK_NOTE = "the tasks after this one are graded with a right solution in pl
 
 
 @dataclass(frozen=True)
-class Step:
+class CellStep:
     """Progress: the number of finished steps, the number of all, and the cell or task that comes next."""
 
     done: int
@@ -77,7 +77,7 @@ class RunSettings:
     seed: int | None = None
     kernels: NewKernel | None = None
     run_check_cells: bool = False
-    on_step: Callable[[Step], None] = lambda step: None
+    on_step: Callable[[CellStep], None] = lambda step: None
     on_cell: Callable[[NotebookNode, CellOutcome], None] = lambda cell, outcome: None
     on_result: Callable[[TaskResult], None] = lambda result: None
     exclusive: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
@@ -191,11 +191,11 @@ class _GradingRun:
         return (*errors[:MAX_ERRORS], *more, *changes)
 
     def _report_step(self, text: str) -> None:
-        self.settings.on_step(Step(self.steps_done, self._steps, text))
+        self.settings.on_step(CellStep(self.steps_done, self._steps, text))
         self.steps_done += 1
 
     def _report_check(self, task: Task, check: Check) -> None:
-        self.settings.on_step(Step(self.steps_done - 1, self._steps, f"marking {task.id}: {check.title}"))
+        self.settings.on_step(CellStep(self.steps_done - 1, self._steps, f"marking {task.id}: {check.title}"))
 
     @property
     def _steps(self) -> int:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from mlhood.grading.execution.grade_notebook import Step
+from mlhood.grading.execution.grade_notebook import CellStep
 
 
 class ProgressBar:
@@ -37,7 +37,7 @@ class ProgressBar:
         notebook = escape(f"{name} ({number} of {count})" if count > 1 else name)
         self._task = self._progress.add_task("starting the kernel", total=None, notebook=notebook)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CellStep) -> None:
         """Advance the bar."""
         if self._task is not None:
             self._progress.update(self._task, total=step.total, completed=step.done, description=escape(step.text))
@@ -73,7 +73,7 @@ class ProgressLog:
         self._name, self._began = name, time.monotonic()
         self._print(f"{name}: notebook {number} of {count}" if count > 1 else name)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CellStep) -> None:
         """Print the step that begins."""
         elapsed = time.monotonic() - self._began
         self._print(f"{self._name} [{step.done + 1:>3}/{step.total}] {elapsed:5.1f} s  {step.text}")

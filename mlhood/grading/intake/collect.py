@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.grading.intake.files import READ_ERRORS, TRUNCATED, InputFile, input_files
-from mlhood.grading.intake.layouts import OPTION, SUBMITTED, TIMESTAMP, Layout, Owner, choose_layout
+from mlhood.grading.intake.layouts import OPTION, SUBMITTED, TIMESTAMP, FileLayout, Owner, choose_layout
 
 MAX_BYTES = 32 << 20
 MAX_STUDENT_BYTES = 256 << 20
@@ -113,7 +113,7 @@ def collect(source: Path, store: Path, layout_name: str | None = None) -> Collec
     return Collection(layout.name, (*submissions, *missing), (*superseded, *misplaced))
 
 
-def _nothing_found(source: Path, layout: Layout, files: list[InputFile]) -> GradingError:
+def _nothing_found(source: Path, layout: FileLayout, files: list[InputFile]) -> GradingError:
     return GradingError(
         "there are no submissions here",
         where=source,

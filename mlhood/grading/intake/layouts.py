@@ -39,7 +39,7 @@ FindOwner = Callable[[PurePosixPath], Owner | None]
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """A layout: its name, and the owner of a path, or None for a path that is not a student's."""
 
     name: str
@@ -114,7 +114,7 @@ def classroom(prefix: str) -> FindOwner:
     return owner
 
 
-def choose_layout(paths: Collection[PurePosixPath], *, title: str, name: str | None = None) -> Layout:
+def choose_layout(paths: Collection[PurePosixPath], *, title: str, name: str | None = None) -> FileLayout:
     """Return the layout of these paths.
 
     Args:
@@ -133,7 +133,7 @@ def choose_layout(paths: Collection[PurePosixPath], *, title: str, name: str | N
     }
     chosen, _, slug = (name or _marked_layout(paths, title)).partition(":")
     if chosen == "classroom":
-        return Layout(chosen, classroom(f"{slug}-" if slug else _prefix(paths, title)))
+        return FileLayout(chosen, classroom(f"{slug}-" if slug else _prefix(paths, title)))
     if chosen not in layouts:
         raise GradingError(
             "there is no such layout of submissions",
@@ -141,7 +141,7 @@ def choose_layout(paths: Collection[PurePosixPath], *, title: str, name: str | N
             expected=f"one of {', '.join([*layouts, 'classroom', 'classroom:SLUG'])}",
             todo=nearest(chosen, [*layouts, "classroom"]) or OPTION,
         )
-    return Layout(chosen, layouts[chosen])
+    return FileLayout(chosen, layouts[chosen])
 
 
 def _marked_layout(paths: Collection[PurePosixPath], title: str) -> str:

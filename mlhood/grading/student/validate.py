@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from mlhood.grading.bare.libraries import NOT_AVAILABLE
 from mlhood.grading.checks.marks import Marks
 from mlhood.grading.checks.task import Project
-from mlhood.grading.execution.grade_notebook import RunSettings, Step, grade
+from mlhood.grading.execution.grade_notebook import CellStep, RunSettings, grade
 from mlhood.grading.execution.kernel import CellOutcome
 from mlhood.grading.notebooks.notebook import Label, label, project_of, read
 from mlhood.grading.notebooks.restore import Change, restore
@@ -79,7 +79,7 @@ class Validation:
         return "\n".join(lines)
 
 
-def validate(path: str | Path, *, on_step: Callable[[Step], None] = lambda step: None) -> Validation:
+def validate(path: str | Path, *, on_step: Callable[[CellStep], None] = lambda step: None) -> Validation:
     """Inspect a notebook and run it once in a clean kernel, in a folder of its own.
 
     Raises:
@@ -159,7 +159,7 @@ class _Failure:
     alive: bool
 
 
-def _run(notebook: NotebookNode, project: Project, on_step: Callable[[Step], None]) -> tuple[list[_Failure], Marks]:
+def _run(notebook: NotebookNode, project: Project, on_step: Callable[[CellStep], None]) -> tuple[list[_Failure], Marks]:
     """Run all cells in a clean kernel, and grade them; return those that fail, and the marks."""
     failures = []
     positions = {id(cell): i for i, cell in enumerate(notebook.cells)}

@@ -90,7 +90,7 @@ class Ring:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepTime:
     """One training step on n devices.
 
     Args:
@@ -128,7 +128,7 @@ class Prediction:
     network: Ring
     compute: float
     bytes: float
-    steps: tuple[Step, ...] = field(repr=False)
+    steps: tuple[StepTime, ...] = field(repr=False)
 
     @property
     def assumptions(self) -> list[str]:
@@ -174,5 +174,5 @@ def predict(compute: float, bytes: float, network: Ring, devices: Iterable[int] 
     counts = sorted(set(devices))
     for count in counts:
         _check("number of devices", count, positive=True)
-    steps = [Step(count, compute / count, network.seconds(bytes, count)) for count in counts]
+    steps = [StepTime(count, compute / count, network.seconds(bytes, count)) for count in counts]
     return Prediction(network, compute, bytes, tuple(steps))

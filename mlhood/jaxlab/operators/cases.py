@@ -28,7 +28,7 @@ _MIN_SIZE = 32  # the network halves an image five times
 
 
 @dataclass(frozen=True)
-class Case:
+class OperatorCase:
     """One row.
 
     Args:
@@ -45,7 +45,7 @@ class Case:
     flops: int
 
 
-def cases(size: int = SIZE, seed: int = 0, without: Any = no_jax) -> dict[str, Case]:
+def cases(size: int = SIZE, seed: int = 0, without: Any = no_jax) -> dict[str, OperatorCase]:
     """Return the rows of P5's table by name, in the table's order.
 
     Args:
@@ -90,14 +90,14 @@ def cases(size: int = SIZE, seed: int = 0, without: Any = no_jax) -> dict[str, C
     }
 
 
-def _case(without: Any, build: Callable[[Any], Any], arguments: tuple[Any, ...], flops: int) -> Case:
+def _case(without: Any, build: Callable[[Any], Any], arguments: tuple[Any, ...], flops: int) -> OperatorCase:
     """Return the case whose two functions `build` makes from the two namespaces of operators."""
     from mlhood.jaxlab.operators import with_jax
 
-    return Case(build(without), build(with_jax), arguments, flops)
+    return OperatorCase(build(without), build(with_jax), arguments, flops)
 
 
-def _operator(without: Any, name: str, arguments: tuple[Any, ...], flops: int, **options: Any) -> Case:
+def _operator(without: Any, name: str, arguments: tuple[Any, ...], flops: int, **options: Any) -> OperatorCase:
     return _case(without, lambda ops: partial(getattr(ops, name), **options), arguments, flops)
 
 

@@ -10,7 +10,7 @@ _LETTERS = {"b": "N", "f": "C", "o": "O", "i": "I", "0": "H", "1": "W", "2": "D"
 
 
 @dataclass(frozen=True)
-class Layout:
+class ConvolutionLayout:
     """The layouts of a convolution's arrays, the fastest-varying (contiguous) dimension last.
 
     Args:
@@ -26,7 +26,7 @@ class Layout:
     y: str
 
 
-def convolutions(module: Module) -> list[Layout]:
+def convolutions(module: Module) -> list[ConvolutionLayout]:
     """Return the layouts of all convolutions, in the order of execution."""
     return [
         _layout(computation, instruction)
@@ -35,11 +35,11 @@ def convolutions(module: Module) -> list[Layout]:
     ]
 
 
-def _layout(computation: Computation, convolution: Instruction) -> Layout:
+def _layout(computation: Computation, convolution: Instruction) -> ConvolutionLayout:
     labels = (convolution.attribute("dim_labels") or "").replace("->", "_").split("_")
     operands = [computation.instructions[name].arrays[0] for name in convolution.operands[:2]]
     orders = [
         "".join(_LETTERS.get(label[dim], "?") for dim in reversed(array.layout))
         for label, array in zip(labels, [*operands, convolution.arrays[0]], strict=True)
     ]
-    return Layout(convolution.name, *orders)
+    return ConvolutionLayout(convolution.name, *orders)

@@ -135,7 +135,7 @@ class View:
         """Return the opcodes that XLA fused into one loop, by the fusion's name; a wrapped_... has a single one."""
         return self.module("optimized").fusions()
 
-    def layouts(self, stage: Stage = "optimized") -> list[layout.Layout]:
+    def layouts(self, stage: Stage = "optimized") -> list[layout.ConvolutionLayout]:
         """Return the memory layouts of each convolution's arrays."""
         return layout.convolutions(self.module(stage))
 

@@ -38,7 +38,7 @@ FIELDS = (*INPUT_FIELDS, *_TASKS, *_WINDOWS, *_RESULT, *OUTPUT_FIELDS)
 
 
 @dataclass(frozen=True)
-class Variant:
+class AmxVariant:
     """A variant of the convolution through tiles.
 
     Args:
@@ -52,7 +52,7 @@ class Variant:
     requantization: Requantization
 
 
-def build(target: Target, variant: Variant) -> str:
+def build(target: Target, variant: AmxVariant) -> str:
     """Return the module as LLVM IR."""
     module = ir.Module()
     tile = _tile(module, variant, target)
@@ -136,7 +136,7 @@ _TILE_PARAMETERS = {
 }
 
 
-def _tile(module: ir.Module, variant: Variant, target: Target) -> FunctionBuilder:
+def _tile(module: ir.Module, variant: AmxVariant, target: Target) -> FunctionBuilder:
     """Add a function that computes 32 pixels of one or two blocks of output channels."""
     code = FunctionBuilder(module, "tile", _TILE_PARAMETERS, public=False)
     columns, kind = variant.columns, variant.requantization
@@ -195,7 +195,12 @@ def _store_block(
 
 
 def _convolve(
-    code: FunctionBuilder, arguments: Arguments, f: dict[str, Int], variant: Variant, tile: FunctionBuilder, task: Int
+    code: FunctionBuilder,
+    arguments: Arguments,
+    f: dict[str, Int],
+    variant: AmxVariant,
+    tile: FunctionBuilder,
+    task: Int,
 ) -> None:
     """Compute a chunk of the tiles of pixels, for one tile of output channels, of one image."""
     columns, rest = task % f["column_tiles"], task // f["column_tiles"]

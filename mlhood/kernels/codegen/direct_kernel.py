@@ -38,7 +38,7 @@ class _Callees:
 
 
 @dataclass(frozen=True)
-class Variant:
+class DirectVariant:
     """A variant of the direct convolution.
 
     Args:
@@ -80,7 +80,7 @@ class Variant:
         return spec, replace(final, epilogue=self.epilogue)
 
 
-def build(target: Target, variant: Variant) -> str:
+def build(target: Target, variant: DirectVariant) -> str:
     """Return the module as LLVM IR."""
     module = ir.Module()
     partial, final = variant.specs(target)
@@ -98,7 +98,7 @@ class _LoopNest:
     """The loops around the microkernel."""
 
     def __init__(
-        self, code: FunctionBuilder, arguments: Arguments, tile: Tile, callees: _Callees, variant: Variant
+        self, code: FunctionBuilder, arguments: Arguments, tile: Tile, callees: _Callees, variant: DirectVariant
     ) -> None:
         self.code, self.arguments, self.tile, self.callees, self.variant = code, arguments, tile, callees, variant
         self.channels, self.pixels = tile.columns, tile.rows

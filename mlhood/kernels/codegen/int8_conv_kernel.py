@@ -40,7 +40,7 @@ FIELDS = (*INPUT_FIELDS, *_TASKS, *_WINDOWS, *_RESULT, *OUTPUT_FIELDS)
 
 
 @dataclass(frozen=True)
-class Variant:
+class Int8Variant:
     """A variant of the convolution of bytes.
 
     Args:
@@ -60,7 +60,7 @@ class Variant:
     requantization: Requantization
 
 
-def build(target: Target, variant: Variant) -> str:
+def build(target: Target, variant: Int8Variant) -> str:
     """Return the module as LLVM IR."""
     module = ir.Module()
     tile = _tile(module, variant, target)
@@ -98,7 +98,7 @@ _TILE_PARAMETERS = {
 }
 
 
-def _tile(module: ir.Module, variant: Variant, target: Target) -> FunctionBuilder:
+def _tile(module: ir.Module, variant: Int8Variant, target: Target) -> FunctionBuilder:
     """Add a function that computes one tile."""
     code = FunctionBuilder(module, "tile", _TILE_PARAMETERS, public=False)
     lanes, blocks = target.lanes, variant.vectors * target.lanes // BLOCK
@@ -157,7 +157,7 @@ def _store_block(
             copy_bytes(code, out.at(step * m), buffers[0].at(m * BLOCK), stored)
 
 
-def _accumulate(code: FunctionBuilder, variant: Variant, sums: list[list[Any]], target: Target) -> None:
+def _accumulate(code: FunctionBuilder, variant: Int8Variant, sums: list[list[Any]], target: Target) -> None:
     lanes, b = target.lanes, code.builder
     x, pixels = code.pointer("x", BYTE), code.pointer("pixels", INDEX)
     windows = [x.at(pixels.at(m).load_int()) for m in range(variant.rows)]
@@ -182,7 +182,9 @@ def _accumulate(code: FunctionBuilder, variant: Variant, sums: list[list[Any]], 
         w.set(b.add(w.get(), INDEX(variant.vectors * vector_bytes)))
 
 
-def _multiply_add(code: FunctionBuilder, variant: Variant, factor: Any, vector: Any, total: Any, target: Target) -> Any:
+def _multiply_add(
+    code: FunctionBuilder, variant: Int8Variant, factor: Any, vector: Any, total: Any, target: Target
+) -> Any:
     if not variant.quads:
         return dot_pairs(code, factor, vector, total)
     return (dot if target.dot else dot_saturating)(code, factor, vector, total)
@@ -193,7 +195,7 @@ def _multiply_add(code: FunctionBuilder, variant: Variant, factor: Any, vector: 
 
 class _LoopNest:
     def __init__(
-        self, code: FunctionBuilder, arguments: Arguments, variant: Variant, target: Target, tile: FunctionBuilder
+        self, code: FunctionBuilder, arguments: Arguments, variant: Int8Variant, target: Target, tile: FunctionBuilder
     ) -> None:
         self.code, self.arguments, self.variant, self.target, self.tile = code, arguments, variant, target, tile
         self.field = {name: arguments.integer(name) for name in FIELDS}

@@ -10,13 +10,13 @@ from torch import nn
 from typer.testing import CliRunner
 
 from mlhood.cli import app
-from mlhood.compiler.bench.transformers import CASES, STEPS, Case, measure, needed_bytes, perplexity
+from mlhood.compiler.bench.transformers import CASES, STEPS, TransformerCase, measure, needed_bytes, perplexity
 from mlhood.errors import CompilerError
 from mlhood.models.transformers import Config, Decoder, gpt2
 
 
 def test_the_command_writes_and_prints_rows(tmp_path, monkeypatch):
-    small = Case(lambda config: gpt2(config, 60, 40), Config(2, 64, 2, packed=True, gelu="tanh"), 1, 5)
+    small = TransformerCase(lambda config: gpt2(config, 60, 40), Config(2, 64, 2, packed=True, gelu="tanh"), 1, 5)
     monkeypatch.setitem(CASES, "gpt2-decode-128", small)
     path = tmp_path / "rows.json"
     options = ["--threads", "1", "--no-inductor", "--layers", "1", "--json", str(path)]

@@ -10,7 +10,7 @@ import pytest
 from mlhood.errors import KernelError, XlaError
 from mlhood.jaxlab.operators.resnet import conv2d
 from mlhood.jaxlab.xla.hlo import parse
-from mlhood.jaxlab.xla.layout import Layout, convolutions
+from mlhood.jaxlab.xla.layout import ConvolutionLayout, convolutions
 from mlhood.jaxlab.xla.views import OWN_CONVOLUTION, view
 
 RESULT = 16 * 10 * 12
@@ -96,7 +96,7 @@ ENTRY main {
   ROOT y = f32[1,10,12,16]{3,2,1,0} convolution(nhwc, hwio), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
 }
 """)
-    assert convolutions(module) == [Layout("y", "NHWC", "HWIO", "NHWC")]
+    assert convolutions(module) == [ConvolutionLayout("y", "NHWC", "HWIO", "NHWC")]
 
 
 def test_single_arrays_are_data_and_trees_are_weights():

@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from mlhood.kernels.codegen import direct_kernel, gemm_kernel, jit
 from mlhood.kernels.codegen.arguments import kernel_function
-from mlhood.kernels.codegen.direct_kernel import Variant
+from mlhood.kernels.codegen.direct_kernel import DirectVariant
 from mlhood.kernels.codegen.ir_builder import INDEX
 from mlhood.kernels.codegen.microkernel import candidates, cheapest
 from mlhood.kernels.codegen.target import AARCH64, PORTABLE, Target
@@ -128,7 +128,7 @@ print(len(compiled), float(y.sum()), "numba" in sys.modules)
 
 def test_a_convolution_for_arm_is_assembled():
     tile = cheapest(AARCH64, 1000, 1000)
-    variant = Variant(tile.rows, tile.vectors, 1)
+    variant = DirectVariant(tile.rows, tile.vectors, 1)
     text = jit.compile_ir(direct_kernel.build(AARCH64, variant), AARCH64, assembly=True)
     assert text.count("fmla") >= tile.rows * tile.vectors
     assert tile.registers <= 32
@@ -144,7 +144,7 @@ def test_a_product_for_arm_is_assembled():
 
 def test_the_microkernel_uses_the_targets_registers(target):
     tile = max(candidates(target), key=lambda tile: tile.rows * tile.vectors)
-    text = jit.compile_ir(direct_kernel.build(target, Variant(tile.rows, tile.vectors, 1)), target, assembly=True)
+    text = jit.compile_ir(direct_kernel.build(target, DirectVariant(tile.rows, tile.vectors, 1)), target, assembly=True)
     register = {"amx": "zmm", "avx512": "zmm", "avx2": "ymm", "neon": ".4s", "portable": "xmm"}[target.name]
     multiply = "mulps" if target.name == "portable" else "fmla" if target.name == "neon" else "vfmadd"
     lines = [line for line in text.splitlines() if multiply in line and register in line]

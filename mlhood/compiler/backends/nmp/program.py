@@ -41,7 +41,7 @@ class DramTensor:
 
 
 @dataclass(frozen=True)
-class Layer:
+class NmpLayer:
     """The instructions of one layer, or of several that are fused.
 
     Args:
@@ -73,7 +73,7 @@ class Program:
     machine: Machine
     tensors: Mapping[str, DramTensor]
     instructions: tuple[Instruction, ...]
-    layers: tuple[Layer, ...]
+    layers: tuple[NmpLayer, ...]
 
     def of_kind(self, kind: str) -> list[DramTensor]:
         """Return the tensors of a kind, in the order of declaration."""

@@ -19,7 +19,7 @@ from mlhood.grading.checks.tables import (
 )
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing_verdict import PRECISION
-from mlhood.grading.projects.p2.rewrites import GROUPED, Builder
+from mlhood.grading.projects.p2.rewrites import GROUPED, GraphBuilder
 from mlhood.grading.rpc.codec import Hir
 from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
 from mlhood.grading.variants.parameter import Parameter
@@ -61,13 +61,13 @@ def memory_is_counted(submission: Submission) -> Iterator[Arguments]:
     """`memory` adds up the bytes of a graph's constants, and of {{ activations }} of its program for one image."""
     rng = submission.rng
     for name in ("conv -> bn -> relu", "conv without bias -> relu", "grouped, strided conv"):
-        builder = Builder(rng, name)
+        builder = GraphBuilder(rng, name)
         operator, features = (GROUPED, 6) if "grouped" in name else (None, int(rng.integers(4, 9)))
         value = builder.conv(builder.x, features, bias="without" not in name, operator=operator)
         value = builder.batchnorm(value) if "bn" in name else value
         builder.graph.output(builder.relu(value) if "relu" in name else value)
         yield (builder.graph,)
-    builder = Builder(rng, "conv -> relu, four times")  # in a chain, the arena is larger than what is live at once
+    builder = GraphBuilder(rng, "conv -> relu, four times")  # in a chain, the arena is larger than what is live at once
     value = builder.x
     for _ in range(4):
         value = builder.relu(builder.conv(value, int(rng.integers(4, 10))))

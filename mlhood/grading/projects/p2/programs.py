@@ -45,7 +45,7 @@ HELD = "the pooling can write where y is, if y's memory has a second name and th
 
 
 @dataclass(frozen=True)
-class Case:
+class ProgramCase:
     """A drawn size of the two nodes.
 
     Args:
@@ -72,7 +72,7 @@ class Case:
         return f"x {list(x)}, w {list(w)}, pads {self.pads}, kernel {self.kernel}"
 
 
-def _draw(submission: Submission) -> Case:
+def _draw(submission: Submission) -> ProgramCase:
     rng = submission.rng
     channels, features, batch = (int(n) for n in rng.permutation([2, 3, 4, 5])[:3])
     rows, columns = (int(n) for n in rng.permutation(np.arange(11, 19))[:2])
@@ -83,7 +83,7 @@ def _draw(submission: Submission) -> Case:
     conv_strides, pool_strides = _strides(submission, kernel)
     convolved = np.asarray(Conv(conv_strides, pads, (1, 1), 1, ("Relu",)).evaluate(*arrays.values()))
     pooled = np.asarray(MaxPool(kernel, pool_strides, (0, 0, 0, 0), (1, 1)).evaluate(convolved))
-    return Case(arrays, arranged(submission, pads), kernel, pooled.reshape(batch, -1), convolved.nbytes)
+    return ProgramCase(arrays, arranged(submission, pads), kernel, pooled.reshape(batch, -1), convolved.nbytes)
 
 
 def _strides(submission: Submission, kernel: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -97,7 +97,7 @@ def _pads_note(submission: Submission) -> str:
     return "" if order == usual else f"; pads come as ({order}), and `Conv` takes ({usual})"
 
 
-def _run(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
+def _run(submission: Submission) -> list[tuple[ProgramCase, dict[str, Any]]]:
     by_hand, cases = function(submission, "by_hand"), [_draw(submission) for _ in range(CASES)]
     reports: list[dict[str, Any]] = []
     for case in cases:
@@ -117,7 +117,7 @@ def _run(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
         raise expect.CheckFailed(REFUSED, got=str(failure)) from None
 
 
-def _check_runs(submission: Submission, check: Callable[[np.ndarray, Case, int], None]) -> None:
+def _check_runs(submission: Submission, check: Callable[[np.ndarray, ProgramCase, int], None]) -> None:
     """Check the result of the student's program for each drawn case, and the bytes that are live at once in it."""
     for case, report in submission.once("runs", lambda: _run(submission)):
         if "error" in report:
@@ -129,7 +129,7 @@ def _check_runs(submission: Submission, check: Callable[[np.ndarray, Case, int],
             check(report["outputs"]["y"], case, report["peak"])
 
 
-def _check_memory(y: np.ndarray, case: Case, peak: int) -> None:
+def _check_memory(y: np.ndarray, case: ProgramCase, peak: int) -> None:
     expect.resembles(y, case.want, "y")
     what = "more memory is live at once than the two nodes need"
     expect.true(peak <= case.bytes, what, expected=f"{case.bytes:,} bytes", got=f"{peak:,} bytes", hint=HELD)

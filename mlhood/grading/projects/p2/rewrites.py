@@ -47,7 +47,7 @@ RELU_BEFORE_BN = "conv with a fused relu -> bn"
 OPERANDS = ("w", "bias", "gamma", "beta", "mean", "var")
 
 
-class Builder:
+class GraphBuilder:
     """Builds a graph of convolutions, normalisations and activations with random weights; x is [batch, 3, 9, 8].
 
     Args:
@@ -113,14 +113,14 @@ class Builder:
         return self.graph.add(Add(), x, y).outputs[0]
 
 
-Make = Callable[[Builder], Value | list[Value]]
+Make = Callable[[GraphBuilder], Value | list[Value]]
 # of a graph: what it is, the values that it returns, the nodes that stay although they are no convolutions, by their
-# names, how many convolutions it has then, or None if that is not asked; and arguments of `Builder`
+# names, how many convolutions it has then, or None if that is not asked; and arguments of `GraphBuilder`
 Row = tuple[str, Make, str, int | None] | tuple[str, Make, str, int | None, dict[str, Any]]
-Result = tuple[Builder, GraphFacts, tuple[object, object]]  # with what the first and the last call return
+Result = tuple[GraphBuilder, GraphFacts, tuple[object, object]]  # with what the first and the last call return
 
 
-def rewritten(submission: Submission, name: str, builders: list[Builder]) -> list[Result]:
+def rewritten(submission: Submission, name: str, builders: list[GraphBuilder]) -> list[Result]:
     """Apply the student's rewrite; check that each graph is still valid and computes the same; add what it reports."""
     rewrite = function(submission, name)
     pairs, reports, references = [], [], []
@@ -144,7 +144,7 @@ def rewritten(submission: Submission, name: str, builders: list[Builder]) -> lis
     return list(zip(builders, graphs, reports, strict=True))
 
 
-def _check_results(name: str, builder: Builder, facts: GraphFacts, want: dict[str, np.ndarray]) -> None:
+def _check_results(name: str, builder: GraphBuilder, facts: GraphFacts, want: dict[str, np.ndarray]) -> None:
     expect.equal(sorted(facts.results), sorted(want), f"`{name}` changes the graph's outputs", given=builder.name)
     for output, value in want.items():
         hint = OPERAND if builder.name == RELU_BEFORE_BN else HINTS.get(name)
@@ -157,7 +157,7 @@ def _check(submission: Submission, name: str, rows: list[Row], hint: str) -> lis
     """Check which nodes a rewrite leaves of the graphs of some rows, and that they compute the same."""
     builders = []
     for description, make, _, _, *options in rows:
-        builder = Builder(submission.rng, description, **(options[0] if options else {}))
+        builder = GraphBuilder(submission.rng, description, **(options[0] if options else {}))
         values = make(builder)
         for value in values if isinstance(values, list) else [values]:
             builder.graph.output(value)
@@ -176,7 +176,7 @@ def _check(submission: Submission, name: str, rows: list[Row], hint: str) -> lis
 def _folded_later(late: str, computed: bool = False) -> Make:
     """Make conv -> bn of which one operand is an input of the graph, or computed from one."""
 
-    def make(b: Builder) -> Value:
+    def make(b: GraphBuilder) -> Value:
         def operand(name: str) -> Value:
             shape = (5, 3, 3, 2) if name == "w" else (5,)
             if name != late:
@@ -190,10 +190,10 @@ def _folded_later(late: str, computed: bool = False) -> Make:
     return make
 
 
-def _read_by(*readers: Callable[[Builder, Value], Value], output: str = "") -> Make:
+def _read_by(*readers: Callable[[GraphBuilder, Value], Value], output: str = "") -> Make:
     """Make a convolution with readers, whose values the graph returns; its own, too, under the name `output`."""
 
-    def make(b: Builder) -> list[Value]:
+    def make(b: GraphBuilder) -> list[Value]:
         conv = b.conv(b.x, 5)
         if output:
             b.graph.output(conv, output)
@@ -204,7 +204,7 @@ def _read_by(*readers: Callable[[Builder, Value], Value], output: str = "") -> M
 
 def _two_matches(name: str) -> Make:
     """Make two convolutions, each before a node that the rewrite removes."""
-    add, first = (Builder.batchnorm, "bn") if name == "fold_batchnorm" else (Builder.relu, "relu")
+    add, first = (GraphBuilder.batchnorm, "bn") if name == "fold_batchnorm" else (GraphBuilder.relu, "relu")
     return lambda b: add(b, b.conv(add(b, b.conv(b.x, 5), name=first), 4, bias=False, name="conv2"), name=f"{first}2")
 
 
@@ -235,8 +235,8 @@ def _hint(submission: Submission, hint: str) -> str:
 
 # a rewrite that leaves every graph alone is none
 CHANGES: dict[str, Row] = {
-    "fold_batchnorm": ("conv -> bn", _read_by(Builder.batchnorm), "", None, {"compared": False}),
-    "fuse_relu": ("conv -> relu", _read_by(Builder.relu), "", None, {"compared": False}),
+    "fold_batchnorm": ("conv -> bn", _read_by(GraphBuilder.batchnorm), "", None, {"compared": False}),
+    "fuse_relu": ("conv -> relu", _read_by(GraphBuilder.relu), "", None, {"compared": False}),
 }
 
 
@@ -244,11 +244,11 @@ CHANGES: dict[str, Row] = {
 def batchnorm_is_folded(submission: Submission) -> None:
     """`fold_batchnorm` folds each BatchNormalization after a convolution into its weights and bias."""
 
-    def two(b: Builder) -> Value:
+    def two(b: GraphBuilder) -> Value:
         x = b.relu(b.batchnorm(b.conv(b.x, 5)))
         return b.batchnorm(b.conv(x, 4, bias=False, name="conv2"), name="bn2", epsilon=0.1)
 
-    def shared(b: Builder) -> list[Value]:
+    def shared(b: GraphBuilder) -> list[Value]:
         w = b.weight("w", 5, 3, 3, 2)
         first, second = (b.graph.add(PLAIN, b.x, w, None, name=name).outputs[0] for name in ("conv", "conv2"))
         return [b.batchnorm(first, epsilon=0.004), second]
@@ -268,11 +268,16 @@ def batchnorm_is_folded(submission: Submission) -> None:
 def folding_leaves_others_alone(submission: Submission) -> None:
     """`fold_batchnorm` keeps a normalisation that has no convolution before it, or one with other readers."""
     rows: list[Row] = [
-        ("a conv that both a bn and a relu read", _read_by(Builder.batchnorm, Builder.relu), "bn relu", 1),
-        ("a conv that a bn reads and the graph outputs", _read_by(Builder.batchnorm, lambda b, conv: conv), "bn", 1),
+        ("a conv that both a bn and a relu read", _read_by(GraphBuilder.batchnorm, GraphBuilder.relu), "bn relu", 1),
+        (
+            "a conv that a bn reads and the graph outputs",
+            _read_by(GraphBuilder.batchnorm, lambda b, conv: conv),
+            "bn",
+            1,
+        ),
         (
             "a conv that a bn reads and the graph outputs as `features`",
-            _read_by(Builder.batchnorm, output="features"),
+            _read_by(GraphBuilder.batchnorm, output="features"),
             "bn",
             1,
         ),
@@ -295,7 +300,7 @@ def folding_leaves_others_alone(submission: Submission) -> None:
 def relu_is_fused(submission: Submission) -> None:
     """`fuse_relu` replaces conv -> relu by one convolution with an activation."""
 
-    def late(b: Builder) -> Value:
+    def late(b: GraphBuilder) -> Value:
         return b.relu(b.graph.add(PLAIN, b.x, b.input("w", 5, 3, 3, 2), None, name="conv").outputs[0])
 
     rows: list[Row] = [
@@ -312,11 +317,16 @@ def relu_is_fused(submission: Submission) -> None:
 def fusing_leaves_others_alone(submission: Submission) -> None:
     """`fuse_relu` keeps a relu that has no convolution before it, or one with other readers."""
     rows: list[Row] = [
-        ("a conv that both a relu and a bn read", _read_by(Builder.relu, Builder.batchnorm), "relu bn", 1),
-        ("a conv that a relu reads and the graph outputs", _read_by(lambda b, conv: conv, Builder.relu), "relu", 1),
+        ("a conv that both a relu and a bn read", _read_by(GraphBuilder.relu, GraphBuilder.batchnorm), "relu bn", 1),
+        (
+            "a conv that a relu reads and the graph outputs",
+            _read_by(lambda b, conv: conv, GraphBuilder.relu),
+            "relu",
+            1,
+        ),
         (
             "a conv that a relu reads and the graph outputs as `features`",
-            _read_by(Builder.relu, output="features"),
+            _read_by(GraphBuilder.relu, output="features"),
             "relu",
             1,
         ),
@@ -335,7 +345,7 @@ def rewrites_say_what_they_did(submission: Submission) -> None:
     """Both rewrites return whether they changed the graph, so that a driver knows when to stop."""
     argument = submission.parameters.rewrite_argument
     for name, matching, other in (("fold_batchnorm", "bn", "relu"), ("fuse_relu", "relu", "bn")):
-        adds = {"bn": _read_by(Builder.batchnorm), "relu": _read_by(Builder.relu)}
+        adds = {"bn": _read_by(GraphBuilder.batchnorm), "relu": _read_by(GraphBuilder.relu)}
         rows: list[Row] = [
             ("a graph to change", adds[matching], "", None),
             ("a graph with no match", adds[other], other, 1),

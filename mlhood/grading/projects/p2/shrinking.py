@@ -13,7 +13,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.libraries import COMPILER
-from mlhood.grading.projects.p2.rewrites import GROUPED, POOL, Builder, rewritten
+from mlhood.grading.projects.p2.rewrites import GROUPED, POOL, GraphBuilder, rewritten
 from mlhood.grading.variants.parameter import Parameter
 
 # the last argument of `shrink`
@@ -21,33 +21,33 @@ SHRINK_ARGUMENT = Parameter("shrink_argument", ("none", "outputs", "level", "dry
 
 GRAPHS = 6
 
-Block = Callable[[Builder, Value, str], Value]
+Block = Callable[[GraphBuilder, Value, str], Value]
 
 
-def _normalised(b: Builder, x: Value, name: str) -> Value:
+def _normalised(b: GraphBuilder, x: Value, name: str) -> Value:
     return b.relu(b.batchnorm(b.conv(x, 4, name=name)))
 
 
-def _rectified_twice(b: Builder, x: Value, name: str) -> Value:
+def _rectified_twice(b: GraphBuilder, x: Value, name: str) -> Value:
     return b.relu(b.relu(b.conv(x, 5, name=name)))
 
 
-def _rectified_late(b: Builder, x: Value, name: str) -> Value:
+def _rectified_late(b: GraphBuilder, x: Value, name: str) -> Value:
     return b.relu(b.pool(b.conv(x, 4, name=name)))
 
 
-def _unused(b: Builder, x: Value, name: str) -> Value:
+def _unused(b: GraphBuilder, x: Value, name: str) -> Value:
     conv = b.conv(x, 5, bias=False, name=name)
     b.relu(b.batchnorm(conv))
     return b.relu(conv)
 
 
-def _computed_twice(b: Builder, x: Value, name: str) -> Value:
+def _computed_twice(b: GraphBuilder, x: Value, name: str) -> Value:
     conv = b.conv(x, 3, name=name)
     return b.sum(b.relu(conv), b.relu(conv))
 
 
-def _pooled_twice(b: Builder, x: Value, name: str) -> Value:
+def _pooled_twice(b: GraphBuilder, x: Value, name: str) -> Value:
     relu = b.relu(b.conv(x, 4, name=name))
     return b.sum(b.pool(relu), b.pool(relu))
 
@@ -63,18 +63,18 @@ REDUNDANT: tuple[tuple[Block, int], ...] = (
 )
 
 
-def _pooled_for_two(b: Builder) -> None:
+def _pooled_for_two(b: GraphBuilder) -> None:
     pooled = b.pool(b.conv(b.x, 3, name="shared"))
     b.graph.output(b.sum(pooled, b.relu(pooled)))
 
 
-def _pooled_and_returned(b: Builder) -> None:
+def _pooled_and_returned(b: GraphBuilder) -> None:
     pooled = b.pool(b.conv(b.x, 3, name="returned"))
     b.graph.output(pooled, "pooled")  # not its own name
     b.graph.output(b.relu(pooled, "returned.relu"))
 
 
-def _others_that_stay(b: Builder) -> None:
+def _others_that_stay(b: GraphBuilder) -> None:
     grouped = b.conv(b.x, 6, operator=GROUPED, name="grouped")
     b.graph.output(grouped)
     b.graph.output(b.relu(grouped, "kept"), "rectified")  # not its own name
@@ -88,9 +88,9 @@ def _others_that_stay(b: Builder) -> None:
     b.graph.output(b.relu(b.x))  # no node computes an input
 
 
-def draw_draft(rng: np.random.Generator, number: int) -> tuple[Builder, int]:
+def draw_draft(rng: np.random.Generator, number: int) -> tuple[GraphBuilder, int]:
     """Draw a chain of redundant blocks, and add some that must stay; return the fewest nodes known, too."""
-    builder, least = Builder(rng, f"drawn graph {number + 1}"), 0
+    builder, least = GraphBuilder(rng, f"drawn graph {number + 1}"), 0
     value, kinds = builder.x, len(REDUNDANT)
     # each graph lacks two other kinds, so that the steps a solution reaches do not depend on how often one is drawn
     for i, chosen in enumerate(rng.permutation(kinds - 2)):
@@ -121,7 +121,7 @@ def _shrink(submission: Submission) -> tuple[int, int, int]:
 PAIRS = (("grouped", "rectified"), ("pooled", "returned.relu"))
 
 
-def _drop_outputs(builder: Builder) -> int:
+def _drop_outputs(builder: GraphBuilder) -> int:
     """Ask for all outputs but one of each pair of a node and its ReLU; return how many nodes fewer must stay."""
     names = list(builder.graph.outputs)
     pairs = [pair for pair in PAIRS if set(pair) <= set(names)]

@@ -81,7 +81,7 @@ def _shards(value: object) -> dict[int, Any]:
 
 
 @dataclass(frozen=True)
-class Case:
+class MeshCase:
     """A run of a function on several devices: the report on it, its arguments, the right result, and a description."""
 
     report: dict[str, Any]
@@ -101,12 +101,12 @@ class Case:
         return len(shards)
 
 
-def _gradients(submission: Submission) -> list[Case]:
+def _gradients(submission: Submission) -> list[MeshCase]:
     """Return the reports on the student's `parallel_gradient`, and the right gradients."""
     return [_gradient(submission, devices, batch) for devices, batch in zip(DEVICES, (8, 24), strict=True)]
 
 
-def _gradient(submission: Submission, devices: int, batch: int) -> Case:
+def _gradient(submission: Submission, devices: int, batch: int) -> MeshCase:
     params = {"w": submission.normal(4, 3), "b": submission.normal(3)}
     x, y = submission.normal(batch, 4), submission.normal(batch, 3)
     decay = RATE if submission.parameters.gradient_as == "decay" else 0
@@ -116,7 +116,7 @@ def _gradient(submission: Submission, devices: int, batch: int) -> Case:
     with expect.case(given, MEAN_HINT):
         arguments = params, x, y, devices
         report = submission.probe(PROBES + "gradient", "parallel_gradient", *arguments, keys=("value", "program"))
-    return Case(dict(report), [params, x, y], want, devices, given)
+    return MeshCase(dict(report), [params, x, y], want, devices, given)
 
 
 @points(1)
@@ -145,7 +145,7 @@ def devices_add_up_their_gradients(submission: Submission) -> None:
             _check_divided(program, 4 * (8 if case.devices == DEVICES[0] else 24) * case.want["w"].size, case.devices)
 
 
-def _run(submission: Submission, cases: list[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:
+def _run(submission: Submission, cases: list[MeshCase]) -> Iterator[tuple[MeshCase, dict[str, Any]]]:
     """Run the programs of these cases on their arguments: yield each case with the report on its program."""
     programs = [(case.report["program"], [reference.leaves(case.arguments)]) for case in cases]
     return zip(cases, run_programs(submission, *programs), strict=True)
@@ -169,12 +169,12 @@ def _shown(collectives: list[str]) -> str:
     return ", ".join(f"{collectives.count(name)} {name}" for name in dict.fromkeys(collectives)) or "no collective"
 
 
-def _layers(submission: Submission) -> list[Case]:
+def _layers(submission: Submission) -> list[MeshCase]:
     """Return the reports on the student's `two_layers`, and the right results."""
     return [_two_layers(submission, *case) for case in zip(DEVICES, LAYERS, strict=True)]
 
 
-def _two_layers(submission: Submission, devices: int, shapes: tuple[tuple[int, ...], ...]) -> Case:
+def _two_layers(submission: Submission, devices: int, shapes: tuple[tuple[int, ...], ...]) -> MeshCase:
     x, w1, b1, w2, b2 = arrays = [submission.normal(*shape) for shape in shapes]
     hidden = x @ w1 + b1
     hidden = np.tanh(hidden) if submission.parameters.activation == "tanh" else np.maximum(hidden, 0)
@@ -182,7 +182,7 @@ def _two_layers(submission: Submission, devices: int, shapes: tuple[tuple[int, .
     given = f"x {x.shape}, w1 {w1.shape}, w2 {w2.shape}, {devices} devices"
     with expect.case(given):
         report = submission.probe(PROBES + "layers", "two_layers", arrays, devices, keys=("value", "program"))
-    return Case(dict(report), arrays, want, devices, given)
+    return MeshCase(dict(report), arrays, want, devices, given)
 
 
 @points(1)

@@ -24,7 +24,7 @@ from mlhood.grading.checks.probes import patched_globals
 from mlhood.grading.projects.p5.programs import STRANGE
 from mlhood.grading.rpc.guard import CHANGED, guarded
 from mlhood.jaxlab.operators import with_jax
-from mlhood.jaxlab.operators.cases import Case
+from mlhood.jaxlab.operators.cases import OperatorCase
 
 MAX_ITERATIONS = 10_000
 FILTERS = "FCHW"  # the order of the axes of a convolution's weights
@@ -204,7 +204,7 @@ def called_sides(
         run = io_callback(lambda: np.float32(next(runs)), jax.ShapeDtypeStruct((), np.float32))
         return x * np.float32(next(traced)) + y + run
 
-    both = function(Case(no_jax, with_jax, (x, y), x.size))
+    both = function(OperatorCase(no_jax, with_jax, (x, y), x.size))
     if form != "dictionary":
         both = dict(zip(form.split(", "), both, strict=True)) if isinstance(both, tuple) and len(both) == 2 else None
     names = ["No-JAX", "JAX"]

@@ -82,8 +82,8 @@ def draw_block(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
 
 
 def _block(image: np.ndarray, weights: Sequence[np.ndarray], channels: slice | list[int] = slice(None)) -> np.ndarray:
-    w, *norm = (array[channels] for array in weights)
-    return no_jax.relu(no_jax.batch_norm(no_jax.conv2d(image, w, padding=1), *norm))
+    w, mean, var, weight, bias = (array[channels] for array in weights)
+    return no_jax.relu(no_jax.batch_norm(no_jax.conv2d(image, w, padding=1), mean, var, weight, bias))
 
 
 def _timed_block(notebook: dict[str, Any] | None) -> TimedCall:

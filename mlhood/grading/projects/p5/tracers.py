@@ -111,7 +111,7 @@ def every_result_is_new(submission: Submission) -> None:
 # -- programs
 
 
-class Builder:
+class ProgramBuilder:
     """Builds a program in plain data, with numbers of variables in random order."""
 
     def __init__(self, submission: Submission) -> None:
@@ -161,14 +161,14 @@ def evaluation(number: float, hint: str) -> Callable[[Cases], Check]:
 )
 def programs_are_run(submission: Submission) -> Iterator[Arguments]:
     """`evaluate` executes the equations in order, each on the results before it."""
-    w = Builder(submission)
+    w = ProgramBuilder(submission)
     a, b, c = w.input(4, 3), w.input(3, 5), w.input(5)
     d = w.equation("matmul", [a, b], 4, 5)
     e = w.equation("sub", [d, c], 4, 5)
     f = w.equation("relu", [e], 4, 5)
     for _ in range(2):  # on other arrays, the same program gives other results
         yield w.program(f), submission.normal(4, 3), submission.normal(3, 5), submission.normal(5)
-    w = Builder(submission)
+    w = ProgramBuilder(submission)
     a, b, c = w.input(4, 3), w.input(3, 4), w.input(4, 3)
     d = w.equation("transpose", [b], 4, 3)
     e = w.equation("maximum", [a, d], 4, 3)
@@ -182,7 +182,7 @@ def programs_are_run(submission: Submission) -> Iterator[Arguments]:
 @evaluation(1, "an operand that is not a Variable is a number, and stands for itself")
 def numbers_stand_for_themselves(submission: Submission) -> Iterator[Arguments]:
     """`evaluate` uses numbers among the operands directly, and returns all {{ evaluated }}{{ "" if evaluated == "values" else " in order" }}."""  # noqa: E501
-    w = Builder(submission)
+    w = ProgramBuilder(submission)
     a, b = w.input(3, 2), w.input(3, 2)
     c = w.equation("sub", [1.5, a], 3, 2)
     d = w.equation("mul", [b, -2], 3, 2)
@@ -195,7 +195,7 @@ def numbers_stand_for_themselves(submission: Submission) -> Iterator[Arguments]:
 @evaluation(1, "keep every value to the end: any later equation may read it, and so may the outputs")
 def values_are_used_again(submission: Submission) -> Iterator[Arguments]:
     """`evaluate` keeps values that are read more than once{{ ", and inputs that are outputs" if evaluated == "outputs" else "" }}."""  # noqa: E501
-    w = Builder(submission)
+    w = ProgramBuilder(submission)
     a, b = w.input(4), w.input(4)
     c = w.equation("sub", [b, a], 4)
     d = w.equation("mul", [c, c], 4)
@@ -206,7 +206,7 @@ def values_are_used_again(submission: Submission) -> Iterator[Arguments]:
 
 def _program_with_dead_code(submission: Submission) -> Plain:
     """Build a program of which only some equations lead to the outputs."""
-    w = Builder(submission)
+    w = ProgramBuilder(submission)
     a, b = w.input(4), w.input(4)
     unused = w.equation("exp", [a], 4)
     c = w.equation("mul", [a, b], 4)
@@ -221,7 +221,7 @@ def _program_with_dead_code(submission: Submission) -> Plain:
 
 def _drawn_program(submission: Submission) -> Plain:
     """Draw a program of twelve equations on earlier values."""
-    w, rng = Builder(submission), submission.rng
+    w, rng = ProgramBuilder(submission), submission.rng
     values = [w.input(3) for _ in range(3)]
     for _ in range(12):
         left, right = (values[int(rng.integers(len(values)))] for _ in range(2))
@@ -232,7 +232,7 @@ def _drawn_program(submission: Submission) -> Plain:
 
 def _chain(submission: Submission) -> Plain:
     """Build a chain of ten equations beside one that nothing needs; an input is an output, too."""
-    w = Builder(submission)
+    w = ProgramBuilder(submission)
     a, b = w.input(2), w.input(2)
     value = a
     for op in ("neg", "exp", "add", "sub", "mul", "log", "maximum", "neg", "div", "add"):

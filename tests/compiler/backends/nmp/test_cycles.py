@@ -20,7 +20,7 @@ from mlhood.compiler.backends.nmp.isa.transfers import Barrier, Load, Store, Wai
 from mlhood.compiler.backends.nmp.machine import Dram, default_machine
 from mlhood.compiler.backends.nmp.nmp_figures import blocks, roofline, timeline
 from mlhood.compiler.backends.nmp.nmp_trace import program_events, write_trace
-from mlhood.compiler.backends.nmp.program import Layer, Program
+from mlhood.compiler.backends.nmp.program import NmpLayer, Program
 from mlhood.compiler.backends.nmp.stages import Stage
 from mlhood.dataflow.systolic import Array, count, gemm_layer
 from mlhood.plotting.alt_text import alt_text
@@ -43,7 +43,7 @@ def work(units: Units, count: int, x: int = 0) -> Rescale:
 
 
 def cycles(*instructions) -> int:
-    program = Program("counted", MACHINE, {}, instructions, (Layer("all", 0, len(instructions)),))
+    program = Program("counted", MACHINE, {}, instructions, (NmpLayer("all", 0, len(instructions)),))
     return time_program(program).cycles
 
 

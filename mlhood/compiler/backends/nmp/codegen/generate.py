@@ -14,7 +14,7 @@ from mlhood.compiler.backends.nmp.codegen.search import Choice, greedy, search
 from mlhood.compiler.backends.nmp.codegen.slicing import Slicing
 from mlhood.compiler.backends.nmp.isa.instruction import ceil_div
 from mlhood.compiler.backends.nmp.machine import Machine, default_machine
-from mlhood.compiler.backends.nmp.program import DramTensor, Layer, Program
+from mlhood.compiler.backends.nmp.program import DramTensor, NmpLayer, Program
 from mlhood.compiler.backends.nmp.stages import Stage, Work, images, is_alias, works_of
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import locate_error
@@ -169,7 +169,7 @@ class _Generator:
             self._emit(emitter, layer, slicing, weights, address)
             emitter.barrier()
             name = " + ".join(node.name for node in layer.nodes)
-            ranges.append(Layer(name, first, len(emitter.instructions), str(slicing)))
+            ranges.append(NmpLayer(name, first, len(emitter.instructions), str(slicing)))
         if self.end > self.machine.dram.bytes:
             expected = f"{self.machine.dram.bytes:,} bytes"
             raise CompilerError("the model does not fit the DRAM", expected=expected, got=f"{self.end:,} bytes")

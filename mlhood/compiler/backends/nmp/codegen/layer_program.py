@@ -12,7 +12,7 @@ from mlhood.compiler.backends.nmp.codegen.packing import PackedWeights
 from mlhood.compiler.backends.nmp.codegen.slicing import Slicing, check_fits
 from mlhood.compiler.backends.nmp.isa.instruction import ceil_div
 from mlhood.compiler.backends.nmp.machine import Machine
-from mlhood.compiler.backends.nmp.program import DramTensor, Layer, Program
+from mlhood.compiler.backends.nmp.program import DramTensor, NmpLayer, Program
 from mlhood.compiler.backends.nmp.stages import Stage, Work
 
 
@@ -62,7 +62,7 @@ def layer_program(
     emitter.barrier()
     instructions = tuple(emitter.instructions)
     name = "+".join(stage.kind for stage in stages)
-    return Program(name, machine, tensors, instructions, (Layer(name, 0, len(instructions), str(slicing)),))
+    return Program(name, machine, tensors, instructions, (NmpLayer(name, 0, len(instructions), str(slicing)),))
 
 
 def view_shape(stage: Stage, is_output: bool) -> tuple[int, ...]:

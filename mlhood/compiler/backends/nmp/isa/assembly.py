@@ -25,7 +25,7 @@ import numpy as np
 from mlhood.compiler.backends.nmp.isa.instruction import Instruction, Units
 from mlhood.compiler.backends.nmp.isa.instructions import INSTRUCTIONS
 from mlhood.compiler.backends.nmp.machine import Machine, default_machine, machine_from_table
-from mlhood.compiler.backends.nmp.program import KINDS, DramTensor, Layer, Program
+from mlhood.compiler.backends.nmp.program import KINDS, DramTensor, NmpLayer, Program
 from mlhood.errors import CompilerError
 
 _MEMORY = ("memory", "x", "y", "w", "accumulators", "a", "b", "table")  # addresses in a tilelet's memory
@@ -114,7 +114,7 @@ class _Assembler:
         self.name, self.machine = "program", default_machine()
         self.tensors: dict[str, DramTensor] = {}
         self.instructions: list[Instruction] = []
-        self.layers: list[Layer] = []
+        self.layers: list[NmpLayer] = []
 
     def add(self, statement: str) -> None:
         """Add a line without comment."""
@@ -130,7 +130,7 @@ class _Assembler:
                 self._end_layer()
                 name, _, slicing = rest.partition('" "')
                 texts = (f'{name}"', f'"{slicing}') if slicing else (rest.strip(), '""')
-                self.layers.append(Layer(_string(texts[0]), len(self.instructions), 0, _string(texts[1])))
+                self.layers.append(NmpLayer(_string(texts[0]), len(self.instructions), 0, _string(texts[1])))
             case _:
                 self.instructions.append(parse_instruction(statement, self.machine))
 

@@ -21,7 +21,7 @@ from mlhood.compiler.backends.nmp.isa.instruction import Instruction, Units
 from mlhood.compiler.backends.nmp.isa.instructions import INSTRUCTIONS
 from mlhood.compiler.backends.nmp.isa.windowed import LANES, POOLS
 from mlhood.compiler.backends.nmp.machine import machine_from_table
-from mlhood.compiler.backends.nmp.program import KINDS, DramTensor, Layer, Program
+from mlhood.compiler.backends.nmp.program import KINDS, DramTensor, NmpLayer, Program
 from mlhood.errors import CompilerError
 
 MAGIC = b"NMP1"
@@ -88,7 +88,7 @@ def decode(data: bytes) -> Program:
         machine = machine_from_table(header["machine"], "the header's machine")
         tensors, start = _tensors(header["tensors"], data, start)
         layers = tuple(
-            Layer(_text(name), _natural(first), _natural(end), _text(text))
+            NmpLayer(_text(name), _natural(first), _natural(end), _text(text))
             for name, first, end, text in header["layers"]
         )
         name, count = _text(header["name"]), _natural(header["instructions"])
@@ -185,7 +185,7 @@ def _text(value: Any) -> str:
     return value
 
 
-def _check_layers(layers: tuple[Layer, ...], count: int) -> None:
+def _check_layers(layers: tuple[NmpLayer, ...], count: int) -> None:
     end = 0
     for layer in layers:
         if layer.first != end or not layer.first <= layer.end <= count:
