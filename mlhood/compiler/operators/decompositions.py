@@ -198,6 +198,14 @@ def import_is_inf(source: OnnxNode) -> Value:
     return reduce(lambda a, b: source.add(Or(), a, b), results)
 
 
+def import_thresholded_relu(source: OnnxNode) -> Value:
+    """ThresholdedRelu: x where it is above a threshold, 0 elsewhere; ONNX defines no function of old opsets."""
+    x = source.input(0)
+    require(x.type.is_float, "the operator requires floating-point elements", got=x.type.element)
+    zero, alpha = (source.constant(np.array(n, x.type.dtype)) for n in (0, source.attribute("alpha", 1.0)))
+    return source.add(Where(), source.add(Greater(), x, alpha), x, zero)
+
+
 def import_shrink(source: OnnxNode) -> Value:
     """Shrink: numbers above a limit less a bias, those below its negative plus the bias, 0 between; in reals."""
     x, given = source.input(0), (source.attribute("lambd", 0.5), source.attribute("bias", 0.0))
@@ -265,4 +273,5 @@ RULES = {
     "Shrink": import_shrink,
     "SimplifiedLayerNormalization": import_rms_normalization,  # ONNX Runtime writes it, without a domain
     "Split": import_split,
+    "ThresholdedRelu": import_thresholded_relu,
 }

@@ -243,7 +243,7 @@ def test_copies_of_a_solution_all_run_and_the_first_one_counts_for_grading():
 class LocalKernel:
     """A kernel without a process, since here it matters only which cells run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, libraries: None) -> None:
         self.folder = self.scratch = folder
         self.names: dict = {}
 

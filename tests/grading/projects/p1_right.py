@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tests.grading.projects.examples import edited
-
 SEQUENTIAL = {
     "P1-1-solution": """
 class LeNetLayers(nn.Module):
@@ -49,7 +47,14 @@ def mistakes(model, images, labels):
 
 
 LEGACY = {
-    **edited("P1-1-solution", ("conv1", "strokes"), ("conv2", "shapes"), ("fc1", "a"), ("fc2", "b")),
+    "P1-1-solution": """
+class LeNetLayers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.strokes, self.shapes = nn.Conv2d(1, 6, 5), nn.Conv2d(6, 16, 5)
+        self.a, self.b = nn.Linear(16 * 5 * 5, 120), nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, 10)
+""",
     "P1-2-solution": """
 class LeNet(LeNetLayers):
     def forward(self, picture):
