@@ -106,7 +106,7 @@ def bench_transformers(
 
     A ratio is the time of an alternative divided by ours: above 1, ours is faster. Of bandwidth is what a run must read
     and write at least (weights and cache once), per second, as a share of what the threads copy from memory. Weights
-    of 8 bits have a scale for each channel, those of 4 bits one for 32; their loss is told in dB and as perplexity.
+    of 8 bits have a scale for each channel, those of 4 bits one for 32; their loss is reported in dB and as perplexity.
 
     Example: mlhood bench transformers gpt2-decode-128 --layers 2 --threads 1
     """

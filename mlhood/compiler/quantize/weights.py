@@ -16,7 +16,7 @@ from mlhood.compiler.hir.values import Node
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.quantized import BlockDense
 from mlhood.compiler.passes.dead_code import remove_dead_code
-from mlhood.compiler.passes.rewriting import constant_array, sweep
+from mlhood.compiler.passes.rewriting import constant_array
 from mlhood.errors import CompilerError
 
 
@@ -48,10 +48,10 @@ def quantize_weights(graph: Graph, form: WeightFormat = INT8) -> int:
     """
     if form.bits not in (4, 8) or form.block < 0:
         raise CompilerError("unknown format of weights", expected="8 or 4 bits, blocks of 0 or more", got=form)
-    before = sum(isinstance(node.operator, BlockDense) for node in graph.nodes.values())
-    sweep(graph, lambda graph, node: _quantize(graph, node, form), FullyConnected)
+    layers = [node for node in graph.nodes.values() if isinstance(node.operator, FullyConnected)]
+    quantized = sum(_quantize(graph, node, form) for node in layers)
     remove_dead_code(graph)
-    return sum(isinstance(node.operator, BlockDense) for node in graph.nodes.values()) - before
+    return quantized
 
 
 def _quantize(graph: Graph, node: Node, form: WeightFormat) -> bool:
