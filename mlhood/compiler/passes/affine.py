@@ -1,4 +1,22 @@
-"""Folding of per-channel scaling and shifting into the weights and biases of the preceding layer."""
+"""Folding of batch normalization, and of arithmetic with constants, into the preceding layer.
+
+With layer one of Conv, FullyConnected, ConvTranspose, c a scalar or one number per output channel, and
+a = scale / sqrt(variance + epsilon):
+
+1. BatchNormalization(layer(x, w, bias))  ->  layer(x, a w, a (bias - mean) + bias of the normalization)
+2. layer(x, w, bias) + c                  ->  layer(x, w, bias + c)
+3. layer(x, w, bias) - c                  ->  layer(x, w, bias - c)
+4. c - layer(x, w, bias)                  ->  layer(x, -w, c - bias)
+5. layer(x, w, bias) * c                  ->  layer(x, c w, c bias)
+6. layer(x, w, bias) / c                  ->  layer(x, w / c, bias / c)
+
+Not applied if the layer's output has another use or is an output of the graph, if the layer has an activation, if a
+residual branch would have to be scaled too, if the weights or statistics are not constants, if a result would not be
+finite, or if the channels of the normalization are not the outputs of a FullyConnected.
+
+Source: B. Jacob et al., "Quantization and training of neural networks for efficient integer-arithmetic-only inference",
+CVPR 2018, equation 14.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +31,15 @@ from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.normalization import BatchNormalization
 from mlhood.compiler.operators.transposed_convolution import ConvTranspose
-from mlhood.compiler.passes.rewriting import constant_array, defining_node, fuse, has_one_use, transfer_name
+from mlhood.compiler.passes.rewriting import constant_array, defining_node, fuse, has_one_use, sweep, transfer_name
 
 # factor and shift, float64 [F]; None for a factor of 1 or a shift of 0
 Affine = tuple[np.ndarray | None, np.ndarray | None]
+
+
+def fold_affine(graph: Graph) -> bool:
+    """Fold normalizations and arithmetic with constants into the preceding layers; return whether anything changed."""
+    return sweep(graph, fold_into_layer, BatchNormalization, Add, Sub, Mul, Div)
 
 
 def fold_into_layer(graph: Graph, node: Node) -> bool:
@@ -24,8 +47,7 @@ def fold_into_layer(graph: Graph, node: Node) -> bool:
 
         w'[f] = factor[f] w[f]        bias'[f] = factor[f] bias[f] + shift[f]
 
-    Not applied if the layer's output has another use, if the layer has an activation, if a residual branch would have
-    to be scaled too, if weight or bias are not constants, or if a result would not be finite. Return whether it is.
+    Return whether it is folded.
     """
     for position in range(min(len(node.inputs), 2)):
         layer = defining_node(node.inputs[position], Conv, ConvTranspose, FullyConnected)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import Graph, TensorType, Value, verify
@@ -115,6 +116,38 @@ def numbers_for(type: TensorType) -> np.ndarray:
     if type.is_float:
         return (2 * random.standard_normal(shape)).astype(type.element)
     return random.integers(0, 2 if type.element == "bool" else 100, shape).astype(type.element)
+
+
+# -- tests of a pass, as tables: a module assigns what these return
+
+
+def becomes(name: str, cases: dict[str, tuple[Callable, list[str]]]):
+    """Return a test that a pass leaves each graph with these operators."""
+
+    @pytest.mark.parametrize(("make", "expected"), cases.values(), ids=cases)
+    def test(make, expected):
+        assert kinds(apply(make, name)) == expected
+
+    return test
+
+
+def stays(name: str, cases: dict[str, Callable]):
+    """Return a test that a pass leaves each graph as it is, after dead code is removed."""
+
+    @pytest.mark.parametrize("make", cases.values(), ids=cases)
+    def test(make):
+        assert kinds(apply(make, name)) == kinds(built(make))
+
+    return test
+
+
+def example(name: str, make: Callable):
+    """Return a test of a graph's text before and after a pass."""
+
+    def test(golden):
+        golden(f"compiler/golden/passes/{name}.txt", before_and_after(make, name))
+
+    return test
 
 
 def before_and_after(make: Callable, name: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from mlhood.compiler.operators.arithmetic import Add, Mul
 from mlhood.compiler.operators.elementwise import Clip, Elu, LeakyRelu, Relu
 from mlhood.compiler.operators.matrix import FullyConnected
-from tests.compiler.passes.building import Exp, HardSwish, Sigmoid, Tanh, apply, before_and_after, built, kinds
+from tests.compiler.passes.building import Exp, HardSwish, Sigmoid, Tanh, apply, example, kinds, stays
 
 PASS = "fuse_activation"
 
@@ -47,10 +47,7 @@ STAYS = {
 }
 
 
-@pytest.mark.parametrize("make", STAYS.values(), ids=STAYS)
-def test_stays(make):
-    before = kinds(built(make))
-    assert kinds(apply(make, PASS)) == before
+test_stays = stays(PASS, STAYS)
 
 
 def test_only_the_first_of_two_is_fused():
@@ -62,10 +59,10 @@ def test_the_node_keeps_the_layers_name_and_the_value_the_activations():
     assert graph.nodes["conv"].outputs[0].name == "relu"
 
 
-def test_golden(golden):
-    def make(b):
-        b.numbers = lambda *shape: np.ones(shape, np.float32)
-        x = b(Relu(), b.conv(b.x("n", 1, 2, 2), name="conv"), name="relu")
-        return b(Clip(0.0, 6.0), b(Add(), x, x, name="sum"), name="relu6")
+def make(b):
+    b.numbers = lambda *shape: np.ones(shape, np.float32)
+    x = b(Relu(), b.conv(b.x("n", 1, 2, 2), name="conv"), name="relu")
+    return b(Clip(0.0, 6.0), b(Add(), x, x, name="sum"), name="relu6")
 
-    golden("compiler/golden/passes/activation.txt", before_and_after(make, PASS))
+
+test_golden = example(PASS, make)

@@ -7,7 +7,7 @@ from mlhood.compiler.hir import Quantization
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.movement import Transpose
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
-from tests.compiler.passes.building import apply, before_and_after, built, kinds
+from tests.compiler.passes.building import apply, built, example, kinds, stays
 
 PASS = "clean_quantization"
 Q, OTHER = Quantization((0.1,), (3,)), Quantization((0.2,), (3,))
@@ -53,10 +53,7 @@ STAYS = {
 }
 
 
-@pytest.mark.parametrize("make", STAYS.values(), ids=STAYS)
-def test_stays(make):
-    before = kinds(built(make))
-    assert kinds(apply(make, PASS)) == before
+test_stays = stays(PASS, STAYS)
 
 
 def test_a_dequantize_with_other_uses_stays():
@@ -67,10 +64,10 @@ def test_a_dequantize_with_other_uses_stays():
     assert sorted(kinds(apply(make, PASS))) == ["Dequantize", "Dequantize", "Quantize", "Relu"]
 
 
-def test_golden(golden):
-    def make(b):
-        q = b(Quantize("int8", Q), b.x("n", 2, 2), name="q")
-        again = b(Quantize("int8", Q), b(Dequantize(), q, name="real"), name="again")
-        return b(Dequantize(), b(Transpose((0, 2, 1)), again, name="turned"), name="y")
+def make(b):
+    q = b(Quantize("int8", Q), b.x("n", 2, 2), name="q")
+    again = b(Quantize("int8", Q), b(Dequantize(), q, name="real"), name="again")
+    return b(Dequantize(), b(Transpose((0, 2, 1)), again, name="turned"), name="y")
 
-    golden("compiler/golden/passes/clean_quantization.txt", before_and_after(make, PASS))
+
+test_golden = example(PASS, make)

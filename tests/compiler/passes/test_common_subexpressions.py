@@ -10,7 +10,7 @@ from mlhood.compiler.operators.elementwise import Clip, LeakyRelu
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.quantized import Dequantize
 from mlhood.compiler.passes import PASSES
-from tests.compiler.passes.building import Sigmoid, Tanh, apply, before_and_after, built, kinds
+from tests.compiler.passes.building import Sigmoid, Tanh, apply, built, example, kinds
 
 PASS = "merge_common_subexpressions"
 
@@ -96,11 +96,11 @@ def test_unused_constants_are_ignored():
     assert not PASSES[PASS](graph)
 
 
-def test_golden(golden):
-    def make(b):
-        x = b.x("n", 2)
-        left = b(Mul(), x, b.constant(np.array([1, 2], np.float32), "c1"), name="left")
-        right = b(Mul(), x, b.constant(np.array([1, 2], np.float32), "c2"), name="right")
-        return b(Add(), left, right, name="sum"), right
+def make(b):
+    x = b.x("n", 2)
+    left = b(Mul(), x, b.constant(np.array([1, 2], np.float32), "c1"), name="left")
+    right = b(Mul(), x, b.constant(np.array([1, 2], np.float32), "c2"), name="right")
+    return b(Add(), left, right, name="sum"), right
 
-    golden("compiler/golden/passes/common_subexpressions.txt", before_and_after(make, PASS))
+
+test_golden = example(PASS, make)

@@ -12,7 +12,7 @@ from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.shape import Reshape
 from mlhood.compiler.passes import PASSES
 from mlhood.compiler.passes.constant_folding import MAX_ADDED_BYTES, MAX_RESULT_BYTES
-from tests.compiler.passes.building import Tanh, apply, before_and_after, built, kinds
+from tests.compiler.passes.building import Tanh, apply, built, example, kinds
 
 PASS = "fold_constants"
 Q = Quantization((0.5,), (1,))
@@ -112,10 +112,10 @@ def test_division_by_zero_is_not_an_error():
     assert np.isinf(graph.outputs["y"].data).all()
 
 
-def test_golden(golden):
-    def make(b):
-        shape = b(Concat(0), b(Shape(1), b.x("n", 2, 2)), b.constant(np.array([3]), "more"), name="shape")
-        c = b(Mul(), b.constant(np.array([1, 2], np.float32), "a"), b.constant(np.float32(0.5), "b"), name="half")
-        return b(Add(), b(Reshape((-1, 2)), b.graph.value("x"), name="rows"), c, name="add"), shape
+def make(b):
+    shape = b(Concat(0), b(Shape(1), b.x("n", 2, 2)), b.constant(np.array([3]), "more"), name="shape")
+    c = b(Mul(), b.constant(np.array([1, 2], np.float32), "a"), b.constant(np.float32(0.5), "b"), name="half")
+    return b(Add(), b(Reshape((-1, 2)), b.graph.value("x"), name="rows"), c, name="add"), shape
 
-    golden("compiler/golden/passes/constant_folding.txt", before_and_after(make, PASS))
+
+test_golden = example(PASS, make)

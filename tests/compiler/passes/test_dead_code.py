@@ -5,7 +5,7 @@ import numpy as np
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.pooling import MaxPool
-from tests.compiler.passes.building import Tanh, apply, before_and_after, kinds
+from tests.compiler.passes.building import Tanh, apply, example, kinds
 
 PASS = "remove_dead_code"
 
@@ -40,10 +40,10 @@ def test_a_node_stays_if_one_of_its_outputs_is_used():
     assert kinds(apply(make, PASS)) == ["MaxPool"]
 
 
-def test_golden(golden):
-    def make(b):
-        x = b(Relu(), b.x("n", 2), name="relu")
-        b(Add(), x, b.constant(np.ones(2, np.float32), "unread"), name="dead")
-        return b(Tanh(), x, name="tanh")
+def make(b):
+    x = b(Relu(), b.x("n", 2), name="relu")
+    b(Add(), x, b.constant(np.ones(2, np.float32), "unread"), name="dead")
+    return b(Tanh(), x, name="tanh")
 
-    golden("compiler/golden/passes/dead_code.txt", before_and_after(make, PASS))
+
+test_golden = example(PASS, make)

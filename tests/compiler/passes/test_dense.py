@@ -6,7 +6,7 @@ import pytest
 from mlhood.compiler.operators.arithmetic import Add, Sub
 from mlhood.compiler.operators.matrix import Gemm, MatMul
 from mlhood.compiler.operators.movement import Transpose
-from tests.compiler.passes.building import Tanh, apply, before_and_after, built, kinds
+from tests.compiler.passes.building import Tanh, apply, built, example, kinds, stays
 
 PASS = "products_to_dense"
 
@@ -77,10 +77,7 @@ STAYS = {
 }
 
 
-@pytest.mark.parametrize("make", STAYS.values(), ids=STAYS)
-def test_stays(make):
-    before = kinds(built(make))
-    assert kinds(apply(make, PASS)) == before
+test_stays = stays(PASS, STAYS)
 
 
 def test_the_weight_keeps_its_name_and_is_contiguous():
@@ -114,10 +111,10 @@ def test_two_layers_may_share_a_weight():
     assert set(apply(make, PASS).constants) == {"w", "w_1"}
 
 
-def test_golden(golden):
-    def make(b):
-        w = b.constant(np.array([[1, 2], [3, 4], [5, 6]], np.float32), "w")
-        y = b(MatMul(), b.x("n", 3), w, name="product")
-        return b(Add(), y, b.constant(np.array([1, 2], np.float32), "b"), name="sum")
+def make(b):
+    w = b.constant(np.array([[1, 2], [3, 4], [5, 6]], np.float32), "w")
+    y = b(MatMul(), b.x("n", 3), w, name="product")
+    return b(Add(), y, b.constant(np.array([1, 2], np.float32), "b"), name="sum")
 
-    golden("compiler/golden/passes/dense.txt", before_and_after(make, PASS))
+
+test_golden = example(PASS, make)

@@ -9,7 +9,7 @@ from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul
 from mlhood.compiler.operators.elementwise import Clip, HardSigmoid
 from mlhood.compiler.passes import optimize
-from tests.compiler.passes.building import Sigmoid, Tanh, apply, before_and_after, built, kinds
+from tests.compiler.passes.building import Sigmoid, Tanh, becomes, example, kinds, stays
 
 PASS = "fuse_gates"
 THREE, SIX, SIXTH = np.float32(3), np.float32(6), np.float32(1 / 6)
@@ -39,9 +39,7 @@ FUSED = {
 }
 
 
-@pytest.mark.parametrize(("make", "expected"), FUSED.values(), ids=FUSED)
-def test_fused(make, expected):
-    assert kinds(apply(make, PASS)) == expected
+test_fused = becomes(PASS, FUSED)
 
 
 STAYS = {
@@ -57,9 +55,7 @@ STAYS = {
 }
 
 
-@pytest.mark.parametrize("make", STAYS.values(), ids=STAYS)
-def test_stays(make):
-    assert kinds(apply(make, PASS)) == kinds(built(make))
+test_stays = stays(PASS, STAYS)
 
 
 @pytest.mark.parametrize(("module", "expected"), [(torch.nn.SiLU(), "Silu"), (torch.nn.Hardswish(), "HardSwish")])
@@ -71,5 +67,4 @@ def test_exports_of_torch(module, expected, opset, tmp_path):
     assert kinds(optimize(import_model(onnx.load(path)))) == [expected]
 
 
-def test_golden(golden):
-    golden("compiler/golden/passes/gates.txt", before_and_after(FUSED["x (clip / 6)"][0], PASS))
+test_golden = example(PASS, FUSED["x (clip / 6)"][0])

@@ -11,7 +11,7 @@ from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Pow
 from mlhood.compiler.operators.elementwise import FUNCTIONS
 from mlhood.compiler.passes import optimize
-from tests.compiler.passes.building import Tanh, apply, before_and_after, built, kinds
+from tests.compiler.passes.building import Tanh, apply, example, kinds, stays
 
 PASS = "fuse_gelu"
 Erf = next(function for function in FUNCTIONS if function.__name__ == "Erf")
@@ -91,9 +91,7 @@ STAYS = {
 }
 
 
-@pytest.mark.parametrize("make", STAYS.values(), ids=STAYS)
-def test_stays(make):
-    assert kinds(apply(make, PASS)) == kinds(built(make))
+test_stays = stays(PASS, STAYS)
 
 
 class Hugging(torch.nn.Module):
@@ -112,6 +110,4 @@ def test_exports_of_torch(module, opset, tmp_path):
     assert kinds(optimize(import_model(onnx.load(path)))) == ["Gelu"]
 
 
-def test_golden(golden):
-    make = FUSED["(x gate) 0.5"]
-    golden("compiler/golden/passes/gelu.txt", before_and_after(make, PASS))
+test_golden = example(PASS, FUSED["(x gate) 0.5"])

@@ -9,7 +9,7 @@ from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Pow, Sub
 from mlhood.compiler.operators.elementwise import FUNCTIONS
 from mlhood.compiler.passes import optimize
-from tests.compiler.passes.building import ReduceMean, ReduceSum, Tanh, apply, before_and_after, built, kinds
+from tests.compiler.passes.building import ReduceMean, ReduceSum, Tanh, apply, example, kinds, stays
 
 PASS = "fuse_layer_normalization"
 Sqrt, Reciprocal = (
@@ -91,9 +91,7 @@ STAYS = {
 }
 
 
-@pytest.mark.parametrize("make", STAYS.values(), ids=STAYS)
-def test_stays(make):
-    assert kinds(apply(make, PASS)) == kinds(built(make))
+test_stays = stays(PASS, STAYS)
 
 
 @pytest.mark.parametrize("opset", [11, 16, 17])
@@ -105,5 +103,4 @@ def test_exports_of_torch(opset, affine, tmp_path):
     assert kinds(optimize(import_model(onnx.load(path)))) == ["LayerNormalization"]
 
 
-def test_golden(golden):
-    golden("compiler/golden/passes/layer_normalization.txt", before_and_after(FUSED["scale and bias"][0], PASS))
+test_golden = example(PASS, FUSED["scale and bias"][0])

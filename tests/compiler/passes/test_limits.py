@@ -5,7 +5,7 @@ import pytest
 
 from mlhood.compiler.operators.arithmetic import Max, Min
 from mlhood.compiler.operators.elementwise import Clip, Relu
-from tests.compiler.passes.building import Tanh, apply, before_and_after, built, kinds
+from tests.compiler.passes.building import Tanh, apply, example, stays
 
 PASS = "limits_to_clip"
 f32 = np.float32
@@ -59,15 +59,12 @@ STAYS = {
 }
 
 
-@pytest.mark.parametrize("make", STAYS.values(), ids=STAYS)
-def test_stays(make):
-    before = kinds(built(make))
-    assert kinds(apply(make, PASS)) == before
+test_stays = stays(PASS, STAYS)
 
 
-def test_golden(golden):
-    def make(b):
-        low = b(Max(), b.x("n", 4), b.constant(f32(0), "zero"), name="low")
-        return b(Min(), low, b.constant(f32(6), "six"), name="high")
+def make(b):
+    low = b(Max(), b.x("n", 4), b.constant(f32(0), "zero"), name="low")
+    return b(Min(), low, b.constant(f32(6), "six"), name="high")
 
-    golden("compiler/golden/passes/limits.txt", before_and_after(make, PASS))
+
+test_golden = example(PASS, make)

@@ -20,8 +20,8 @@ from tests.compiler.passes.building import (
     Sigmoid,
     Tanh,
     apply,
-    before_and_after,
     built,
+    example,
     kinds,
 )
 
@@ -164,10 +164,10 @@ def test_outputs_keep_their_names_if_no_node_remains():
     assert {name: value.name for name, value in graph.outputs.items()} == {"y": "x", "y1": "x", "y2": "c"}
 
 
-def test_golden(golden):
-    def make(b):
-        x = b(Relu(), b(Identity(), image(b)), name="first")
-        y = b(Relu(), b(MaxPool(*TWO), x, name="pool"), name="idle")
-        return b(Mul(), b(Add(), y, b.constant(-np.zeros(2, f32).reshape(2, 1, 1), "zero")), np.ones((), f32)), x
+def make(b):
+    x = b(Relu(), b(Identity(), image(b)), name="first")
+    y = b(Relu(), b(MaxPool(*TWO), x, name="pool"), name="idle")
+    return b(Mul(), b(Add(), y, b.constant(-np.zeros(2, f32).reshape(2, 1, 1), "zero")), np.ones((), f32)), x
 
-    golden("compiler/golden/passes/no_ops.txt", before_and_after(make, PASS))
+
+test_golden = example(PASS, make)

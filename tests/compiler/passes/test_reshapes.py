@@ -3,7 +3,7 @@
 import pytest
 
 from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
-from tests.compiler.passes.building import Tanh, apply, before_and_after, kinds
+from tests.compiler.passes.building import Tanh, apply, becomes, example, kinds
 
 PASS = "merge_reshapes"
 
@@ -21,9 +21,7 @@ MERGED = {
 }
 
 
-@pytest.mark.parametrize(("make", "expected"), MERGED.values(), ids=MERGED)
-def test_merged(make, expected):
-    assert kinds(apply(make, PASS)) == expected
+test_merged = becomes(PASS, MERGED)
 
 
 STAYS = {
@@ -57,9 +55,9 @@ def test_a_round_trip_is_removed_even_if_the_inner_one_has_other_uses():
     assert graph.outputs["y"].producer.inputs[0].name == "x"
 
 
-def test_golden(golden):
-    def make(b):
-        x = b(Squeeze((3,)), b(Tanh(), b.x("n", 2, 4, 1), name="tanh"), name="squeeze")
-        return b(Flatten(1), x, name="flatten")
+def make(b):
+    x = b(Squeeze((3,)), b(Tanh(), b.x("n", 2, 4, 1), name="tanh"), name="squeeze")
+    return b(Flatten(1), x, name="flatten")
 
-    golden("compiler/golden/passes/reshapes.txt", before_and_after(make, PASS))
+
+test_golden = example(PASS, make)

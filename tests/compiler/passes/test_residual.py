@@ -1,13 +1,12 @@
 """Fusion of residual additions into convolutions."""
 
 import numpy as np
-import pytest
 
 from mlhood.compiler.hir import verify
 from mlhood.compiler.operators.activation import AddActivation
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.elementwise import Relu
-from tests.compiler.passes.building import Tanh, apply, before_and_after, built, kinds
+from tests.compiler.passes.building import Tanh, apply, becomes, example, stays
 
 PASS = "fuse_residual"
 RELU = AddActivation(("Relu",))
@@ -35,9 +34,7 @@ FUSED = {
 }
 
 
-@pytest.mark.parametrize(("make", "expected"), FUSED.values(), ids=FUSED)
-def test_fused(make, expected):
-    assert kinds(apply(make, PASS)) == expected
+test_fused = becomes(PASS, FUSED)
 
 
 STAYS = {
@@ -58,10 +55,7 @@ def second_branch(b):
     return image(b, "z2")
 
 
-@pytest.mark.parametrize("make", STAYS.values(), ids=STAYS)
-def test_stays(make):
-    before = kinds(built(make))
-    assert kinds(apply(make, PASS)) == before
+test_stays = stays(PASS, STAYS)
 
 
 def test_names():
@@ -72,10 +66,10 @@ def test_names():
     assert node.outputs[0].name == "add"
 
 
-def test_golden(golden):
-    def make(b):
-        b.numbers = lambda *shape: np.ones(shape, np.float32)
-        y = b(Relu(), b.conv((x := image(b)), bias=False, name="conv1"), name="relu1")
-        return b(Relu(), b(Add(), b.conv(y, bias=False, name="conv2"), x, name="sum"), name="relu2")
+def make(b):
+    b.numbers = lambda *shape: np.ones(shape, np.float32)
+    y = b(Relu(), b.conv((x := image(b)), bias=False, name="conv1"), name="relu1")
+    return b(Relu(), b(Add(), b.conv(y, bias=False, name="conv2"), x, name="sum"), name="relu2")
 
-    golden("compiler/golden/passes/residual.txt", before_and_after(make, PASS))
+
+test_golden = example(PASS, make)

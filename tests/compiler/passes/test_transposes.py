@@ -22,10 +22,12 @@ from tests.compiler.passes.building import (
     Sigmoid,
     Tanh,
     apply,
-    before_and_after,
+    becomes,
     built,
     check_same,
+    example,
     kinds,
+    stays,
 )
 
 PASS = "sink_transposes"
@@ -102,9 +104,7 @@ REMAINING = {
 }
 
 
-@pytest.mark.parametrize(("make", "expected"), REMAINING.values(), ids=REMAINING)
-def test_remaining_operators(make, expected):
-    assert kinds(apply(make, PASS)) == expected
+test_remaining_operators = becomes(PASS, REMAINING)
 
 
 STAYS = {
@@ -144,10 +144,7 @@ STAYS = {
 }
 
 
-@pytest.mark.parametrize("make", STAYS.values(), ids=STAYS)
-def test_stays(make):
-    before = kinds(built(make))
-    assert kinds(apply(make, PASS)) == before
+test_stays = stays(PASS, STAYS)
 
 
 def test_a_pair_cancels_even_with_another_use_between():
@@ -212,12 +209,10 @@ def test_a_permuted_weight_keeps_its_name():
     assert set(graph.constants) == {"w"}
 
 
-def test_golden(golden):
-    def make(b):
-        x = b(Relu(), b(LAST, b.x("n", 2, 4, 3), name="to_nhwc"), name="relu")
-        x = b(Add(), x, b.constant(np.array([1, 2], np.float32), "bias"), name="add")
-        return b(Tanh(), b(FIRST, x, name="to_nchw"), name="tanh"), b(
-            Unsqueeze((0,)), b(LAST, b.x(1, 3, 1, 2, name="z"))
-        )
+def make(b):
+    x = b(Relu(), b(LAST, b.x("n", 2, 4, 3), name="to_nhwc"), name="relu")
+    x = b(Add(), x, b.constant(np.array([1, 2], np.float32), "bias"), name="add")
+    return b(Tanh(), b(FIRST, x, name="to_nchw"), name="tanh"), b(Unsqueeze((0,)), b(LAST, b.x(1, 3, 1, 2, name="z")))
 
-    golden("compiler/golden/passes/transposes.txt", before_and_after(make, PASS))
+
+test_golden = example(PASS, make)

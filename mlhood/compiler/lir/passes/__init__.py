@@ -1,4 +1,4 @@
-"""Optimisation of programs: one module per pass, the table of passes, and the pass manager.
+"""Optimisation of programs: the passes and their table.
 
 A pass replaces a program's instructions and returns whether it changed anything. It preserves the outputs bit for bit,
 and the declared weights; names of activations may change, as they denote memory, not values. To add a pass, write such
@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterable
 
 from mlhood.compiler.lir.passes.copy_elimination import eliminate_copies
 from mlhood.compiler.lir.passes.dead_stores import eliminate_dead_stores
-from mlhood.compiler.lir.passes.hoist_deallocs import hoist_deallocs
+from mlhood.compiler.lir.passes.lifetimes import tighten_lifetimes
 from mlhood.compiler.lir.passes.peephole import simplify_instructions
 from mlhood.compiler.lir.passes.schedule import schedule_instructions
 from mlhood.compiler.lir.passes.share_buffers import share_buffers
-from mlhood.compiler.lir.passes.sink_allocs import sink_allocs
 from mlhood.compiler.lir.program import Program
 from mlhood.compiler.lir.verify import verify
-from mlhood.errors import CompilerError, nearest
+from mlhood.compiler.pass_manager import run_passes
 
 __all__ = ["PASSES", "Pass", "optimize"]
 
@@ -37,8 +36,7 @@ PASSES: dict[str, Pass] = {
         eliminate_copies,
         share_buffers,
         schedule_instructions,
-        sink_allocs,
-        hoist_deallocs,
+        tighten_lifetimes,
     )
 }
 
@@ -60,25 +58,4 @@ def optimize(
     Raises:
         CompilerError: A pass is unknown.
     """
-    names = list(PASSES if passes is None else passes)
-    if unknown := [name for name in names if name not in PASSES]:
-        raise CompilerError(
-            "unknown pass",
-            expected=", ".join(PASSES),
-            got=", ".join(map(str, unknown)),
-            todo=nearest(unknown[0], PASSES),
-        )
-    program = program.copy()
-    while True:
-        changed = [name for name in names if _apply(name, program, observe, check)]
-        if not changed:
-            return program
-
-
-def _apply(name: str, program: Program, observe: Observer | None, check: bool) -> bool:
-    changed = PASSES[name](program)
-    if changed and check:
-        verify(program)
-    if changed and observe is not None:
-        observe(name, program)
-    return changed
+    return run_passes(program, PASSES, passes, observe, verify if check else None)

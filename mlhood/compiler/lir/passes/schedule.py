@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Dealloc, Instruction, TensorView, Weight
-from mlhood.compiler.lir.passes.sink_allocs import sink_allocs
-from mlhood.compiler.lir.program import Program, with_deallocs
+from mlhood.compiler.lir.passes.lifetimes import tighten_lifetimes
+from mlhood.compiler.lir.program import Program
 
 MAX_INSTRUCTIONS = 10_000  # the time grows with their number times how many are ready at once
 
@@ -30,7 +30,9 @@ def schedule_instructions(program: Program) -> bool:
     order = _greedy(memory, _dependencies(memory))
     if memory.peak(order) >= memory.peak(range(len(work))):
         return False
-    program.instructions = _rebuilt(program, [work[i] for i in order])
+    definitions = [each for each in program.instructions if isinstance(each, Alloc | TensorView)]
+    program.instructions = [*definitions, *(work[i] for i in order)]
+    tighten_lifetimes(program)
     return True
 
 
@@ -117,15 +119,6 @@ def _greedy(memory: _Memory, before: list[set[int]]) -> list[int]:
             if not missing[i]:
                 ready.add(i)
     return order
-
-
-def _rebuilt(program: Program, work: Sequence[Instruction]) -> list[Instruction]:
-    """Return the instructions in a new order, with definitions before and deallocations after their uses."""
-    definitions = [each for each in program.instructions if isinstance(each, Alloc | TensorView)]
-    reordered = program.copy()
-    reordered.instructions = [*definitions, *work]
-    sink_allocs(reordered)
-    return with_deallocs(reordered.instructions, program.memory())
 
 
 def _size(buffer: Buffer) -> int:

@@ -14,7 +14,7 @@ PASS = "schedule_instructions"
 
 
 def peak(program):
-    return int(live_bytes(optimize(program, ["sink_allocs", "hoist_deallocs"]).lifetimes()).max(initial=0))
+    return int(live_bytes(optimize(program, ["tighten_lifetimes"]).lifetimes()).max(initial=0))
 
 
 def program():
@@ -54,7 +54,7 @@ def test_long_programs_are_left_alone(monkeypatch):
 @given(programs())
 def test_memory_that_is_written_again_keeps_its_order(example):
     """Random programs write their buffers again and again: reads stay between the same two writes."""
-    before = optimize(example, ["sink_allocs", "hoist_deallocs"])
+    before = optimize(example, ["tighten_lifetimes"])
     assert peak(apply(before, PASS)) <= peak(before)
 
 
