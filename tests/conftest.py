@@ -18,12 +18,13 @@ settings.load_profile("ci")
 
 ROOT = Path(__file__).parent
 WORKERS = 2
-# The longest run first: at the end, both workers have short ones left.
+# The longest run first: at the end, both workers have short ones left. The notebooks run beside each other, as what they
+# time is one thread: beside a grader with several processes, rounds would be interrupted and repeated.
 LONGEST = (
+    "P",
     "tests/grading/projects/test_examples.py",
     "tests/grading/notebooks/test_nbgrader.py",
     "tests/test_how_to.py",
-    "P",
 )
 # Files whose tests may run in several workers: tests of one project share expensive fixtures, or none do.
 PARTS = {

@@ -144,10 +144,10 @@ def test_attempts_are_limited_and_the_least_interrupted_counts(sim):
         return lasts
 
     result = compare({"a": sim.alternative("a", always)})
-    assert len(timed) <= 21 * MAX_ATTEMPTS + 10
+    assert len(timed) == 4 + 2 * 21  # as many repeated rounds as rounds, however busy the machine is
     assert result.interrupted == 21
     assert "21 rounds interrupted" in result.note()
-    assert result["a"].seconds == pytest.approx([0.001] * 21)
+    assert result["a"].seconds[:4] == pytest.approx([0.001] * 4)
 
 
 def test_long_rounds_are_measured_once(sim):
