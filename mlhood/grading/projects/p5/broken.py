@@ -33,7 +33,7 @@ SHRINKS = {2: "half", 3: "two thirds", 4: "three quarters", 5: "four fifths"}
 UNROLLED = 10  # divisions at least, if Newton's method is not a loop: from 1e-6 to 1e6 it needs more than twice as many
 
 
-@points(1)
+@points(0.5)
 def positive_numbers_are_summed(submission: Submission) -> None:
     """`positive_sum` works under `jax.jit`."""
     endless = submission.normal(6)
@@ -58,7 +58,7 @@ def _terms(submission: Submission, x: np.ndarray) -> np.ndarray:
     return TERMS[submission.parameters.summed](np.maximum(x, 0))
 
 
-@points(1)
+@points(0.5)
 def rows_are_summed_apart(submission: Submission) -> None:
     """`positive_sum` works under `jax.vmap`, where each row has its own positive values."""
     arrays = [submission.normal(5, 7), submission.normal(3, 4)]
@@ -86,7 +86,7 @@ def _check_roots(submission: Submission, numbers: list[float], hint: str, **tole
             expect.close(results[0], want, what, dtype=np.float32, **tolerances)
 
 
-@points(2)
+@points(1.5)
 def roots_are_found(submission: Submission) -> None:
     """`{{ root }}` works under `jax.jit`, for numbers from 1e-6 to 1e6."""
     hint = (
@@ -99,7 +99,7 @@ def _degree(submission: Submission) -> int:
     return 2 + ROOT.values.index(submission.parameters.root)
 
 
-@points(1)
+@points(0.5)
 def the_root_of_zero_stops(submission: Submission) -> None:
     """`{{ root }}` terminates for 0 and returns 0."""
     part = f"{SHRINKS[_degree(submission)]} of the previous one"
@@ -108,7 +108,7 @@ def the_root_of_zero_stops(submission: Submission) -> None:
     _check_roots(submission, [0.0, submission.rng.uniform(2, 5)], hint, rtol=0.2, atol=1e-6)
 
 
-@points(1)
+@points(0.5)
 def means_run_along(submission: Submission) -> None:
     """`running_mean` works under `jax.jit` and keeps everything it needs in its state."""
     names = submission.parameters.mean_state
@@ -135,7 +135,7 @@ def _state(values: list[float]) -> dict[str, float]:
     return {"count": len(values), "total": sum(values), "mean": sum(values) / max(len(values), 1)}
 
 
-@points(1)
+@points(0.5)
 def the_same_gives_the_same(submission: Submission) -> None:
     """`running_mean` returns the same for the same arguments, however often it is called."""
     value, state = float(submission.rng.integers(1, 9)), [3.0, float(submission.rng.integers(1, 20))]
@@ -226,7 +226,7 @@ def _check_independent(masks: list[np.ndarray]) -> None:
     expect.true(len(set(counts)) > 1 or not drawn, what, expected=expected, got=f"{counts[0]} of {mask.size} each time")
 
 
-@points(1)
+@points(0.5)
 def what_stays_is_scaled(submission: Submission) -> None:
     """`dropout` scales the remaining elements by {{ {"keep": "1 / keep", "factor": "factor"}.get(dropout_by, "1 / (1 - rate)") }}, so that the expected sum is unchanged."""  # noqa: E501
     x = _draw_dropout_input(submission)
@@ -244,7 +244,7 @@ def what_stays_is_scaled(submission: Submission) -> None:
         expect.close(got[nonzero], (x / (1 - rate))[nonzero], what, given=given, hint=hint)
 
 
-@points(1)
+@points(0.5)
 def masks_come_from_the_key(submission: Submission) -> None:
     """`dropout` drops the same elements for the same key and others for another key."""
     x = _draw_dropout_input(submission)

@@ -48,7 +48,7 @@ def _convolution(submission: Submission, x: np.ndarray, w: np.ndarray, **options
 
 
 @operator(
-    2,
+    1,
     "conv2d",
     "look at one output element: which part of x, and which filter, does it depend on? The kernel is not flipped",
 )
@@ -58,7 +58,7 @@ def convolution_is_right(submission: Submission) -> Iterator[Arguments]:
         yield _convolution(submission, submission.normal(*x_shape), submission.normal(*w_shape))
 
 
-@operator(1, "conv2d", "np.pad takes a pair, before and after, for each of the four axes")
+@operator(0.5, "conv2d", "np.pad takes a pair, before and after, for each of the four axes")
 def convolution_pads_with_zeros(submission: Submission) -> Iterator[Arguments]:
     """`conv2d` adds `padding` zeros on all four sides."""
     for padding in (1, 2):
@@ -66,7 +66,7 @@ def convolution_pads_with_zeros(submission: Submission) -> Iterator[Arguments]:
         yield _convolution(submission, x, w, padding=padding)
 
 
-@points(1)
+@points(0.5)
 def convolution_adds_its_bias(submission: Submission) -> None:
     """`conv2d` adds each channel's bias to its outputs."""
     x, w = submission.normal(2, 2, 6, 5), submission.normal(3, 2, 3, 3)
@@ -84,7 +84,7 @@ def convolution_adds_its_bias(submission: Submission) -> None:
 
 
 @operator(
-    1,
+    0.5,
     "conv2d",
     "the window moves by stride rows and by stride columns; the last one may end before the border; with a bias and "
     "with padding, too, and for more than one image",
@@ -99,7 +99,7 @@ def convolution_takes_strides(submission: Submission) -> Iterator[Arguments]:
         yield _convolution(submission, x, w, bias=bias, stride=2, padding=1)
 
 
-@points(1)
+@points(0.5)
 def pixels_are_not_looped_over(submission: Submission) -> None:
     """`conv2d` runs as many lines of Python for a large image as for a small one."""
     w, counts = flat_weights(submission, 3, 2, 3, 3), []
@@ -129,7 +129,7 @@ def pixels_are_not_looped_over(submission: Submission) -> None:
 
 
 @operator(
-    1,
+    0.5,
     "max_pool",
     "each result is the largest of kernel * kernel neighbours in the same channel of the same image",
 )
@@ -140,7 +140,7 @@ def pooling_takes_the_largest(submission: Submission) -> Iterator[Arguments]:
 
 
 @operator(
-    1,
+    0.5,
     "max_pool",
     "the window moves by stride rows and by stride columns; the defaults are kernel=3, stride=2, padding=1",
 )
@@ -151,7 +151,7 @@ def pooling_takes_strides(submission: Submission) -> Iterator[Arguments]:
     yield (_laid(submission, np.abs(submission.normal(2, 3, 9, 12))),)
 
 
-@operator(1, "max_pool", "which number is never the maximum of anything?")
+@operator(0.5, "max_pool", "which number is never the maximum of anything?")
 def pooling_pads_with_less_than_all(submission: Submission) -> Iterator[Arguments]:
     """`max_pool` never returns a padded value, whatever the signs and sizes of x."""
     for exponent, kernel, padding in ((0, 3, 1), (30, 5, 2)):
@@ -172,7 +172,7 @@ def _norm(submission: Submission, var: np.ndarray, **options: float) -> Argument
 
 
 @operator(
-    1,
+    0.5,
     "batch_norm",
     'mean, var, weight and bias have one number for each channel, the {{ ("first", "second", "third", "last")['
     'images.index("C")] }} axis of x',
@@ -183,7 +183,7 @@ def norm_takes_running_statistics(submission: Submission) -> Iterator[Arguments]
         yield _norm(submission, (1 + 3 * submission.rng.random(channels)).astype(np.float32), eps=1e-5)
 
 
-@operator(1, "batch_norm", "where in the formula is eps, and does your code use the argument?")
+@operator(0.5, "batch_norm", "where in the formula is eps, and does your code use the argument?")
 def norm_adds_eps_to_the_variance(submission: Submission) -> Iterator[Arguments]:
     """`batch_norm` adds `eps`, 1e-5 by default, to the variance, under the square root."""
     for eps in (1e-3, 0.5):
@@ -191,14 +191,14 @@ def norm_adds_eps_to_the_variance(submission: Submission) -> Iterator[Arguments]
     yield _norm(submission, (1e-5 * (1 + submission.rng.random(3))).astype(np.float32))
 
 
-@operator(1, "relu", "the larger one of each number and 0, in a new array", rtol=1e-6, atol=0.0)
+@operator(0.5, "relu", "the larger one of each number and 0, in a new array", rtol=1e-6, atol=0.0)
 def negative_numbers_become_zero(submission: Submission) -> Iterator[Arguments]:
     """`relu` keeps positive values and replaces negative ones by zero."""
     for x in (submission.normal(2, 3, 4, 5), submission.normal(6, 7), np.abs(submission.normal(4, 5))):
         yield (x,)
 
 
-@operator(1, "add", "the sum, in a new array")
+@operator(0.5, "add", "the sum, in a new array")
 def sums_are_taken_place_by_place(submission: Submission) -> Iterator[Arguments]:
     """`add` adds two arrays element by element."""
     for shape in ((2, 3, 4, 5), (1, 2, 6, 3)):
@@ -207,7 +207,7 @@ def sums_are_taken_place_by_place(submission: Submission) -> Iterator[Arguments]
     yield x, np.zeros_like(x)
 
 
-@operator(1, "global_average_pool", "which axes are the pixels of one channel of one image?")
+@operator(0.5, "global_average_pool", "which axes are the pixels of one channel of one image?")
 def means_are_of_each_channel(submission: Submission) -> Iterator[Arguments]:
     """`global_average_pool` returns the mean of every channel of every image."""
     for shape in ((3, 4, 5, 6), (1, 2, 7, 3)):
@@ -219,7 +219,7 @@ def _dense(submission: Submission, x: np.ndarray, w: np.ndarray, bias: np.ndarra
 
 
 @operator(
-    1,
+    0.5,
     "dense",
     'each {{ "row" if dense in ("x @ w.T", "w @ x") else "column" }} of w belongs to one output: which axes of x and w '
     "does the product sum over?",
@@ -231,7 +231,7 @@ def dense_multiplies_by_rows(submission: Submission) -> Iterator[Arguments]:
         yield _dense(submission, x, w, np.zeros(outputs, np.float32))
 
 
-@operator(1, "dense", 'the bias is added to every {{ "column" if dense.endswith("x") else "row" }} of the product')
+@operator(0.5, "dense", 'the bias is added to every {{ "column" if dense.endswith("x") else "row" }} of the product')
 def dense_adds_its_bias(submission: Submission) -> Iterator[Arguments]:
     """`dense` adds the bias of each output."""
     for n, outputs in ((3, 5), (5, 5)):
@@ -239,7 +239,7 @@ def dense_adds_its_bias(submission: Submission) -> Iterator[Arguments]:
         yield _dense(submission, np.zeros((n, outputs), np.float32), submission.normal(outputs, outputs), bias)
 
 
-@operator(1, "softmax", "the maximum and the sum are those of the last axis, kept as an axis of size 1")
+@operator(0.5, "softmax", "the maximum and the sum are those of the last axis, kept as an axis of size 1")
 def softmax_is_along_the_last_axis(submission: Submission) -> Iterator[Arguments]:
     """`softmax` converts the last axis of an array of any rank to probabilities."""
     for shape in ((3, 5), (7,), (2, 3, 4)):
@@ -247,7 +247,7 @@ def softmax_is_along_the_last_axis(submission: Submission) -> Iterator[Arguments
 
 
 @operator(
-    1,
+    0.5,
     "softmax",
     "which number can be subtracted from a row without changing any of its ratios, so that none overflows?",
 )
@@ -266,7 +266,7 @@ TASKS = (
         checks=checks_in(globals()),
         solution_is_fallback=True,
         varies=(IMAGES, FILTERS, DENSE),
-        minutes=45,
+        minutes=60,
         builds_on=("P3.4",),
         libraries=NUMPY,
     ),

@@ -138,7 +138,7 @@ def _plan(submission: Submission, batch: int, widths: list[int]) -> Plan:
     return {name: list(plan[name]) for name in names}  # type: ignore[call-overload]
 
 
-@points(1)
+@points(3)
 def plans_divide_the_work(submission: Submission) -> None:
     """`best_plan` says for every array how it is sharded, and each device does its share of the work."""
     for plan in submission.once("plans", lambda: _plans(submission)):
@@ -157,7 +157,7 @@ def _check_sent(submission: Submission, most: Callable[[Planned], float], hint: 
         expect.true(plan.sent <= most(plan), what, expected=expected, got=got, given=plan.given, hint=hint)
 
 
-@points(1)
+@points(4)
 def plans_are_no_worse_than_data_parallelism(submission: Submission) -> None:
     """`best_plan` never moves more bytes than data parallelism, and fewer where weights are large."""
     _check_sent(submission, lambda plan: plan.parallel, "data parallelism is one of the plans to choose from")
@@ -167,14 +167,14 @@ def plans_are_no_worse_than_data_parallelism(submission: Submission) -> None:
     expect.true(fewer, what, expected="fewer bytes in one of the cases", hint=hint)
 
 
-@points(2)
+@points(5)
 def plans_come_near_the_course(submission: Submission) -> None:
     """`best_plan` moves at most half more bytes than the course's own plan."""
     hint = "a plan may treat each layer differently: think of what each one communicates"
     _check_sent(submission, lambda plan: 1.5 * plan.course, hint)
 
 
-@points(2)
+@points(6)
 def plans_reach_the_course(submission: Submission) -> None:
     """`best_plan` moves no more bytes than the course's own plan."""
     plans = submission.once("plans", lambda: _plans(submission))

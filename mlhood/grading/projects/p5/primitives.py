@@ -87,7 +87,7 @@ def _call(submission: Submission, probe: str, x: np.ndarray, *arguments: object,
     return submission.probe(PROBES + probe, "fake_quantize", x, *arguments, keys=keys)
 
 
-@points(1)
+@points(2)
 def values_are_rounded_and_cut(submission: Submission) -> None:
     """`fake_quantize` rounds to multiples of the scale and clips them to {{ "their range" if quantize_option else "-128 to 127 steps" }}."""  # noqa: E501
     hint = "what `staircase` computes, in x's dtype: `def_impl` registers the implementation"
@@ -101,7 +101,7 @@ def values_are_rounded_and_cut(submission: Submission) -> None:
             expect.equal(report["dtype"], str(x.dtype), "`fake_quantize` returns the wrong dtype")
 
 
-@points(1)
+@points(2)
 def it_is_compiled(submission: Submission) -> None:
     """`fake_quantize` works under `jax.jit`, and its shape is known without values."""
     hint = "the abstract evaluation knows shape and dtype of the result; a lowering rule generates the code"
@@ -142,7 +142,7 @@ def _derivatives(submission: Submission) -> tuple[dict[str, np.ndarray], np.ndar
     return arrays, tangent, _in_range(x, parameters), given
 
 
-@points(1)
+@points(2)
 def gradients_go_straight_through(submission: Submission) -> None:
     """`fake_quantize` passes derivatives unchanged where x is in range, forward and backward."""
     derivatives, tangent, inside, given = submission.once("derivatives", lambda: _derivatives(submission))
@@ -163,7 +163,7 @@ def gradients_go_straight_through(submission: Submission) -> None:
         expect.equal(dtypes, ["float16", "float16"], "the derivatives of `fake_quantize` have the wrong dtype")
 
 
-@points(1)
+@points(2)
 def gradients_end_at_the_range(submission: Submission) -> None:
     """`fake_quantize` has the derivative 0 where x is out of range, forward and backward."""
     derivatives, tangent, inside, given = submission.once("derivatives", lambda: _derivatives(submission))
@@ -174,7 +174,7 @@ def gradients_end_at_the_range(submission: Submission) -> None:
         expect.close(got[~inside], 0 * tangent[~inside], f"{what} out of range", given=given, hint=hint)
 
 
-@points(1)
+@points(2)
 def batches_keep_their_axis(submission: Submission) -> None:
     """`fake_quantize` works under `jax.vmap`, along any axis."""
     hint = "the batching rule receives the axes and returns the result's batch axis: the same as x's"
@@ -185,7 +185,7 @@ def batches_keep_their_axis(submission: Submission) -> None:
             expect.close(got, _own_quantize(submission, x, parameters), "the values of `fake_quantize`")
 
 
-@points(1)
+@points(2)
 def it_stands_in_the_jaxpr(submission: Submission) -> None:
     """`fake_quantize` appears in a jaxpr as one operation."""
     x, parameters = _draw(submission, 24)

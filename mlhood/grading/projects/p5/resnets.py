@@ -44,7 +44,7 @@ def _stored(submission: Submission, value: np.ndarray) -> np.ndarray:
     return reference.reordered(value, "FCHW", submission.parameters.tree_filters) if value.ndim == 4 else value
 
 
-@points(1)
+@points(0.5)
 def names_become_a_tree(submission: Submission) -> None:
     """`to_tree` converts dotted names to nested dictionaries."""
     blocks = (reference.draw_block(submission.rng, *sizes, "stage.1.") for sizes in ((3, 3), (2, 4)))
@@ -65,7 +65,7 @@ def names_become_a_tree(submission: Submission) -> None:
         expect.true(not more, "the tree of `to_tree` has more than the state", got=", ".join(more[:3]))
 
 
-@points(1)
+@points(0.5)
 def leaves_are_jax_arrays_alone(submission: Submission) -> None:
     """`to_tree` converts the leaves to JAX arrays and omits `num_batches_tracked`."""
     state, amount = reference.draw_block(submission.rng, 3, 5, "layer1.0."), int(submission.rng.integers(2, 9))

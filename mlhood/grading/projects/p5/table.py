@@ -56,7 +56,7 @@ def _seconds(submission: Submission, calls: float) -> Arguments:
 
 
 @compared(
-    1,
+    0.5,
     "break_even",
     hint="each call gains no_jax - {{ '' if price == 1 else '%d * ' % price }}jax: how many of these gains are more "
     "than {{ 'compile_seconds' if price == 1 else 'what compiling costs' }}?",
@@ -67,7 +67,7 @@ def compiling_is_earned_back(submission: Submission) -> Iterator[Arguments]:
         yield _seconds(submission, int(submission.rng.integers(most // 2, most)) - ahead)
 
 
-@compared(1, "break_even", hint="when both have cost the same, JAX is not ahead yet: it is one call later")
+@compared(0.5, "break_even", hint="when both have cost the same, JAX is not ahead yet: it is one call later")
 def as_long_is_not_less(submission: Submission) -> Iterator[Arguments]:
     """`break_even` counts one more call where both have {{ "taken the same time" if price == 1 else "cost the same" }}."""  # noqa: E501
     for calls in (0, 1, int(submission.rng.integers(2, 30))):
@@ -75,7 +75,7 @@ def as_long_is_not_less(submission: Submission) -> Iterator[Arguments]:
 
 
 @compared(
-    1,
+    0.5,
     "break_even",
     hint='where no number of calls is enough, float("inf"); else a number',
     view=lambda calls: "infinite" if expect.number(calls, "what `break_even` returns") == math.inf else "a number",
@@ -140,7 +140,7 @@ def _compilations(submission: Submission) -> list[Compilation]:
     return compilations
 
 
-@points(1)
+@points(0.5)
 def tracing_and_compiling_take_time(submission: Submission) -> None:
     """`compile_seconds` is the time of tracing, lowering and compiling{{ " together" if stages|length == 1 else ", each of the parts that the text names" }}."""  # noqa: E501
     stages = submission.parameters.stages
@@ -166,7 +166,7 @@ def _check_compiled(call: Compilation, stage: str, hint: str) -> None:
     expect.true(call.reported[-1] >= least, what, expected=expected, got=f"{call.reported[-1]:.6g} s", hint=hint)
 
 
-@points(1)
+@points(0.5)
 def nothing_is_run(submission: Submission) -> None:
     """`compile_seconds` compiles ahead of time and runs nothing."""
     compilations = submission.once("compilations", lambda: _compilations(submission))
@@ -228,7 +228,7 @@ def one_side_is_numpy(submission: Submission) -> None:
         expect.true(_follow(factors, drawn["factors"]), what, expected=expected)
 
 
-@points(2)
+@points(1.5)
 def the_other_side_is_compiled(submission: Submission) -> None:
     """The side "JAX" of `sides` calls the case's function with JAX, compiled once, on arrays of the device."""
     report, x, y, drawn = submission.once("sides", lambda: _sides(submission))
@@ -244,14 +244,14 @@ def the_other_side_is_compiled(submission: Submission) -> None:
     expect.true(_follow(once, runs), what, expected="2 runs in two calls", hint=hint)
 
 
-@points(1)
+@points(0.5)
 def rows_are_comparisons(submission: Submission) -> None:
     """Every row is filled by one comparison of both columns."""
     check_comparisons(_table(submission), FILL)
     _check_remeasured(submission)
 
 
-@points(1)
+@points(0.5)
 def columns_agree(submission: Submission) -> None:
     """Both columns compute the same in every row."""
     check_agreed(filled_rows(_table(submission), FILL))

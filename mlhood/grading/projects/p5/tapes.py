@@ -81,7 +81,7 @@ def sums_pass_the_gradient_on(submission: Submission) -> Iterator[Arguments]:
 
 
 @rule(
-    1,
+    2,
     "vjp_add",
     "a gradient has its operand's shape: an element that was copied to many places gets the sum of what they got",
     parts={0: "the gradient of a", 1: "the gradient of b"},
@@ -135,7 +135,7 @@ def _conv(submission: Submission, stride: int, padding: int, *, biased: bool = T
 
 
 @rule(
-    1,
+    2,
     "vjp_conv2d",
     "first the gradient of the columns, as of a dense layer; then `scatter` brings it back to the image",
     parts={0: "the gradient of x"},
@@ -146,7 +146,7 @@ def images_get_what_windows_gave(submission: Submission) -> Iterator[Arguments]:
 
 
 @rule(
-    1,
+    2,
     "vjp_conv2d",
     "for one image this is a dense layer, whose w is [F, C * KH * KW]; all images use the same w: the sum of all. That "
     "of bias is the sum of g over images and positions",
@@ -160,7 +160,7 @@ def filters_get_what_their_windows_saw(submission: Submission) -> Iterator[Argum
 
 
 @rule(
-    1,
+    2,
     "vjp_conv2d",
     "`columns` and `scatter` take stride and padding, both the same ones as the convolution",
     parts=GRADIENTS,
@@ -180,7 +180,7 @@ def _entropy(submission: Submission, examples: int, g: float, offset: float = 0.
 
 
 @rule(
-    1,
+    2,
     "vjp_cross_entropy",
     "differentiate log(sum(exp(logits))) - {{ 'sum(t * logits)' if smoothing else 'logits[label]' }}: what is the "
     "derivative of the first part called? As in P5.2, e^900 overflows. Integers have no derivative: None",
@@ -249,7 +249,7 @@ def _recorded(inputs: dict[int, np.ndarray], *entries: list[Any]) -> Arguments:
     return [values[number] for number in sorted(values)], list(entries)
 
 
-@tape(1, "start at the last value, whose gradient is 1; an entry whose output has no gradient is passed over")
+@tape(2, "start at the last value, whose gradient is 1; an entry whose output has no gradient is passed over")
 def the_tape_is_read_backwards(submission: Submission) -> Iterator[Arguments]:
     """`backward` propagates the gradient from the last value back to the first, through the rules."""
     yield _recorded(

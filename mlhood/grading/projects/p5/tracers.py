@@ -87,7 +87,7 @@ def _listed(value: Any) -> Any:
     return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-@points(1)
+@points(0.5)
 def results_have_their_shapes(submission: Submission) -> None:
     """`record` computes the shape of the result; a number has the shape ()."""
     hint = "SHAPES[op] takes the shapes of all operands: operand.shape for a variable, () for a number"
@@ -96,7 +96,7 @@ def results_have_their_shapes(submission: Submission) -> None:
         expect.equal(_listed(report["returned"])[1:], shape, what, given=op, hint=hint)
 
 
-@points(1)
+@points(0.5)
 def every_result_is_new(submission: Submission) -> None:
     """`record` creates a new variable for each operation."""
     reports = [report for _, report in _record(submission)]
@@ -179,7 +179,7 @@ def programs_are_run(submission: Submission) -> Iterator[Arguments]:
     yield w.program(i), submission.normal(4, 3), submission.normal(3, 4), submission.normal(4, 3)
 
 
-@evaluation(1, "an operand that is not a Variable is a number, and stands for itself")
+@evaluation(0.5, "an operand that is not a Variable is a number, and stands for itself")
 def numbers_stand_for_themselves(submission: Submission) -> Iterator[Arguments]:
     """`evaluate` uses numbers among the operands directly, and returns all {{ evaluated }}{{ "" if evaluated == "values" else " in order" }}."""  # noqa: E501
     w = ProgramBuilder(submission)
@@ -192,7 +192,7 @@ def numbers_stand_for_themselves(submission: Submission) -> Iterator[Arguments]:
     yield w.program(), x, y
 
 
-@evaluation(1, "keep every value to the end: any later equation may read it, and so may the outputs")
+@evaluation(0.5, "keep every value to the end: any later equation may read it, and so may the outputs")
 def values_are_used_again(submission: Submission) -> Iterator[Arguments]:
     """`evaluate` keeps values that are read more than once{{ ", and inputs that are outputs" if evaluated == "outputs" else "" }}."""  # noqa: E501
     w = ProgramBuilder(submission)

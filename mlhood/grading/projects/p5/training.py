@@ -58,7 +58,7 @@ def check_tree(got: object, want: reference.Tree, what: str, **parts: object) ->
             expect.close(tree[name], np.asarray(value), path, rtol=1e-3, atol=1e-4, dtype=np.float32, **parts)  # pyright: ignore[reportArgumentType]
 
 
-@points(1)
+@points(0.5)
 def examples_lead_the_tree(submission: Submission) -> None:
     """`per_example` returns a tree like the parameters, with a {{ {0: "leading", -1: "last", 1: "second"}[example_axis] }} axis for the examples."""  # noqa: E501
     params, x, y = _draw(submission, 6)
@@ -72,7 +72,7 @@ def examples_lead_the_tree(submission: Submission) -> None:
             expect.true(gradients.std() > 0, "`per_example` computes nothing", got=gradients.ravel()[:4])
 
 
-@points(2)
+@points(1)
 def examples_have_their_own_gradient(submission: Submission) -> None:
     """`per_example` returns each example's own gradient, as of a batch of one."""
     for examples in (6, 1):
@@ -141,7 +141,7 @@ def long_gradients_are_shortened(submission: Submission) -> None:
         _check_clipping(submission, limit * (2 + 3 * submission.rng.random(examples)), limit, hint)
 
 
-@points(1)
+@points(0.5)
 def short_gradients_stay(submission: Submission) -> None:
     """`clipped_mean` leaves gradients within the limit unchanged, also beside longer ones."""
     hint = "no gradient becomes longer, and one of norm 0 remains 0"
@@ -218,7 +218,7 @@ def _check_adamw_step(submission: Submission) -> None:
         check_tree(got, want, "params of `make_step`")
 
 
-@points(1)
+@points(0.5)
 def the_optimizer_remembers(submission: Submission) -> None:
     """`make_step` returns a step that returns the optimiser's new state."""
     report, params, losses = _steps(submission)
@@ -230,7 +230,7 @@ def the_optimizer_remembers(submission: Submission) -> None:
         expect.close(report["losses"][index], np.asarray(losses[index]), what, rtol=1e-3, given=given)
 
 
-@points(1)
+@points(0.5)
 def buffers_are_donated(submission: Submission) -> None:
     """`make_step` returns a compiled step that donates the buffers of parameters and state."""
     params = {"w": submission.normal(4, 3), "b": submission.normal(3)}
@@ -311,7 +311,7 @@ def _check_losses(got: np.ndarray, factors: np.ndarray, product: np.ndarray, own
     expect.true(same, what, expected=f"{own:.6g} at drawn weights", got=f"{loss:.6g}", hint=hint)
 
 
-@points(2)
+@points(1)
 def trained_reads_unseen_digits(submission: Submission) -> None:
     """`train` returns weights that classify at least 94% of unseen digits correctly, whatever their labels are."""
     data, order = digits(), submission.rng.permutation(10)
