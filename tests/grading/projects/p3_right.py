@@ -281,7 +281,7 @@ def gemm_packed(a, b):
 
 
 GUARDS_THAT_RETURN = {
-    "P3-14-solution": """
+    "P3-12-solution": """
 @cuda.jit
 def gpu_naive(x, y, z):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
@@ -293,7 +293,7 @@ def gpu_naive(x, y, z):
         total += row[k] * y[k][j]
     z[i, j] = total
 """,
-    "P3-14-solution-2": """
+    "P3-12-solution-2": """
 @cuda.jit(device=True)
 def dot(a, b, i, j):
     total = float32(0)
@@ -308,20 +308,20 @@ def gpu_coalesced(a, b, c):
         if column < c.shape[1]:
             c[row, column] = dot(a, b, row, column)
 """,
-    "P3-16-solution": """
+    "P3-14-solution": """
 def tiled_bytes(n, tile):
     return np.int64(4) * n * n * (1 + 2 * (n // tile))
 
 def gpu_seconds(flops, moved, peak, bandwidth):
     return np.maximum(flops / peak, moved / bandwidth)
 """,
-    "P3-16-solution-2": """
+    "P3-14-solution-2": """
 def tile_needed(peak, bandwidth):
     return next(2**e for e in range(64) if 2**e * bandwidth >= 4 * peak)
 """,
 }
 OTHER_TILES = {
-    "P3-15-solution-3": """
+    "P3-13-solution-3": """
 @cuda.jit
 def gpu_tiled(a, b, c):
     staged = cuda.shared.array((2, TILE, TILE), float32)

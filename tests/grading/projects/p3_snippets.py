@@ -229,7 +229,7 @@ QUICK = {
 
 
 def kernels(naive: str = "", coalesced: str = "") -> dict[str, str]:
-    """P3.14, from the bodies of its kernels."""
+    """P3.12, from the bodies of its kernels."""
     body = """
 {index} = cuda.grid(2)
 if i < c.shape[0] and j < c.shape[1]:
@@ -240,11 +240,11 @@ if i < c.shape[0] and j < c.shape[1]:
 """
     first = _function("@cuda.jit\ndef gpu_naive(a, b, c):", naive or body.format(index="i, j"))
     second = _function("@cuda.jit\ndef gpu_coalesced(a, b, c):", coalesced or body.format(index="j, i"))
-    return {"P3-14-solution": first, "P3-14-solution-2": second}
+    return {"P3-12-solution": first, "P3-12-solution-2": second}
 
 
 def tiled(**changes: str) -> dict[str, str]:
-    """P3.15, with some parts of its kernel changed."""
+    """P3.13, with some parts of its kernel changed."""
     parts = {
         "load_a": "sa[y, x] = a[i, t + x] if i < a.shape[0] and t + x < a.shape[1] else float32(0)",
         "load_b": "sb[y, x] = b[t + y, j] if t + y < b.shape[0] and j < b.shape[1] else float32(0)",
@@ -268,15 +268,15 @@ for t in range(0, a.shape[1], TILE):
 if i < c.shape[0] and j < c.shape[1]:
     c[i, j] = total
 """
-    return {"P3-15-solution-3": _function("@cuda.jit\ndef gpu_tiled(a, b, c):", body.format(**parts))}
+    return {"P3-13-solution-3": _function("@cuda.jit\ndef gpu_tiled(a, b, c):", body.format(**parts))}
 
 
-gpu_needs = Snippet("""# %% P3-16-solution
+gpu_needs = Snippet("""# %% P3-14-solution
 def tiled_bytes(n, tile):
     return <<moved: 8 * n**3 // tile + 4 * n * n>>
 def gpu_seconds(flops, moved, peak, bandwidth):
     return <<seconds: max(flops / peak, moved / bandwidth)>>
-# %% P3-16-solution-2
+# %% P3-14-solution-2
 import math
 def tile_needed(peak, bandwidth):
     return <<needed: 1 << max(0, math.ceil(math.log2(4 * peak / bandwidth)))>>

@@ -36,7 +36,7 @@ if i < c.shape[0] and j < c.shape[1]:
         c[i, j] += a[i, k] * b[k, j]
 """
 INSIDE_ONLY = {
-    "P3-15-solution-3": tiled()["P3-15-solution-3"].replace(
+    "P3-13-solution-3": tiled()["P3-13-solution-3"].replace(
         "    for t in", "    if i >= c.shape[0] or j >= c.shape[1]:\n        return\n    for t in"
     )
 }
@@ -46,7 +46,7 @@ DOUBLE = "2 << max(0, math.floor(math.log2(4 * peak / bandwidth)))"
 
 GPU = (
     *mistakes(
-        "P3.14",
+        "P3.12",
         (
             "threads beyond the edge",
             kernels(naive=UNGUARDED),
@@ -58,7 +58,7 @@ GPU = (
         ("the sum in global memory", kernels(coalesced=IN_MEMORY), NEIGHBOURS, "elements of c more than once"),
     ),
     *mistakes(
-        "P3.15",
+        "P3.13",
         ("tiles read beyond a", tiled(load_a="sa[y, x] = a[i, t + x]"), TILED, "is out of bounds"),
         (
             "no zeros behind the last k",
@@ -101,13 +101,13 @@ GPU = (
         ),
         (
             "without tiles",
-            {"P3-15-solution-3": kernels()["P3-14-solution-2"].replace("gpu_coalesced", "gpu_tiled")},
+            {"P3-13-solution-3": kernels()["P3-12-solution-2"].replace("gpu_coalesced", "gpu_tiled")},
             (LOADED, BANKS, BARRIERS),
             "uses no shared memory",
         ),
     ),
     *mistakes(
-        "P3.16",
+        "P3.14",
         ("c is not written", gpu_needs(moved="8 * n**3 // tile"), TRAFFIC, "c is written, too"),
         ("numbers, not bytes", gpu_needs(moved="2 * n**3 // tile + n * n"), TRAFFIC, "a float32 has four"),
         ("times are added", gpu_needs(seconds="flops / peak + moved / bandwidth"), SLOWER, "are not added"),

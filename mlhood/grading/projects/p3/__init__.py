@@ -6,5 +6,5 @@ from mlhood.grading.projects.collect import collect_project
 P3 = collect_project(
     __name__,
     "From a naive loop past the libraries",
-    questions=(Question("P3.12", "Why does the library win?"), Question("P3.13", "When would you not use im2col?")),
+    questions=(Question("P3.15", "Why does the library win?"), Question("P3.16", "When would you not use im2col?")),
 )

@@ -1,4 +1,4 @@
-"""Checks of P3.14 to P3.16: the matrix product on a GPU, by its results and by what it asks of memory.
+"""Checks of P3.12 to P3.14: the matrix product on a GPU, by its results and by what it asks of memory.
 
 Kernels run in Numba's simulator, on arrays that record each access (`mlhood.gpu`).
 """
@@ -82,11 +82,13 @@ def _check_values(submission: Submission, name: str, *, rows_along_x: bool = Fal
 def _launch_whole(submission: Submission, name: str) -> _Launch:
     """Run a kernel once for sizes that are multiples of a block: a mistake at the edges costs no points here.
 
-    Nor does a wrong value, but the kernel has to do the work: to touch each element of a, b and c.
+    Nor does a wrong value, but the kernel has to do the work: to touch each element of a, b and c. K is three tiles:
+    with a single one, no tile could be overwritten too early.
     """
 
     def launch() -> _Launch:
-        return _launch(submission, name, *(BLOCK * int(count) for count in submission.rng.permutation((1, 2, 3))))
+        m, n = (BLOCK * int(count) for count in submission.rng.permutation((1, 2)))
+        return _launch(submission, name, m, 3 * BLOCK, n)
 
     done = submission.once(name, launch)
     (m, n), k = done.c.shape, done.depth
@@ -249,7 +251,7 @@ def tiles_are_large_enough(submission: Submission) -> Iterator[Arguments]:
 
 TASKS = (
     Task(
-        "P3.14",
+        "P3.12",
         "One thread per element",
         checks=(one_thread_computes_an_element, coalesced_is_right, neighbours_touch_neighbours),
         solution_is_fallback=True,
@@ -258,21 +260,21 @@ TASKS = (
         builds_on=("P3.7",),
     ),
     Task(
-        "P3.15",
+        "P3.13",
         "Tiles in shared memory",
         checks=(tiled_is_right, tiles_are_loaded_once, banks_do_not_conflict, barriers_hold),
         solution_is_fallback=True,
         libraries=LOOPS,
         minutes=30,
-        builds_on=("P3.14",),
+        builds_on=("P3.12",),
     ),
     Task(
-        "P3.16",
+        "P3.14",
         "What a GPU would need",
         checks=(traffic_is_counted, the_slower_one_decides, tiles_are_large_enough),
         solution_is_fallback=True,
         libraries=ARRAYS,
         minutes=15,
-        builds_on=("P3.9", "P3.15"),
+        builds_on=("P3.9", "P3.13"),
     ),
 )
