@@ -146,7 +146,7 @@ TASKS = (
         solution_is_fallback=True,
         libraries=COMPILER,
         minutes=15,
-        builds_on=("P1.5",),
+        builds_on=("P1.4",),
         varies=(REFUSED,),
     ),
 )
