@@ -3,7 +3,7 @@
 import -> "hir" -> passes -> "optimized" -> profile, quantise, passes -> "quantized"
        -> layouts and operators of the target -> "lowered" -> "lir" -> the target
 
-Targets that have no kernels of their own execute the graph without the last two. The program of the low-level IR
+Targets without kernels execute the graph without the last two. The program of the low-level IR
 depends on the lengths of dynamic axes: the target makes one when it sees them, and on request it is returned.
 """
 
@@ -171,7 +171,7 @@ def compile(
             `mlhood.compiler.backends.kernels.Kernels`.
         quantization: A recipe or the name of a schema to quantise the model with; None keeps it in float.
         stop_after: Return the graph after this stage: "hir" (as imported), "optimized", "quantized" or "lowered" (for
-            the target, if it has kernels of its own); or "lir", the program that it is lowered to.
+            the target, if it has kernels); or "lir", the program that it is lowered to.
         calibration: Typical inputs, for quantisation: an array for each input by name, an iterable of such
             batches, or a profile of the optimised graph. By default the course's digits or photographs, if the model
             takes them.
@@ -263,7 +263,7 @@ def _check(recipe: Recipe | None, stop_after: str | None, target: Target) -> Non
         )
     if stop_after == "lowered" and (callable(target) or target not in LOWERINGS):
         raise CompilerError(
-            "stop_after='lowered' needs a target with kernels of its own",
+            "stop_after='lowered' needs a target with kernels",
             expected=", ".join(LOWERINGS),
             got="a function" if callable(target) else target,
             todo="choose it: compile(model, target='cpu'), or --target cpu",

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from mlhood.doctor import environment
 from mlhood.doctor.environment import libraries, libraries_for_tests, run_python
-from mlhood.doctor.finding import Finding, Verdict, judge
+from mlhood.doctor.finding import Finding, Verdict, verdicts
 from mlhood.measure import Machine, machine
 from mlhood.measure.machine import binary_size, describe_cores, describe_vector
 
@@ -38,7 +38,7 @@ class Examination:
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """One verdict for each thing a user may want to do."""
-        return judge(self.findings)
+        return verdicts(self.findings)
 
     @property
     def healthy(self) -> bool:

@@ -57,7 +57,7 @@ ABILITIES = (
 )
 
 
-def judge(findings: Iterable[Finding], abilities: Iterable[Ability] = ABILITIES) -> tuple[Verdict, ...]:
+def verdicts(findings: Iterable[Finding], abilities: Iterable[Ability] = ABILITIES) -> tuple[Verdict, ...]:
     """Return a verdict on each ability of which all needs were examined: it works if everything it depends on does."""
     by_name = {finding.name: finding for finding in findings}
     examined = [ability for ability in abilities if by_name.keys() >= set(ability.needs)]

@@ -1,7 +1,7 @@
 """From LLVM IR to the assembly of a processor and of a GPU (PTX): the inner loop of a matrix product, line by line.
 
 LLVM translates the same function for both. Each instruction of the IR has a debug location whose line is its number
-here, so that LLVM itself tells which instructions of the assembly belong to it (`.loc`).
+here, so that LLVM itself says which instructions of the assembly belong to it (`.loc`).
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def check(
     hints: Annotated[bool, typer.Option("--hints", help="Also say how to go on where a check failed.")] = False,
     variant: Annotated[str | None, variant_option("Mark it as this variant (for instructors).")] = None,
 ) -> None:
-    """Mark a notebook: run it from the top in a folder of its own, and run every check.
+    """Mark a notebook: run it from the top in a temporary folder, and run every check.
 
     A check that fails says what is wrong and for which input; with --hints, also how to go on.
 

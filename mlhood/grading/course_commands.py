@@ -118,7 +118,7 @@ def release(
     ] = None,
     groups: Annotated[int | None, typer.Option(help="How many groups of students there are; 4 by default.")] = None,
 ) -> None:
-    """Write the student version: a git repository of its own, with a first commit, without the solutions.
+    """Write the student version: a git repository with one commit, without the solutions.
 
     A notebook that would be replaced is kept beside the new one. The version has a
     workflow by which GitHub Classroom shows points. A repository that is in DIR already is not changed.

@@ -219,7 +219,7 @@ def version_note(notebook: NotebookNode) -> str:
     ours, found = this_version(), stored_signature(notebook)
     if found == ours or not (found or ours):
         return ""
-    made = "was made for another version" if found else "is of no version"
+    made = "was made for another version" if found else "has no version"
     return f"it {made} of the course, and was marked as this one"
 
 

@@ -65,7 +65,7 @@ class Drawing:
         styles: The styles that boxes and wires may have.
         figure: Makes the figure; called once for each format, since drawing a matplotlib figure changes it.
         name: Title.
-        alt_text: What a notebook tells readers who do not see the picture.
+        alt_text: Text for readers who do not see the picture.
     """
 
     def __init__(

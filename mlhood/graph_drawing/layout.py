@@ -93,7 +93,7 @@ def place_arrangement(arrangement: Arrangement, heights: Sequence[LayerHeights] 
 class _Router:
     """Turns an arrangement into a placement.
 
-    Where a wire continues in the next column, it runs below its column, up between the columns in a lane of its own
+    Where a wire continues in the next column, it runs below its column, up between the columns in its own lane
     and over the next one.
     """
 

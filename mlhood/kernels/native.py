@@ -91,7 +91,7 @@ class KernelSequence:
 
     def __init__(self, calls: Sequence[NativeCall], threads: int = 1, target: Target | None = None) -> None:
         self.calls, self.threads = tuple(calls), threads
-        # each block begins on a cache line of its own: its counters are written by all threads
+        # no two blocks share a cache line: its counters are written by all threads
         lengths = [-(-call.words.size * 8 // LINE) * LINE // 8 for call in calls]
         self.starts = np.cumsum([0, *lengths])[:-1].tolist()
         self.words = parallel.aligned(2 * sum(lengths)).view(np.int64)

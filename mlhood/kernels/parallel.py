@@ -3,7 +3,7 @@
 A kernel is a native function of one address, that of its argument block (`mlhood.kernels.codegen.arguments`), whose
 first words are the counters. The calling thread takes part and returns when all tasks are finished; a helper thread
 that wakes up too late finds no task left and touches only the argument block, so nothing waits for it.
-Each thread has scratch buffers of its own.
+Each thread has its own scratch buffers.
 """
 
 from __future__ import annotations

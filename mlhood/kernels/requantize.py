@@ -22,7 +22,7 @@ class Shifts:
     Args:
         multipliers: int64 for each term: the sums, then z if there is one; one number, or one for each channel. Those
             of the sums are within -2^31 to 2^31, and so are those of z; no total exceeds 2^62.
-        shift: int64, 0 to 62, likewise.
+        shift: int64, 0 to 62, with the shape of the multipliers.
     """
 
     multipliers: Sequence[np.ndarray]
@@ -40,7 +40,7 @@ class Rescaling:
         scale: float64, by which a sum is multiplied; then it is rounded, ties to even.
         negative: With `shifts`, those of negative totals (LeakyRelu).
         low: Smallest byte of the result; None for the type's.
-        high: Largest byte, likewise.
+        high: Largest byte.
         z_offset: Zero point of z, which is subtracted from it.
         bound: Largest magnitude of a sum: 2^31 of a layer's, at most 255 of a byte minus its zero point.
     """

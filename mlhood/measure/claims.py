@@ -1,4 +1,4 @@
-"""Claims about the cells of a table: declared as data, and judged from the cells' confidence intervals."""
+"""Claims about the cells of a table: declared as data, and evaluated from the cells' confidence intervals."""
 
 from __future__ import annotations
 
@@ -66,18 +66,18 @@ class Claim:
             for column in columns if self.left[1] == EVERY else [None]:
                 yield _substitute(self.left, row, column), _substitute(self.right, row, column)
 
-    def judge(self, cells: Mapping[Position, Cell], rows: tuple[str, ...], columns: tuple[str, ...]) -> Verdict:
-        """Judge the claim from the cells that are filled.
+    def evaluate(self, cells: Mapping[Position, Cell], rows: tuple[str, ...], columns: tuple[str, ...]) -> Verdict:
+        """Evaluate the claim from the cells that are filled.
 
         It holds if the whole confidence interval of the ratio satisfies it, fails if none of it does, and is open if
         the interval contains the threshold.
         """
-        judged = [self._judge_pair(cells, left, right) for left, right in self.pairs(rows, columns)]
-        states: set[State] = {state for state, _ in judged}
+        pairs = [self._evaluate_pair(cells, left, right) for left, right in self.pairs(rows, columns)]
+        states: set[State] = {state for state, _ in pairs}
         worst = min(states, key=STATES.index)
-        return Verdict(self.text, worst, tuple(reason for state, reason in judged if state == worst))
+        return Verdict(self.text, worst, tuple(reason for state, reason in pairs if state == worst))
 
-    def _judge_pair(self, cells: Mapping[Position, Cell], left: Position, right: Position) -> tuple[State, str]:
+    def _evaluate_pair(self, cells: Mapping[Position, Cell], left: Position, right: Position) -> tuple[State, str]:
         where = f"{_name(left)} against {_name(right)}"
         if left not in cells or right not in cells:
             missing = " and ".join(_name(position) for position in (left, right) if position not in cells)

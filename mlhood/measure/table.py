@@ -127,8 +127,8 @@ class Table:
         return [(row, column) for row in self.rows for column in self.columns if (row, column) not in self._cells]
 
     def verdicts(self) -> list[Verdict]:
-        """Judge all claims from the cells that are filled."""
-        return [claim.judge(self._cells, self.rows, self.columns) for claim in self.claims]
+        """Evaluate all claims from the cells that are filled."""
+        return [claim.evaluate(self._cells, self.rows, self.columns) for claim in self.claims]
 
     def frame(self) -> pd.DataFrame:
         """Return the formatted table, with a column of speed-ups over the baseline for each other column."""
@@ -187,7 +187,7 @@ class Table:
     def read(self, data: Any) -> Table:
         """Return a table with this declaration and the cells of a stored one.
 
-        The stored table is not trusted: it must have the same declaration, and the verdicts are judged again from its
+        The stored table is not trusted: it must have the same declaration, and the verdicts are computed again from its
         cells.
 
         Args:

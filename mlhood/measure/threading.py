@@ -49,7 +49,7 @@ class Threads:
         self._apply_to_pools()
 
     def _apply_to_pools(self) -> None:
-        """Set BLAS and OpenMP, last: torch and NumPy may have loaded libraries of their own."""
+        """Set BLAS and OpenMP, last: torch and NumPy may have loaded their own libraries."""
         from threadpoolctl import ThreadpoolController, threadpool_limits
 
         self._restore.enter_context(threadpool_limits(self.count))

@@ -47,7 +47,7 @@ _STAND_INS = {
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula of a Markdown text: its TeX without the dollar signs, and whether it stands on a line of its own."""
+    """A formula of a Markdown text: its TeX without the dollar signs, and whether it stands on a separate line."""
 
     tex: str
     display: bool

@@ -93,7 +93,7 @@ th, td { padding: 6px 13px; border: 1px solid var(--line); text-align: left; }
 
 
 def github_page(notebook: NotebookNode, title: str, folder: Path | None = None) -> str:
-    """Return a notebook as an HTML page of its own: as GitHub shows it, in the reader's light or dark theme."""
+    """Return a notebook as a complete HTML page: as GitHub shows it, in the reader's light or dark theme."""
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',

@@ -67,7 +67,7 @@ def build_site(root: Path, out: Path, on_step: OnStep = lambda what, done, total
 def _check_target(root: Path, out: Path) -> None:
     if root.is_relative_to(out) or out.is_relative_to(root / "mlhood") or out.is_relative_to(root / "tests"):
         raise OutputError(
-            "the site would overwrite the course", where=out, todo="choose a folder of its own: mlhood site --out site"
+            "the site would overwrite the course", where=out, todo="choose a new folder: mlhood site --out site"
         )
     if out.exists() and not out.is_dir():
         raise OutputError("the site needs a folder", where=out, got="a file", todo="choose another name")

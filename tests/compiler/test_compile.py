@@ -113,7 +113,7 @@ def test_calibration_is_a_batch_batches_or_a_profile(path, images):
         ({"target": "gpu"}, "unknown target"),
         ({"stop_after": "lowest"}, "unknown stage"),
         ({"stop_after": "quantized"}, "needs a quantisation"),
-        ({"stop_after": "lowered"}, "needs a target with kernels of its own"),
+        ({"stop_after": "lowered"}, "needs a target with kernels"),
         ({"stop_after": "lir", "dims": {"rows": 2}}, "no such dynamic axis"),
         ({"dims": {"length": 2}}, "no such dynamic axis"),
         ({"quantization": "octal"}, "octal"),

@@ -18,7 +18,7 @@ import mlhood.doctor
 from mlhood import cli
 from mlhood.doctor import environment
 from mlhood.doctor.examination import Examination, finding_or_error, print_report
-from mlhood.doctor.finding import ABILITIES, Ability, Finding, judge
+from mlhood.doctor.finding import ABILITIES, Ability, Finding, verdicts
 from mlhood.grading.sandbox import bubblewrap
 from mlhood.measure import machine
 
@@ -200,11 +200,11 @@ def test_an_exception_in_a_check_is_a_finding():
 
 def test_an_ability_works_only_if_all_it_needs_works():
     abilities = (Ability("draw", ("libraries", "browser")), Ability("run", ("libraries",)))
-    draw, run = judge(findings(broken="browser"), abilities)
+    draw, run = verdicts(findings(broken="browser"), abilities)
     assert (draw.works, run.works) == (False, True)
     assert draw.reason == "needs what does not work: browser"
     assert draw.todo == "repair the browser"
-    assert judge(findings(), [Ability("grade", ("libraries", "what was not examined"))]) == ()
+    assert verdicts(findings(), [Ability("grade", ("libraries", "what was not examined"))]) == ()
 
 
 @pytest.mark.parametrize("broken", ["", *NEEDED])

@@ -1,4 +1,4 @@
-"""Claims: judged by confidence intervals, not by noise."""
+"""Claims: evaluated by confidence intervals, not by noise."""
 
 import pytest
 
@@ -23,23 +23,23 @@ def cells(**changes):
     return measured | {(name[:2], name[3:]): cell for name, cell in changes.items()}
 
 
-def judge(claim, cells):
-    return claim.judge(cells, ROWS, COLUMNS)
+def evaluate(claim, cells):
+    return claim.evaluate(cells, ROWS, COLUMNS)
 
 
 def test_a_claim_holds_in_every_row():
-    verdict = judge(faster("fast", "slow"), cells())
+    verdict = evaluate(faster("fast", "slow"), cells())
     assert verdict
     assert str(verdict) == "holds: fast is faster than slow in every row"
 
 
 @pytest.mark.parametrize(("by", "state"), [(1.0, "holds"), (1.99, "holds"), (2.01, "fails"), (3.5, "fails")])
 def test_a_claim_may_have_a_factor(by, state):
-    assert judge(faster("fast", "slow", by=by), cells()).state == state
+    assert evaluate(faster("fast", "slow", by=by), cells()).state == state
 
 
 def test_the_worst_row_decides_and_gives_the_reason():
-    verdict = judge(faster("fast", "slow"), cells(C2_fast=rounds(*[7.0] * 21, run="2")))
+    verdict = evaluate(faster("fast", "slow"), cells(C2_fast=rounds(*[7.0] * 21, run="2")))
     assert not verdict
     assert verdict.state == "fails"
     assert verdict.reasons == ("C2/slow against C2/fast: ratio 0.86 [0.86, 0.86], claimed > 1",)
@@ -47,7 +47,7 @@ def test_the_worst_row_decides_and_gives_the_reason():
 
 def test_an_interval_around_the_threshold_is_open():
     noisy = rounds(*[1.9, 2.1] * 10, 2.0, run="1")
-    verdict = judge(faster("fast", "slow"), cells(C1_fast=noisy))
+    verdict = evaluate(faster("fast", "slow"), cells(C1_fast=noisy))
     assert verdict.state == "open"
     assert "measure more rounds" in str(verdict)
 
@@ -55,10 +55,10 @@ def test_an_interval_around_the_threshold_is_open():
 def test_an_empty_cell_is_missing_but_does_not_hide_a_failure():
     partial = cells()
     del partial["C1", "fast"]
-    assert judge(faster("fast", "slow"), partial).state == "missing"
-    assert "C1/fast not measured yet" in str(judge(faster("fast", "slow"), partial))
+    assert evaluate(faster("fast", "slow"), partial).state == "missing"
+    assert "C1/fast not measured yet" in str(evaluate(faster("fast", "slow"), partial))
     partial["C2", "fast"] = rounds(*[7.0] * 21, run="2")
-    assert judge(faster("fast", "slow"), partial).state == "fails"
+    assert evaluate(faster("fast", "slow"), partial).state == "fails"
 
 
 @pytest.mark.parametrize(
@@ -71,21 +71,21 @@ def test_an_empty_cell_is_missing_but_does_not_hide_a_failure():
     ],
 )
 def test_agreement_comes_from_the_same_comparison(cell, state):
-    assert judge(agree("fast", "slow"), cells(C1_fast=cell)).state == state
+    assert evaluate(agree("fast", "slow"), cells(C1_fast=cell)).state == state
 
 
 def test_claims_compare_any_cells():
     across = Claim("C2 takes longer", ("C2", "*"), ">", ("C1", "*"))
-    assert judge(across, cells()).state == "holds"
+    assert evaluate(across, cells()).state == "holds"
     single = Claim("C1 slow is less than C2 fast", ("C1", "slow"), "<", ("C2", "slow"), 0.5)
-    assert judge(single, cells()).state == "holds"
+    assert evaluate(single, cells()).state == "holds"
 
 
 def test_counts_are_exact():
     counts = {("C1", "slow"): Count(10), ("C1", "fast"): Count(5), ("C2", "slow"): Count(4), ("C2", "fast"): Count(4)}
-    assert judge(faster("fast", "slow"), counts).state == "fails"
-    assert judge(Claim("half", ("C1", "fast"), "<", ("C1", "slow"), 0.51), counts).state == "holds"
-    assert judge(Claim("same", ("C2", "fast"), "agree", ("C2", "slow")), counts).state == "holds"
+    assert evaluate(faster("fast", "slow"), counts).state == "fails"
+    assert evaluate(Claim("half", ("C1", "fast"), "<", ("C1", "slow"), 0.51), counts).state == "holds"
+    assert evaluate(Claim("same", ("C2", "fast"), "agree", ("C2", "slow")), counts).state == "holds"
     with pytest.raises(MeasureError, match="no ratio"):
         ratio(Count(1), rounds(1.0))
 
@@ -106,7 +106,7 @@ def test_invalid_claims_are_refused(arguments):
 
 def test_a_claim_about_an_unknown_column_is_refused():
     with pytest.raises(MeasureError, match="unknown row or column"):
-        judge(faster("fastest", "slow"), cells())
+        evaluate(faster("fastest", "slow"), cells())
 
 
 def test_claims_survive_a_round_trip():

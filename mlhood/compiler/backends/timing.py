@@ -63,7 +63,7 @@ def report(runner: Runner, inputs: Mapping[str, Any], rounds: int = ROUNDS) -> p
         rounds: Number of measured runs.
 
     Returns:
-        The rows of `profile`, with `kernel` (what computes the node, where the target tells), `layout` of its result,
+        The rows of `profile`, with `kernel` (what computes the node, if the target reports it), `layout` of its result,
         `GFLOP/s` (two operations per multiply-accumulate), `peak`, its share of the measured peak of as many threads,
         `bytes` (inputs, constants and outputs, each once) and `GB/s`.
 

@@ -1,7 +1,7 @@
 """Some runs of a graph as a file for a trace viewer: Perfetto (ui.perfetto.dev), or chrome://tracing.
 
 The format is JSON in Google's Trace Event Format: complete events, "ph" "X", with start and duration in microseconds.
-A viewer nests events of one track by containment, so that a run encloses its nodes. Each run has a track of its own.
+A viewer nests events of one track by containment, so that a run encloses its nodes. Each run has its own track.
 """
 
 from __future__ import annotations

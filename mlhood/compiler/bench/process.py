@@ -120,7 +120,7 @@ def _print(seconds: float) -> None:
 def peak_resident_memory() -> int | None:
     """Return the peak resident memory of this process in bytes, mapped files included; None if unknown.
 
-    Not `getrusage`: what it tells of a new process begins with that of its parent.
+    Not `getrusage`: what it reports for a new process begins with its parent's.
     """
     if not _STATUS.is_file():
         return None

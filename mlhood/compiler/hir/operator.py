@@ -247,7 +247,7 @@ def footprint(operator: Operator, inputs: Sequence[TensorType | None], outputs: 
     types = [type for type in (*inputs, *outputs) if type is not None]
     # integers are multiplied and added in 64 bits
     itemsize = max((type.dtype.itemsize if type.is_float else 8 for type in types), default=8)
-    # the operator tells in `workspace` how long an axis can become whose length depends on data
+    # `workspace` says how long an axis can become whose length depends on data
     sizes = [math.prod(axis for axis in type.shape if isinstance(axis, int)) for type in outputs]
     size = max(sizes, default=0)
     return itemsize * max(size, operator.workspace(*inputs))

@@ -33,7 +33,7 @@ class Executor:
     Args:
         program: A program without dynamic axes; it is verified.
         offsets: Where each allocated buffer starts in one arena, in bytes, by name: a memory plan. By default each has
-            memory of its own.
+            separate memory.
         limit: Maximum size in bytes of an array, be it a buffer or a temporary of an operator.
 
     Raises:

@@ -15,7 +15,7 @@
     }
 
 Names, types, attributes and constants are written as in the text of a graph, see `mlhood.compiler.hir.text`. An output
-whose buffer has another name is written `output "name" = %buffer : type`. An operator without an instruction of its own
+whose buffer has another name is written `output "name" = %buffer : type`. An operator without its own instruction
 is called: `call Erf @out %y, @in %x`.
 """
 

@@ -166,7 +166,7 @@ class _Checker:
         if len(instruction.results) > 1 or not may_overwrite(instruction.operator, result.type, buffer.type):
             raise self._error(
                 "the instruction writes into the memory of an input",
-                expected="memory of its own, unless the operator is elementwise and keeps shape and size of elements",
+                expected="separate memory, unless the operator is elementwise and keeps shape and size of elements",
                 got=f"%{result.name} and %{buffer.name}",
             )
 

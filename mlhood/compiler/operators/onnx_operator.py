@@ -43,7 +43,7 @@ Constant = tuple[int, str, tuple[int, ...], tuple[Any, ...]]
 class OnnxOperator(Operator):
     """An operator of ONNX's standard, whose types ONNX infers and whose results its reference implementation computes.
 
-    Inputs and outputs are those of the ONNX node. An axis whose length ONNX does not infer gets a name of its own.
+    Inputs and outputs are those of the ONNX node. An axis whose length ONNX does not infer gets a new name.
 
     Attributes:
         op_type: The operator's name in ONNX.

@@ -208,7 +208,7 @@ class RoiAlign(Operator):
     def evaluate(self, x: np.ndarray, regions: np.ndarray, batch: np.ndarray) -> np.ndarray:
         y = np.zeros((len(regions), x.shape[1], self.height, self.width), x.dtype)
         valid = bool(((batch >= 0) & (batch < len(x))).all())
-        require(valid, "a region is of no image", expected=f"0 to {len(x) - 1}")
+        require(valid, "batch index out of range", expected=f"0 to {len(x) - 1}")
         wide = regions.astype(np.result_type(regions.dtype, np.float32), copy=False)
         if y.size and x.size:
             for i, (region, image) in enumerate(zip(wide, batch, strict=True)):

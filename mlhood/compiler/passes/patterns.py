@@ -23,7 +23,7 @@ def is_close(number: float | None, expected: float) -> bool:
 
 
 def scalar(value: Value | None, kinds: str = "f") -> float | None:
-    """Return the number that all elements of a constant have, whose dtype is of one of the kinds; else None."""
+    """Return the number that all elements of a constant have, if its dtype is one of the kinds; else None."""
     array = constant_array(value)
     if array is None or not array.size or array.dtype.kind not in kinds or (array != array.flat[0]).any():
         return None  # also for NaN, which differs from itself

@@ -8,7 +8,7 @@ Transpose by the permutation p, and f an elementwise operator:
  3. f(T_p(x))                ->  T_p(f(x))
  4. f(T_p(a), T_p(b), c, ..) ->  T_p(f(a, b, c', ...))   c' is T_q(c) with q the inverse of p: for a constant c,
                                                          computed; for any other, if the graph contains it already
- 5. Concat(T_p(a), c, ...)   ->  T_p(Concat(a, c', ...)) likewise, with the axis permuted
+ 5. Concat(T_p(a), c, ...)   ->  T_p(Concat(a, c', ...)), with the axis permuted
  6. Pad, Slice, Softmax, reductions with keepdims=1 (T_p(x))  ->  T_p of the same on x, with the axes permuted
  7. Squeeze, reductions with keepdims=0 (T_p(x))   ->  T of the remaining axes, of the same on x
 

@@ -1,7 +1,7 @@
 """What a fused activation reads: a value that the optimised graph does not have, but whose range quantisation needs.
 
 A layer whose activation is a lookup table writes integers between the layer and the table. Profiling therefore takes
-such activations out of their layers; each value that a layer then hands to its activation has a name of its own.
+such activations out of their layers; so that the value between a layer and its activation has a name.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mlhood.compiler.operators.rescale import INTEGER_ACTIVATIONS
 
 
 def pre_activation_name(name: str) -> str:
-    """Return the name of what is handed to the fused activation whose result has this name."""
+    """Return the name of the input of the fused activation whose result has this name."""
     return f"{name}.before"
 
 
 def split_activations(graph: Graph) -> Graph:
-    """Return a copy of a graph in which activations that integer layers cannot apply are nodes of their own.
+    """Return a copy of a graph in which activations that integer layers cannot apply are separate nodes.
 
     All values keep their names; the value between a layer and its activation is named by `pre_activation_name`, unless
     the graph has another value of that name.

@@ -124,7 +124,7 @@ def _append_operands(
     window_stride: int,
     shift: int,
 ) -> int:
-    """Likewise the lines of the weights and of the input elements of each reduction step."""
+    """Return the cache lines of the weights and of the input elements of each reduction step."""
     for step in steps:
         for _ in range(filters):
             lines[n] = b >> shift

@@ -135,7 +135,7 @@ def _access(
 def _check_names(accesses: Sequence[Access], loops: Mapping[str, int], shapes: Mapping[str, object]) -> None:
     arrays = [access.array for access in accesses]
     if len(set(arrays)) != len(arrays):
-        todo = "a nest cannot order reads of its own output; give an input that is read twice two names"
+        todo = "a nest cannot order reads of its output; give an input that is read twice two names"
         raise NestError("an array occurs twice in the statement", got=", ".join(arrays), todo=todo)
     packed = {*map(packed_name, arrays)}
     if clash := packed & {*arrays}:

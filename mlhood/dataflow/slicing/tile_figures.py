@@ -34,7 +34,7 @@ def tiles(problem: Problem, slicing: Slicing) -> Figure:
     """Draw a convolution as the product weights [F, C·KH·KW] x columns [C·KH·KW, P], and its tiles.
 
     One tile of each kind is highlighted, all of them in the same slice of channels. If there are too many tiles, only
-    the first ones and the last are drawn. Each side has a scale of its own.
+    the first ones and the last are drawn. Each side has its own scale.
 
     Args:
         problem: The convolution and its register tile.

@@ -105,7 +105,7 @@ class _ReuseDistances:
 
 
 def _reuse_distances(problem: Problem, order: Order, k1: Any, k2: Any, k3: Any, line: int) -> _ReuseDistances:
-    """Between two uses of a streamed tile the stationary tile changes, so two of them count; likewise for groups."""
+    """Between two uses of a streamed tile the stationary tile changes, so two of them count; so it is for groups."""
     n_streamed, n_stationary = counts(problem, order)
     streamed, stationary = (_ceil(size * k1, line) * line for size in channel_bytes(problem, order))
     out = _ceil(problem.output_bytes, line) * line

@@ -77,7 +77,7 @@ def _level_bars(axes: Axes, sizes: Sequence[float], capacity: float, first: int)
 
 
 def traffic(rows: Mapping[str, Mapping[Order, Traffic]], line: int) -> Figure:
-    """Draw the predicted MiB loaded into each level, both orders side by side; each level has an axis of its own.
+    """Draw the predicted MiB loaded into each level, both orders side by side; each level has its own axis.
 
     A level loads what all levels below it serve.
 

@@ -105,7 +105,7 @@ def _value(presets: Mapping[str, str], key: str, path: Path) -> str:
 
 
 def read_topology(path: str | Path) -> list[Layer]:
-    """Return the layers of a SCALE-Sim topology; the number of values tells convolutions from matrix products.
+    """Return the layers of a SCALE-Sim topology; the number of values distinguishes convolutions from matrix products.
 
     As in SCALE-Sim, a name with "DP" in it is a depthwise convolution: one layer per channel.
 

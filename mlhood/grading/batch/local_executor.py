@@ -62,7 +62,7 @@ class Worker:
     """
 
     def __init__(self, sandbox: bool, seed: int, messages: queue.Queue[WorkerMessage], seconds: float) -> None:
-        lock = machine_lock_file()  # determined here, as the worker has a folder for temporary files of its own
+        lock = machine_lock_file()  # determined here, as the worker has its own folder for temporary files
         self.job: Job | None = None
         self._deadline: float | None = time.monotonic() + seconds
         self._remaining = 0.0

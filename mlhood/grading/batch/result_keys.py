@@ -1,6 +1,6 @@
 """The keys of results: a result is valid as long as the submission, the checks and the environment are the same.
 
-A submission is a file of a student. Each one is graded on inputs of its own, so that what a student was told about one
+A submission is a file of a student. Each one is graded on its own inputs, so that what a student learns about one
 submission is of no use for the next, nor for another student.
 """
 

@@ -41,8 +41,8 @@ class GivenVersions:
             return found, ""
         if found in self._words():
             return found, f"it was made for the version {found} and is marked as such; the student was given {given}"
-        made = "is of no version" if not found else f"was made for the version {found}, which is not of this class"
-        made = "is of a version that was not signed with the seed of this course" if found == UNSIGNED else made
+        made = "has no version" if not found else f"was made for the version {found}, which is not of this class"
+        made = "was not signed with the seed of this course" if found == UNSIGNED else made
         return given, f"it {made}, so it is marked as {f'the version {given}' if given else 'the published course'}"
 
     def _words(self) -> set[str]:

@@ -118,7 +118,7 @@ def _printable(text: str) -> str:
 def case(given: object, hint: str | None = None) -> Iterator[None]:
     """Add the input, and a hint, to failures in this block: an error of the student's code does not name its input.
 
-    An error that says nothing about the formula has a hint of its own (`ERROR_HINTS`).
+    An error that says nothing about the formula has its own hint (`ERROR_HINTS`).
     """
     try:
         yield

@@ -17,7 +17,7 @@ from mlhood.measure.comparison import MIN_ROUNDS
 from mlhood.measure.measurement import Measurement
 from mlhood.measure.table import Table
 
-UNDERSTATED = 4.0  # times the table's ratio: from here on a student is told
+UNDERSTATED = 4.0  # times the table's ratio: above this, the failure says so
 UNDECIDED = "measured several times, and still undecided"
 UNMODIFIED = "put the result of `compare` into the table unmodified"
 

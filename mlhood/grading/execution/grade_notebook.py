@@ -1,4 +1,4 @@
-"""Run a notebook from the top in a process of its own, and grade each task right after its last cell.
+"""Run a notebook from the top in a separate process, and grade each task right after its last cell.
 
 The cells that run are those of the notebook, with the course's locked cells restored (see `notebooks.restore`). They
 run a second time in a bare kernel for each different `Task.libraries`, where the functions of these tasks are called.

@@ -55,7 +55,7 @@ class CellOutcome:
 
 
 class Kernel:
-    """A Python kernel in a process of its own. Use it in a `with` statement.
+    """A Python kernel in a separate process. Use it in a `with` statement.
 
     A kernel that dies or hangs is replaced by a new one, in which the successful cells so far are run again, so that
     later tasks find what earlier ones defined.

@@ -1,4 +1,4 @@
-"""The groups of a class that get versions of their own: who is in which is drawn from the seed of the course."""
+"""The groups of a class that get different versions: who is in which is drawn from the seed of the course."""
 
 from __future__ import annotations
 

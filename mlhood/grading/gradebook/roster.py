@@ -5,7 +5,7 @@ ada,Ada Lovelace,ada@example.org,A
 
 `student` is the id that submissions have in their layout. Where a layout has other ids, as Canvas, or only names, as
 Moodle, a submission belongs to the student of the same name, if there is exactly one. `group`, where groups have
-versions of their own, is the one that the student was given.
+different versions, is the one that the student was given.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class Excerpt:
         table: Id of the cell whose first table it is.
         columns: The columns to show; all if empty.
         rows: The rows that the README shows, by their first cell; all if empty.
-        caption: What the table shows, if it has no title of its own.
+        caption: What the table shows, if it has no title.
         more_pictures: Ids of further cells, whose pictures only the report shows.
     """
 

@@ -25,7 +25,7 @@ from mlhood.grading.projects import PROJECTS
 MAX_NOTEBOOK_BYTES = 64 << 20
 MAX_TEXT_MEMORY = 33 << 20  # one wide character makes all of a text four times as large, and it is copied five times
 MAX_NOTEBOOK_VALUES = 200_000  # in its JSON; each takes up to 800 bytes once it is read, and the course's have 6,000
-# what is handed in by mistake, by its format
+# files that are submitted by mistake, by format
 OTHER_FILES = {
     "PDF": "a PDF document",
     "ZIP": "a ZIP archive",

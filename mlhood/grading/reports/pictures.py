@@ -45,7 +45,7 @@ def prepare(pages: Iterable[Iterable[Picture]]) -> None:
     """Read the pictures of some pages, so that `data_uri` has them, and forget those of earlier pages.
 
     All are read in one process, the course's own, which are on every page, once. If one picture stops it, each page
-    gets a process of its own, since no student's picture may cost another's.
+    gets its own process, since no student's picture may cost another's.
     """
     _addresses.clear()
     wanted = [dict.fromkeys(filter(_may_be_shown, page)) for page in pages]

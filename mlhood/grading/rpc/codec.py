@@ -152,7 +152,7 @@ def _is(module: str, name: str) -> Callable[[object], bool]:
 
 
 def _is_jax_array(value: Any) -> bool:
-    """Whether it is a JAX array that NumPy can hold; PRNG keys have a dtype of their own."""
+    """Whether it is a JAX array that NumPy can hold; PRNG keys have their own dtype."""
     return _is("jax", "Array")(value) and isinstance(value.dtype, np.dtype)
 
 
@@ -280,7 +280,7 @@ class _Decoder:
 
     def graph(self, text: object, constants: object) -> Any:
         if not isinstance(text, str) or not isinstance(constants, dict):
-            raise CodecError("malformed graph message: expected a text and its constants")
+            raise CodecError("malformed graph message: expected the graph's text and its constants")
         if not all(isinstance(key, str) and isinstance(value, np.ndarray) for key, value in constants.items()):
             raise CodecError("the constants of a graph are arrays by their names")
         if self.resolve is None:

@@ -1,4 +1,4 @@
-"""Whether a call leaves its arguments alone, and returns memory of its own.
+"""Whether a call leaves its arguments alone, and returns new memory.
 
 It runs in the student's process, where probes may use it, too; nothing that it says earns points. Results are kept for
 a while, so that their memory is not freed: where a later result is in the same place, the function has kept it.

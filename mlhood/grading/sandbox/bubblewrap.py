@@ -121,7 +121,7 @@ def command(
     """Return the command that runs the program after it, with its arguments, in a sandbox.
 
     Args:
-        folders: The writable folders, each a file system of its own in memory; the program starts in the first. They
+        folders: The writable folders, each a separate file system in memory; the program starts in the first. They
             need not exist outside, and files in them are not visible outside.
         disk: Size of each in bytes.
         program: Bubblewrap; by default the one on the path.

@@ -130,7 +130,7 @@ class KernelClient(AsyncKernelClient):
 
 
 class KernelManager(AsyncKernelManager):
-    """A manager whose clients are limited, and which has no channel of its own: it ends kernels by signals.
+    """A manager whose clients are limited, and which has no channel: it ends kernels by signals.
 
     Attributes:
         on_too_large: Called when a message exceeds a limit; is to end the kernel.

@@ -2,7 +2,7 @@
 
 Both processes use the same folders, protected by ownership. `work` and `exchange` belong to the grader and are sticky:
 everybody may create files in them, and nobody may remove or replace those of another user. A file is read only after
-the grader has made a copy of its own, which cannot be replaced.
+the grader has made a copy, which cannot be replaced.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class SandboxPool:
         return sandbox
 
     def kernel(self, folder: Path, libraries: Libraries | None = None) -> Kernel:
-        """Return a kernel in a sandbox of its own, which begins to start."""
+        """Return a kernel in a new sandbox, which begins to start."""
         return SandboxedKernel(folder, self.acquire(libraries))
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ def hidden_folders(bound: Iterable[Path]) -> list[Path]:
 def close_to_others() -> str:
     """Take away all other users' right to read what is not visible; return why that is not possible, if so.
 
-    For processes without a sandbox of their own: the files stay closed, as long as they exist.
+    For processes without a sandbox: the files stay closed, as long as they exist.
     """
     try:
         for folder in hidden_folders([Path(sys.prefix), Path(sys.base_prefix)]):

@@ -134,7 +134,7 @@ def closest_copies(copies: Iterable[SimilarPair]) -> list[SimilarPair]:
 
 
 def _variant_texts(project: str, word: str) -> tuple[list[str], list[Document]]:
-    """Return the code cells of a variant, and a document for each solution that it has of its own."""
+    """Return the code cells of a variant, and a document for each solution that only it has."""
     from mlhood.grading.projects import PROJECTS  # the checks, which nothing else here needs
 
     cells, solutions = variant_texts(PROJECTS[project], word)

@@ -1,4 +1,4 @@
-"""The student version: a repository of its own, without the solutions.
+"""The student version: a separate repository, without the solutions.
 
 Its notebooks are those that nbgrader's `generate_assignment` makes, except that the outputs of given cells stay: a
 student sees what the course's own cells show.
@@ -168,7 +168,7 @@ def require_outside(root: Path, out: Path) -> None:
         raise OutputError(
             "the student version would overwrite the course",
             where=out,
-            todo="choose a folder of its own: mlhood release --out ../student",
+            todo="choose a new folder: mlhood release --out ../student",
         )
 
 

@@ -1,6 +1,6 @@
 """`mlhood validate`: before handing in, test that the notebook is complete and runs in a clean kernel.
 
-Points do not matter here. Tasks that are still empty may be handed in; they are only listed.
+Points do not matter here. Tasks that are still empty may be submitted; they are only listed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Validation:
 
     @property
     def ready(self) -> bool:
-        """Whether the notebook can be handed in as it is."""
+        """Whether the notebook can be submitted as it is."""
         return not self.repairs
 
     def as_dict(self) -> dict:
@@ -80,7 +80,7 @@ class Validation:
 
 
 def validate(path: str | Path, *, on_step: Callable[[CellStep], None] = lambda step: None) -> Validation:
-    """Inspect a notebook and run it once in a clean kernel, in a folder of its own.
+    """Inspect a notebook and run it once in a clean kernel, in a temporary folder.
 
     Raises:
         NotebookError: The file is not a notebook of the course, or of another version.

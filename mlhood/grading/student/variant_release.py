@@ -27,7 +27,7 @@ class VariantOptions:
         word: Of the variant.
         seed_file: With the seed of the course; by default `DIR-seed.txt` beside the folder, made at first use.
         source notebooks: Folder of `mlhood run --variant`.
-        roster: Of the class, if each group of students gets a version of its own.
+        roster: Of the class, if each group of students gets its own version.
         groups: How many groups there are.
     """
 

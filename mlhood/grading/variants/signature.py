@@ -28,7 +28,7 @@ def verify(seed: int, text: object) -> str | None:
 
     Args:
         seed: Of the course.
-        text: Of a notebook that was handed in, so it may be anything.
+        text: From a submitted notebook, so it may be anything.
     """
     from cryptography.exceptions import InvalidTag
 

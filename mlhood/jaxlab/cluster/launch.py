@@ -1,6 +1,6 @@
 """Launch a program as several processes on one machine, forward their output, and terminate them together.
 
-The processes find each other by `mlhood.jaxlab.cluster.initialize()`. Each leads a process group of its own, so that
+The processes find each other by `mlhood.jaxlab.cluster.initialize()`. Each leads its own process group, so that
 its descendants are signalled with it. When one fails, the others would wait for it forever: they get a grace period to
 exit by themselves, then SIGTERM, then SIGKILL.
 """

@@ -99,7 +99,7 @@ def compile_step(
 def measure_all(
     cases: Sequence[tuple[Mapping[str, Sequence[str | None]], int, Sequence[int]]], input_gradient: bool = False
 ) -> list[list[float]]:
-    """Measure plans in plain data, in a process of its own: `sent` and `flops` of each (plan, batch, widths).
+    """Measure plans in plain data, in a separate process: `sent` and `flops` of each (plan, batch, widths).
 
     The specification of an array is the list of `PartitionSpec`'s arguments.
     """
@@ -122,7 +122,5 @@ def _shardings(plan: Mapping[str, P], layers: int, devices: int) -> dict[str, Na
         raise ClusterError("the plan is incomplete", expected=", ".join(names(layers)), got=f"no {', '.join(missing)}")
     for name, spec in plan.items():
         if tuple(spec) not in {(), (None,), (None, None), (AXIS,), (AXIS, None), (None, AXIS)}:
-            raise ClusterError(
-                "an array is sharded otherwise", where=name, expected=", ".join(map(str, SPECS)), got=spec
-            )
+            raise ClusterError("unexpected sharding", where=name, expected=", ".join(map(str, SPECS)), got=spec)
     return {name: NamedSharding(mesh, plan[name]) for name in names(layers)}

@@ -37,7 +37,7 @@ class Link:
         bandwidth: Bytes/s.
         latency: Seconds for an empty message, including software.
         bandwidth_source: The specification, or "measured".
-        latency_source: Likewise; "assumed" if there is none.
+        latency_source: Where the latency comes from; "assumed" if it was not measured.
 
     Raises:
         ClusterError: The bandwidth is not positive, or the latency is negative.

@@ -11,7 +11,7 @@ class Traffic:
 
     Args:
         unfused: In three steps: scores q k^T, their softmax, the product with v. Scores and weights are written by one
-            step and read by the next. The softmax is counted as one read and one write: a good kernel of its own.
+            step and read by the next. The softmax is counted as one read and one write: as by a good separate kernel.
         fused: By blocks: each block of queries is read once, its result written once, and keys and values are read
             again for each block of queries that sees them.
     """

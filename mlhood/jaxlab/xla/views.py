@@ -30,7 +30,7 @@ OWN_CONVOLUTION: Options = {"xla_disable_hlo_passes": "convolution-canonicalizat
 """XLA's CPU compiler calls a library for convolutions, unless it cannot canonicalise them into the layout that the
 library takes (xla/service/cpu/conv_canonicalization.cc); with this option it generates loops itself."""
 UNFUSED: Options = {"xla_disable_hlo_passes": "fusion"}
-"""Without the pass each operation is a loop: XLA wraps it in a fusion of its own."""
+"""Without the pass each operation is a loop: XLA wraps it in its own fusion."""
 
 _PRINTED_ELEMENTS = 16  # larger constants are elided: with its weights, a network's text would take a hundred megabytes
 

@@ -78,7 +78,7 @@ def cheapest(target: Target, rows: int, columns: int) -> Tile:
     Args:
         target: The processor.
         rows: Rows of the result; the last tile may be partial.
-        columns: Columns of the result, likewise.
+        columns: Columns of the result.
     """
     costs = {
         tile: -(-rows // tile.rows) * -(-columns // tile.columns) * tile.cycles
@@ -113,7 +113,7 @@ class MicrokernelSpec:
         ahead: Cache lines per iteration that are prefetched into the second-level cache, from the parameter `ahead` on:
             what a later call reads. 0: none, and no parameter.
         integers: What an element is, if not a float32; accumulators are 32-bit integers then. `bytes`: four bytes,
-            unsigned in a and signed in b; `small_bytes`: likewise, but the sum of two adjacent products fits into 16
+            unsigned in a and signed in b; `small_bytes`: the same, but the sum of two adjacent products fits into 16
             bits, for AVX2; `pairs`: two signed 16-bit integers; `tiles`: four bytes, for `amx_microkernel`.
         epilogue: Steps that are applied to the result instead of clamping it.
     """

@@ -1,7 +1,7 @@
 """A batch of matrix products with packed right factors: c[m, n] = activation(a[m, :] b[:, n] + bias[n]).
 
 The rows of a are read where they are. b is packed into panels [columns / width, k, width], zero-padded in the last one.
-Rows that do not fill a register tile have a microkernel of their own, so none is computed in vain.
+Rows that do not fill a register tile have their own microkernel, so no row is computed in vain.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From 32-bit sums to bytes: the last step of all kernels of quantised tensors, exact to the bit.
 
-Channels are in the lanes, in blocks of 16; every channel has constants of its own. There are two methods:
+Channels are in the lanes, in blocks of 16; every channel has its own constants. There are two methods:
 
     shift   byte = clamp(((sum * multiplier + z * z_multiplier + half) >> shift) + offset)      in 64 bits
     real    byte = clamp(rint(sum * scale) + offset)                                           in float64, ties to even
@@ -35,7 +35,7 @@ class Requantization:
         method: `shift` or `real`.
         wide: Whether a result may exceed 32 bits before it is clamped, or a multiplier 31 bits.
         residual: Whether there is a second term z, bytes of the result's type; with `shift` only.
-        leaky: Whether negative sums have multipliers of their own; with `shift` and `wide` only.
+        leaky: Whether negative sums have different multipliers; with `shift` and `wide` only.
     """
 
     signed: bool
@@ -185,7 +185,7 @@ class Requantizer:
         words = b.bitcast(factors, multiplier.type)
         thirty_two = ir.Constant(multiplier.type, [32] * multiplier.type.count)
         words = b.ashr(words if parity else b.shl(words, thirty_two), thirty_two)
-        if not self.kind.wide:  # known to fit into 32 bits; this tells LLVM
+        if not self.kind.wide:  # known to fit into 32 bits; LLVM needs the hint
             multiplier = b.ashr(b.shl(multiplier, thirty_two), thirty_two)
         return b.mul(words, multiplier)
 

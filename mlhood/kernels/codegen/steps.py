@@ -1,4 +1,4 @@
-"""Element-wise operations on vectors, one after another: a loop of their own evaluates them, or a kernel's epilogue.
+"""Element-wise operations on vectors, one after another: a separate loop evaluates them, or a kernel's epilogue.
 
 A step is (operation, attributes, indices of its operands): the inputs come first, then the results of earlier steps.
 """

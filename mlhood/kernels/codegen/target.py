@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import llvmlite.binding as llvm
 
-# Linux saves the content of tiles only for processes that asked for it: arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)
+# Linux saves the content of tiles only for processes that request it: arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)
 _SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XTILEDATA = 158, 0x1023, 18
 
 

@@ -48,7 +48,7 @@ def choose_blas(loaded: Iterable[Mapping[str, Any]], configured: Mapping[str, An
     """Return the BLAS that NumPy uses among those loaded, else the one it was built with.
 
     Args:
-        loaded: threadpoolctl's list; other packages (SciPy, torch) load a BLAS of their own.
+        loaded: threadpoolctl's list; other packages (SciPy, torch) load their own BLAS.
         configured: NumPy's build configuration, the only source for Apple's Accelerate, whose threads are unknown.
     """
     candidates = [library for library in loaded if library.get("user_api") == "blas"]

@@ -156,7 +156,8 @@ def test_an_invalid_node_is_refused(name, inputs, attributes, message):
 
 
 @pytest.mark.parametrize(
-    ("batch", "end", "message"), [(2, 1.0, "of no image"), (0, 1e30, "too large"), (0, np.nan, "too large")]
+    ("batch", "end", "message"),
+    [(2, 1.0, "out of range"), (0, 1e30, "too large"), (0, np.nan, "too large")],
 )
 def test_invalid_regions(batch, end, message):
     region = np.array([[0, 0, end, 1]], np.float32)

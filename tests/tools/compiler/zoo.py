@@ -125,10 +125,10 @@ def _score(entry: Architecture, exporter: str, batch: str, targets: Iterable[str
         return
     runs = [_reference(entry, proto, size) for size in ((1, 3) if batch == "open" else (1,))]
     for target in targets:
-        yield Outcome(entry.name, exporter, batch, target, *_judge(proto, target, runs))
+        yield Outcome(entry.name, exporter, batch, target, *_grade(proto, target, runs))
 
 
-def _judge(proto: onnx.ModelProto, target: str, runs: list[tuple[Arrays, list[np.ndarray]]]) -> tuple[str, str]:
+def _grade(proto: onnx.ModelProto, target: str, runs: list[tuple[Arrays, list[np.ndarray]]]) -> tuple[str, str]:
     try:
         executable = cast(Executable, compile_model(proto, target))
         worst = max(_difference(list(executable.run(**inputs).values()), expected) for inputs, expected in runs)

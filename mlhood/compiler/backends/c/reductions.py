@@ -186,7 +186,7 @@ def instance_normalization(kernel: Kernel) -> Lines:
 
 
 def layer_normalization(kernel: Kernel) -> Lines:
-    """Return a LayerNormalization, with its statistics where they are asked for."""
+    """Return a LayerNormalization, with its statistics if they are outputs."""
     kernel.require_float()
     shape, operator = shape_of(kernel.x), kernel.operator
     if not isinstance(operator, LayerNormalization):

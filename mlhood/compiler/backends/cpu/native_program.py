@@ -172,7 +172,7 @@ class NativeProgram:
             inputs: A contiguous array for each input, of its type.
 
         Returns:
-            The outputs by name, in memory of their own; invalid if `is_invalid` is true afterwards.
+            The outputs by name, as new arrays; invalid if `is_invalid` is true afterwards.
         """
         arrays = self.bind(inputs)
         for segment in self.segments:

@@ -59,7 +59,7 @@ class Cpu:
     def run(self, inputs: Mapping[str, Any], observe: Observer | None = None) -> dict[str, np.ndarray]:
         """Run the graph once; see `Interpreter.run`.
 
-        With `observe`, every value of the lowered graph has memory of its own.
+        With `observe`, no two values of the lowered graph share memory.
         """
         with self._lock:
             program = self._latest
@@ -122,7 +122,7 @@ class Cpu:
 
         Args:
             shapes: The shapes.
-            keep_values: Whether each value keeps memory of its own.
+            keep_values: Whether no two values share memory.
             exact: See `Machine`.
         """
         key = (shapes, parallel.threads(), keep_values, exact)

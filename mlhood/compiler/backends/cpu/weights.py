@@ -23,7 +23,7 @@ Identity = tuple[int, tuple[int, ...], str]
 
 
 def identity(array: np.ndarray | None) -> Identity | None:
-    """Return what tells a constant from all others of its model: arrays are views, but their memory stays."""
+    """Return a key that identifies a constant within its model: arrays are views, but their memory stays."""
     return None if array is None else (array.__array_interface__["data"][0], array.shape, array.dtype.str)
 
 

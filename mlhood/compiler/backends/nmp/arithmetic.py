@@ -159,7 +159,7 @@ def pool(memory, units, x, y, shape, window, is_max, multiplier, scale):
 
 @njit(cache=True, nogil=True)
 def add(memory, a_view, b_view, units, a, b, y, count, a_shift, b_shift, scale):
-    """Compute `Add` on each tilelet; a and b are addresses in views of their own element size."""
+    """Compute `Add` on each tilelet; a and b are addresses in views of their element size."""
     shift, low, high = scale
     for unit in units:
         for i in range(count):

@@ -94,7 +94,7 @@ class Timing:
         cycles: Until the last instruction is complete.
         layers: A row for each layer.
         starts: Of each instruction on each of its tilelets, int64; see `offsets`.
-        ends: Likewise; of a transfer, the end of its issue.
+        ends: When each of these ends, int64; of a transfer, the end of its issue.
         offsets: Instruction i has entries offsets[i] to offsets[i + 1], one for each of its tilelets in order.
         dma_starts: When the DMA engine starts the transfer, int64 for each instruction; -1 for others.
         dma_ends: When it is free again.

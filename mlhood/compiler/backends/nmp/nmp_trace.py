@@ -20,7 +20,7 @@ _ENGINE = 0  # its track; tilelet n has track n + 1
 
 
 def write_trace(timings: Sequence[Timing], path: str | Path) -> Path:
-    """Write when each instruction of programs runs; each program is a process of its own. Return the path.
+    """Write when each instruction of programs runs; each program is a separate process. Return the path.
 
     Raises:
         OutputError: The file cannot be written.

@@ -55,7 +55,7 @@ def describe(
 
     Args:
         graph: The graph.
-        part: Names of the nodes to show; values from and to other nodes begin and end in boxes of their own.
+        part: Names of the nodes to show; values from and to other nodes begin and end in separate boxes.
         sizes: Whether to show how many bytes the constants occupy.
         notes: What has changed, by the keys of the boxes that show it.
 

@@ -17,7 +17,7 @@ from mlhood.grading.rpc.codec import Tensor
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits
 
-# what `train` is told, besides model, images and labels
+# the arguments of `train` besides model, images and labels
 TRAIN_ARGUMENT = Parameter("train_argument", ("none", "epochs", "until"))
 # the order in which `mistakes` lists the images
 MISTAKES_ORDER = Parameter("mistakes_order", ("increasing", "decreasing", "surest first"))
@@ -152,9 +152,9 @@ def _check_means(training: _TrainingRun, losses: list[float]) -> None:
 
 
 def _check_length(argument: str, told: float, losses: list[float]) -> None:
-    """Check that training ends when it is told to."""
+    """Check that training ends after the given number of epochs."""
     if argument == "epochs":
-        what = "`train` does not train for the number of epochs that it is told"
+        what = "`train` does not train for the given number of epochs"
         expect.equal(len(losses), told, what, given=f"`epochs={told}`", hint="one loss for each epoch")
     if argument == "until":
         ends = losses[-1] < told and all(loss >= told for loss in losses[:-1])

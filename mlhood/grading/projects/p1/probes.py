@@ -1,7 +1,7 @@
 """Functions that P1's checks call in the student's process, about torch modules.
 
 They read a module where torch keeps its parameters and layers, not through methods that a class can override. Even so,
-what they return is only a claim, which checks compare with what they compute from weights and inputs of their own.
+what they return is only a claim, which checks compare with what they compute from their own weights and inputs.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _check_ranges(submission: Submission, views: bool, hint: str) -> None:
             got = expect.mapping(answer, tuple(want), "what `live_ranges` returns")
             extra = ", ".join(str(name) for name in got if name not in want)
             what, weights = "`live_ranges` has a range for what is not allocated", "weights are declared"
-            expect.true(not extra, what, got=extra, hint=f"{weights}, and a view has no memory of its own")
+            expect.true(not extra, what, got=extra, hint=f"{weights}, and a view has no memory")
             for name, right in want.items():
                 what = f"the range of {name} in `live_ranges`"
                 ends = right[0], {"first, end": right[1] - 1, "first, length": sum(right[:2]) - 1}.get(form, right[1])

@@ -209,7 +209,7 @@ def check_raised(result: object, name: str, reason: str, hint: str) -> None:
     raised = attempt.get("raised")
     expect.true(raised is not None, what, expected="an error", got=attempt.get("returned"), hint=hint)
     meant = raised not in ACCIDENTS
-    what = f"`{name}` stops by accident, not with an error of its own: {reason}"
+    what = f"`{name}` stops by accident, not with its own error: {reason}"
     expect.true(meant, what, expected="raise ValueError(...)", got=f"{raised}: {attempt.get('message')}", hint=hint)
 
 

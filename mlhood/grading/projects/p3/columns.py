@@ -38,7 +38,7 @@ def _image(
         channels: Of the image.
         kernel: KH and KW.
         stride: Or the first number of a pair.
-        padding: Likewise.
+        padding: Of the convolution, in pixels.
         sizes: Of the image; drawn by default.
         other: What the second number of a pair has in addition; drawn by default.
     """

@@ -117,7 +117,7 @@ def _own_utilisation(
     "utilisation",
     own=_own_utilisation,
     hint='a {{ "percentage" if "percent" in share else "fraction of 1" }}: every multiplier could do one '
-    'multiply-accumulate in each cycle{% if "idle" in share %}; asked for is the part in which it does not{% endif %}',
+    'multiply-accumulate in each cycle{% if "idle" in share %}; the task asks for the other part{% endif %}',
 )
 def utilisation_is_the_busy_part(submission: Submission) -> Iterator[Arguments]:
     """`utilisation` is the {{ "percentage" if "percent" in share else "fraction" }} of all elements in all cycles {{ \

@@ -19,7 +19,7 @@ from mlhood.grading.variants.parameter import Parameter
 from mlhood.kernels.conv import CONV2D
 from mlhood.kernels.geometry import Geometry, geometry
 
-# what tells `sliced_kernel` which convolutions run in slices: that they are 3x3, or a further argument
+# how `sliced_kernel` knows which convolutions run in slices: that they are 3x3, or a further argument
 SLICED_BY = Parameter("sliced_by", ("3x3", "sizes", "strides", "windows"))
 NAMES = ("k1", "k2", "k3")
 Triple = tuple[int, int, int]
@@ -169,7 +169,7 @@ def three_by_three_layers_are_sliced(submission: Submission) -> None:
                 direct = _is_times(coded[i][j], plain[i][j], 1.0)
                 what = "the function of `sliced_kernel` runs other slices than it should"
                 expected = f"{order} {want}" if want else "no slices: a direct convolution"
-                hint = "`possible` makes a slicing of tiles that may be too large; for which layers is it asked for?"
+                hint = "`possible` makes a slicing of tiles that may be too large; which layers need it?"
                 expect.fail(what, expected=expected, got="no slices" if direct else "others", given=given, hint=hint)
 
 

@@ -92,7 +92,7 @@ def _figures(submission: Submission) -> Figures:
     def simulate() -> Figures:
         cases = [draw_case(submission) for _ in range(LAYERS)]
         orders = _orders(submission)
-        # before the long part: a wrong answer is told at once
+        # before the long part: a wrong answer is reported at once
         chosen = [_chosen(submission, *case, order) for case, order in zip(cases, orders, strict=True)]
         reached, course = [], []
         for (problem, caches), order, slicing in zip(cases, orders, chosen, strict=True):

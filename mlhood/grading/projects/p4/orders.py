@@ -180,7 +180,7 @@ def _check_named_steps(
 ) -> None:
     """Compare the sums of these steps (slice, input tile, weight tile), in their order or exact.
 
-    If slices are the outermost loop, `steps` may be asked for one slice at a time, and names those of slice 0 twice.
+    If slices are the outermost loop, `steps` may be called for one slice at a time, and names those of slice 0 twice.
 
     Args:
         submission: The submission.

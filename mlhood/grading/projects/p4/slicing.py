@@ -93,7 +93,7 @@ def l2_holds_passing_tiles(submission: Submission) -> Iterator[Arguments]:
     1,
     "needs",
     key=_of_level(2),
-    hint="go through the two innermost loops, and list every tile once: each pair of tiles has sums of its own",
+    hint="go through the two innermost loops, and list every tile once: each pair of tiles has its own sums",
     mistakes=WITHOUT_NEXT,
 )
 def l3_holds_staying_tiles(submission: Submission) -> Iterator[Arguments]:

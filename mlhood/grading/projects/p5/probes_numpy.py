@@ -48,7 +48,7 @@ def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]
     Args:
         function: The student's `record`.
         shapes: Shapes of the existing variables.
-        steps: Operation and operands: indices of all variables so far, or numbers, each in a list of its own.
+        steps: Operation and operands: indices of all variables so far, or numbers, each in its own list.
 
     Returns:
         For each step the `returned` variable, the `operands`, and all `equations` after it.

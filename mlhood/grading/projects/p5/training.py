@@ -149,7 +149,7 @@ def short_gradients_stay(submission: Submission) -> None:
         _check_clipping(submission, limit * (0.2 + 0.7 * submission.rng.random(examples)), limit, hint)
     _check_clipping(submission, np.array([0.0, 0.5, 0.9, 0.2]), 1.0, hint)
     if submission.passed(long_gradients_are_shortened):
-        hint = "each example has a factor of its own: the long ones are shortened, and the short ones beside them stay"
+        hint = "each example has its own factor: the long ones are shortened, and the short ones beside them stay"
         _check_clipping(submission, np.array([0.3, 2, 0.8, 5]), 1.0, hint)
 
 

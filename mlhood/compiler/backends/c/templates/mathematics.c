@@ -56,7 +56,7 @@ double log(double x)
         return NAN;
     if (x == 0 || x == INFINITY)
         return x == 0 ? -INFINITY : INFINITY;
-    if (x < 1e-300) { /* a subnormal number has no exponent of its own */
+    if (x < 1e-300) { /* the exponent field of a subnormal number is 0 */
         x *= 18014398509481984.0;
         exponent = -54;
     }

@@ -86,7 +86,7 @@ class Add(Instruction):
         y: Address of y.
         element: Bytes of an element of y, 1 or 2.
         a_bytes: Bytes of an element of a: as y's, or those of accumulators, 4 element.
-        b_bytes: Bytes of an element of b, likewise.
+        b_bytes: Bytes of an element of b.
         count: Number of elements.
         a_shift: Bits by which a is shifted left, 0 or more.
         b_shift: Bits by which b is shifted left, 0 or more.

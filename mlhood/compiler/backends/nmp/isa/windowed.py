@@ -14,8 +14,8 @@ POOLS = ("max", "mean")
 class Windowed(Instruction):
     """Base of what slides a window over x [channels, height, width]; y has out_height x out_width pixels.
 
-    Output (i, j) reads rows i stride_height - pad_top + k dilation_height, and columns likewise; what lies outside of
-    x is padding.
+    Output (i, j) reads rows i stride_height - pad_top + k dilation_height, and columns accordingly; what lies outside
+    of x is padding.
 
     Args:
         units: The tilelets.
