@@ -18,7 +18,7 @@ settings.load_profile("ci")
 
 ROOT = Path(__file__).parent
 WORKERS = 2
-# The longest run first: at the end, both workers have short ones left. The notebooks run beside each other, as what they
+# The longest run first: at the end, both workers have short ones left. Notebooks run beside each other, as what they
 # time is one thread: beside a grader with several processes, rounds would be interrupted and repeated.
 LONGEST = (
     "P",
