@@ -281,6 +281,8 @@ WRONG: tuple[Mistake, ...] = (
             SCANNED,
             "shapes cannot be multiplied",
         ),
+        ("a corner of 0", edited("P1-4-solution-2", ("corner > 0", "corner >= 0")), SCANNED, "0 in the corner of the first"),
+        ("the height alone", edited("P1-4-solution-2", ("[2:] != (32, 32)", "[2] != 32")), SCANNED, "32 x 16 pixels"),
         (
             "constant logits",
             {"P1-4-solution": CONSTANT_FILE},
@@ -328,6 +330,12 @@ WRONG: tuple[Mistake, ...] = (
             {"P1-6-solution": WRITTEN_TABLE},
             (ROWS, PARAMETER_COUNTS, MAC_COUNTS, ANSWERS),
             "a small network that you have not seen",
+        ),
+        (
+            "a shared weight counted once",
+            edited("P1-6-solution", ("= shapes[node.output[0]]", "= shapes[node.output[0]]; weights -= {*node.input}")),
+            PARAMETER_COUNTS,
+            "shared or not",
         ),
         ("one row per operator type", {"P1-6-solution-2": ONE_ROW_PER_TYPE}, ROWS, "not the nodes in graph order"),
         (

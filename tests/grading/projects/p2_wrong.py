@@ -137,6 +137,18 @@ WRONG: tuple[Mistake, ...] = (
             "it has gaps",
         ),
         (
+            "a step longer than the image",
+            edited("P2-3-solution", ("padded < span", "padded < max(span, stride)")),
+            SHAPE,
+            "does not fit",
+        ),
+        (
+            "a depthwise convolution of any depth",
+            edited("P2-3-solution-2", ("channels != depth * group", "channels not in (group, depth * group)")),
+            REFUSED,
+            "2 groups of 3",
+        ),
+        (
             "int8 with any other element",
             edited("P2-3-solution-2", ("x.element != w.element", 'x.element not in ("int8", w.element)')),
             REFUSED,

@@ -105,6 +105,12 @@ COSTS: tuple[Mistake, ...] = (
             "padding is at both ends",
         ),
         (
+            "a kernel that only the padding makes room for",
+            size("0 if size < kernel else max(0, (size + 2 * padding - kernel) // stride + 1)"),
+            WINDOWS,
+            "padding is at both ends",
+        ),
+        (
             "a negative number of windows",
             size("(size + 2 * padding - kernel) // stride + 1"),
             LAST_STEP,

@@ -164,6 +164,12 @@ TABLE = mistakes(
         "no integer",
     ),
     ("the function itself", timing(inside="jax.jit(function).lower(*arguments).compile()"), check.TIMED, "remembers"),
+    (
+        "arrays that the compiler knows",
+        filling(with_jax="jax.jit(lambda: case.with_jax(*on_device))"),
+        check.COMPILED_SIDE,
+        "knows no numbers",
+    ),
     ("JAX is not jitted", filling(with_jax="lambda: case.with_jax(*on_device)"), check.COMPILED_SIDE, "not compiled"),
     (
         "NumPy on arrays of the device",

@@ -128,15 +128,18 @@ def _check_default_names(argument: str, facts: OnnxFacts) -> None:
     expect.true(right, what, got=[*names, batch], hint="the argument is optional: what is its default?")
 
 
-def _scanned(submission: Submission, signs: np.ndarray, given: str, hint: str) -> None:
-    """Check what the file of the student's scanner computes for images whose background is dark where a sign is 1."""
-    weights, file = submission.once("scanner", lambda: _export_scanner(submission))
+def _drawn_scans(submission: Submission, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Draw images whose background is dark where a sign is 1; return also what they are with a light one."""
     images = random_images(submission, len(signs))
     corners = signs * (0.2 + np.abs(images[:, 0, 0, 0]))
     images[:, 0, 0, 0] = corners
-    light = np.where(corners[:, None, None, None] > 0, -images, images)
-    facts = onnx_facts(file, images, what="the file of `Exportable`")
-    expect.close(facts.results[0], _readings(weights, light), SCANNED, atol=1e-4, given=given, hint=hint)
+    return images, np.where(corners[:, None, None, None] > 0, -images, images)
+
+
+def _scanned(submission: Submission, images: np.ndarray) -> tuple[np.ndarray, reference.Weights]:
+    """Return what the file of the student's scanner computes, and the weights of its LeNet."""
+    weights, file = submission.once("scanner", lambda: _export_scanner(submission))
+    return onnx_facts(file, images, what="the file of `Exportable`").results[0], weights
 
 
 def _export_scanner(submission: Submission) -> tuple[reference.Weights, Path]:
@@ -157,23 +160,33 @@ def _readings(weights: reference.Weights, images: np.ndarray) -> np.ndarray:
 @points(2)
 def scanner_is_exported(submission: Submission) -> None:
     """`Exportable` can be exported, and computes what `Scanner` does for images of one kind."""
-    count = int(submission.rng.integers(3, 7))
+    signs = np.repeat([0, -1], [1, int(submission.rng.integers(2, 6))])
     hint = "what does `Scanner` compute for these, line by line?"
-    _scanned(submission, np.full(count, -1), f"{count} images with a light background", hint)
-    _scanned(submission, np.full(count, 1), f"{count} images with a dark background", hint)
-    weights, small = reference.random_weights(submission.rng), random_images(submission, 2)[:, :, ::2, ::2]
-    small[:, 0, 0, 0] = -1
-    got = submission.call(PROBES + "scan", submission.value("Exportable"), weights, Tensor(small))
-    want = _readings(weights, small.repeat(2, axis=2).repeat(2, axis=3))
-    expect.close(got, want, "what `Exportable` computes", atol=1e-4, given="images of 16 x 16 pixels", hint=hint)
+    kinds = (signs, "light background, 0 in the corner of the first"), (np.abs(signs[1:]), "dark background")
+    for chosen, kind in kinds:
+        images, light = _drawn_scans(submission, chosen)
+        got, weights = _scanned(submission, images)
+        given = f"{len(images)} images with a {kind}"
+        expect.close(got, _readings(weights, light), SCANNED, atol=1e-4, given=given, hint=hint)
+    weights, images = reference.random_weights(submission.rng), random_images(submission, 2)
+    images[:, 0, 0, 0] = -1
+    for axis, size in ((2, "16 x 32"), (3, "32 x 16")):
+        small = images.take(range(0, 32, 2), axis)
+        with expect.case(f"images of {size} pixels", hint):
+            got = submission.call(PROBES + "scan", submission.value("Exportable"), weights, Tensor(small))
+            want = _readings(weights, small.repeat(2, axis))
+            expect.close(got, want, "what `Exportable` computes", atol=1e-4)
 
 
 @points(2)
 def each_image_is_inverted_by_itself(submission: Submission) -> None:
     """In a batch of both kinds of images, each is inverted or not by itself."""
-    signs = submission.rng.permutation([-1, -1, -1, 1, 1])
+    images, light = _drawn_scans(submission, submission.rng.permutation([-1, -1, -1, 1, 1]))
+    (got, weights), (alike, _) = _scanned(submission, images), _scanned(submission, light)
+    expect.resembles(alike, _readings(weights, light), SCANNED)
+    given = "3 images with a light background and 2 with a dark one"
     hint = "the condition needs one value for each image: keep the axis of the batch, and let the others broadcast"
-    _scanned(submission, signs, "3 images with a light background and 2 with a dark one", hint)
+    expect.close(got, alike, SCANNED, atol=1e-4, given=given, hint=hint)
 
 
 DIFFERENCES = {

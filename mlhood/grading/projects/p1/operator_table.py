@@ -72,7 +72,7 @@ def rows_follow_the_graph(submission: Submission) -> None:
 @points(3, solved=True)
 def parameters_are_counted(submission: Submission) -> None:
     """`operator_table` counts the {{ {"bytes": "bytes of the parameters", "bytes_float16": "bytes of the parameters in float16"}.get(stored_column, "parameters") }} of each operator, for any graph."""  # noqa: E501 a template
-    hint = "add up the sizes of the node's inputs that are float initializers, bias included"
+    hint = "add up the sizes of the node's inputs that are float initializers, bias included, shared or not"
     _check_totals(submission, submission.parameters.stored_column, hint)
 
 

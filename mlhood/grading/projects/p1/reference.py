@@ -213,7 +213,7 @@ def small_cnn_onnx(rng: np.random.Generator) -> bytes:
     steps: list[Step] = [
         ("Conv", "a", {"strides": [2, 2]}),
         ("Relu", "", {}),
-        ("Conv", "g", {"group": first, "pads": [1, 1, 1, 1]}),  # depthwise, without a bias
+        *[("Conv", "g", {"group": first, "pads": [1, 1, 1, 1]})] * 2,  # depthwise, no bias; both read the same weight
         ("Split", "s", {"axis": 1}),
         ("ConvTranspose", "t", {"strides": [2, 2]}),
         ("Conv", "b", {}),

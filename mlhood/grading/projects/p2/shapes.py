@@ -106,6 +106,7 @@ def convolution_has_its_shape(submission: Submission) -> Iterator[Arguments]:
         ((32, 28), (1, 1), (0, 0, 0, 0), (2, 3)),
         ((32, 28), (1, 1), (0, 1, 2, 3), (1, 1)),
         ((4, 4), (1, 1), (0, 1, 1, 0), (1, 2)),  # fits exactly
+        ((6, 4), (7, 9), (0, 0, 0, 0), (1, 1)),  # one step leaves the image
     ):
         yield _tensor(3, 2, *size), w, strides, arranged(submission, pads), dilations, 1
     for group in (1, 2, 3):
@@ -147,6 +148,7 @@ def misfits_are_refused(submission: Submission) -> None:
         (_tensor(1, 6, *x.shape[2:]), _tensor(7, 3, *kernel), groups, "7 output channels in 2 groups"),
         (_tensor(1, 7, *x.shape[2:]), _tensor(6, 3, *kernel), groups, "7 channels in 2 groups of 3"),
         (_tensor(1, 3, *x.shape[2:]), _tensor(6, 3, *kernel), groups, "3 channels, and 2 groups of 3"),
+        (_tensor(1, 2, *x.shape[2:]), _tensor(6, 3, *kernel), groups, "2 channels, and 2 groups of 3"),
         (_tensor(*x.shape[:2], 2, 30), _tensor(*w.shape[:2], 9, 3), attributes, "a kernel higher than the image"),
         (_tensor(*x.shape[:2], 30, 2), _tensor(*w.shape[:2], 3, 9), attributes, "a kernel wider than the image"),
     ]

@@ -66,6 +66,7 @@ def windows_are_counted(submission: Submission) -> Iterator[Arguments]:
         size, kernel = int(submission.rng.integers(12, 60)), int(submission.rng.integers(2, 8))
         yield from _axes(submission, size, kernel, 1, padding)
     yield from _axes(submission, 5, 5, 1, 0)  # a single one
+    yield from _axes(submission, 4, 6, 1, 1)  # only the padding makes room for it
 
 
 @compared(

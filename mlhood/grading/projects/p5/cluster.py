@@ -267,8 +267,8 @@ def two_processes_give_the_gradient_of_one(submission: Submission) -> None:
     submission.file(SCRIPT)
     seed = int(submission.rng.integers(1, 10_000))
     hint = (
-        "a global array is made of the parts of all processes (jax.make_array_from_callback), and each process gives "
-        "its own; the check puts NaN into the rows that belong to the others"
+        "the mean over the whole batch, of which each process gives its own part (jax.make_array_from_callback); the "
+        "check puts NaN into the rows that belong to the others"
     )
     with expect.case(f"mlhood cluster -n 2 -- python {SCRIPT} {seed} OUT", hint):
         out = str(submission.scratch / f"step-{seed}.npz")
@@ -281,10 +281,12 @@ def two_processes_give_the_gradient_of_one(submission: Submission) -> None:
         answer = submission.call(PROBES + "run_on_cluster", SCRIPT, seed, out, limit)
         report = expect.mapping(answer, RUN, "the run of the script")
         error = _final_error(f"{report['output']}")
-        expect.true(report["code"] == 0, "the script fails on two processes", got=error)
+        first = "initialize() comes first, before anything that asks JAX for devices"
+        by_hand = f"run the script in a terminal, with a file for OUT, to see what each process prints; {first}"
+        expect.true(report["code"] == 0, "the script fails on two processes", got=error, hint=by_hand)
         what, expected = "the two processes are not one cluster", "a process count of 2 in each of them"
-        expect.true(report["processes"] == [2, 2], what, expected=expected, got=str(report["processes"]))
-        expect.true(isinstance(report["arrays"], dict), "the script has not written OUT")
+        expect.true(report["processes"] == [2, 2], what, expected=expected, got=str(report["processes"]), hint=first)
+        expect.true(isinstance(report["arrays"], dict), "the script has not written OUT", hint=by_hand)
         check_tree(report["arrays"], want, "OUT")
         what, expected = "a process computes the loss of the whole batch", "that of its own part of the batch"
         placed = "place the global array along the mesh, and give it to the gradient as it is"

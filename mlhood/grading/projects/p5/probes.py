@@ -18,6 +18,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 from jax.experimental import io_callback
 
 from mlhood.grading.checks.probes import patched_globals
@@ -186,7 +187,7 @@ def called_sides(
         form: See above.
         drawn: Without JAX, the result of each call is x times another one of `factors`, plus y, and only y if the
             arguments are not NumPy's. With JAX, it is x times another one of `traced`, plus y, each time that the
-            function is traced or called, and each run adds another one of `runs`.
+            function is traced, only y if x is no argument then, and each run adds another one of `runs`.
 
     Returns:
         The results of both sides (`no_jax`, `with_jax`); to NumPy's arrays without JAX the `amount` is added.
@@ -202,7 +203,7 @@ def called_sides(
 
     def with_jax(x: Any, y: Any) -> Any:
         run = io_callback(lambda: np.float32(next(runs)), jax.ShapeDtypeStruct((), np.float32))
-        return x * np.float32(next(traced)) + y + run
+        return (x if isinstance(x, Tracer) else 0) * np.float32(next(traced)) + y + run
 
     both = function(OperatorCase(no_jax, with_jax, (x, y), x.size))
     if form != "dictionary":

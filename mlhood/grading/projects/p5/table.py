@@ -154,12 +154,12 @@ def tracing_and_compiling_take_time(submission: Submission) -> None:
         hint = "the clock runs from before the tracing to after the compilation, in seconds"
         expect.true(right, what, expected=expected, got=got, hint=hint)
         if not call.counts["ran"]:  # a call compiles, too, which the probe does not see
-            _check_compiled(call, stages[-1], hint)
+            _check_compiled(call, stages[-1])
 
 
-def _check_compiled(call: Compilation, stage: str, hint: str) -> None:
+def _check_compiled(call: Compilation, stage: str) -> None:
     what, expected = "`compile_seconds` does not compile the function", "its program is compiled once in each call"
-    compiled = call.counts["compiled"]
+    compiled, hint = call.counts["compiled"], "what .lower(...) returns is not compiled yet: its .compile() does that"
     expect.true(compiled >= 1, what, expected=expected, got=f"{compiled} times", hint=hint)
     least = call.compiling + (call.tracing if stage == STAGES.values[0][0] else 0)
     what, expected = "`compile_seconds` leaves out the compiling", f"at least {least:.3f} s for {stage}"
@@ -222,7 +222,7 @@ def one_side_is_numpy(submission: Submission) -> None:
         'the side "No-JAX" of `sides` is not NumPy',
         "case.no_jax, once a call, on the NumPy arrays of the case, and its result",
     )
-    hint = "an array on JAX's device is converted in every call, and that would be timed, too"
+    hint = "call case.no_jax(*case.arguments) in the side itself: an array of JAX's would be converted in each call"
     with expect.case(None, hint):
         factors = _differences(report["no_jax"], y + drawn["amount"], x)
         expect.true(_follow(factors, drawn["factors"]), what, expected=expected)
@@ -234,12 +234,13 @@ def the_other_side_is_compiled(submission: Submission) -> None:
     report, x, y, drawn = submission.once("sides", lambda: _sides(submission))
     runs, traced = drawn["runs"], drawn["traced"]
     what, hint = 'the side "JAX" of `sides` transfers its arguments in each call', "put them on the device before"
-    for factor in traced:
-        moved = _differences(report["with_jax"], (x + 1) * np.float32(factor) + y + 1)
+    for factor, (dx, dy) in itertools.product(traced, ((1, 1), (1, 0), (0, 1))):
+        moved = _differences(report["with_jax"], (x + dx) * np.float32(factor) + y + dy)
         expect.true(not _follow(moved, runs), what, expected="arrays that are on the device already", hint=hint)
     once = _differences(report["with_jax"], x * np.float32(traced[0]) + y)
     what, expected = 'the side "JAX" of `sides` is not compiled', "case.with_jax, called once, on tracers"
-    expect.true(not any(map(math.isnan, once)), what, expected=expected, hint="what jax.jit returns calls it only once")
+    called = "pass the arrays to what jax.jit returns: it calls the function only once, and knows no numbers then"
+    expect.true(not any(map(math.isnan, once)), what, expected=expected, hint=called)
     what, hint = 'the side "JAX" of `sides` does not run in each call', "each call of the side calls what is compiled"
     expect.true(_follow(once, runs), what, expected="2 runs in two calls", hint=hint)
 
