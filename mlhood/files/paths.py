@@ -1,14 +1,16 @@
-"""Folders, and file names that every operating system accepts."""
+"""Folders, file names that every operating system accepts, and small text files that a user names."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from pathlib import Path
 
-from mlhood.errors import OutputError, nearest
+from mlhood.errors import GradingError, OutputError, nearest
 
 RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # device names of Windows
+MAX_BYTES = 1 << 20  # of a text file
 
 
 def make_folder(folder: Path) -> None:
@@ -50,3 +52,20 @@ def portable_name(text: str) -> str:
         return name
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
     return f"{name or 'student'}-{digest}"
+
+
+def read_text(file: Path) -> str:
+    """Return the text of a small file, such as a secret or a policy.
+
+    Raises:
+        GradingError: It is missing, too large, or not UTF-8.
+    """
+    try:
+        with file.open("rb") as stream:
+            if os.fstat(stream.fileno()).st_size > MAX_BYTES:
+                raise ValueError(f"it is larger than {MAX_BYTES >> 20} MiB")
+            return stream.read(MAX_BYTES).decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise GradingError(
+            "a file cannot be read", where=file, expected="a text file", got=str(error), todo=did_you_mean(file)
+        ) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
@@ -11,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from mlhood.errors import XlaError
 from mlhood.jaxlab.tables import JAX, NO_JAX
 from mlhood.jaxlab.timing import Stages
 from mlhood.measure.claims import ratio
@@ -37,16 +35,12 @@ def ratios(table: Table) -> Figure:
 
     Args:
         table: `operators_table`; rows that are not filled are left out.
-
-    Raises:
-        XlaError: No row is filled.
     """
     speed_ups = {
         row: ratio(table[row, NO_JAX], table[row, JAX])
         for row in table.rows
         if (row, NO_JAX) in table and (row, JAX) in table
     }
-    _check_not_empty(speed_ups, "filled rows of the table")
     figure, axes = plt.subplots(figsize=(8.6, 1.3 + 0.42 * len(speed_ups)), dpi=90, layout="constrained")
     for y, speed_up in enumerate(speed_ups.values()):
         _bar(axes, y, speed_up)
@@ -83,14 +77,8 @@ def stages(rows: Mapping[str, Stages]) -> Figure:
 
     Args:
         rows: What `timing.stages` returns, by name.
-
-    Raises:
-        XlaError: There is nothing to draw, or a function's total time is not positive.
     """
-    _check_not_empty(rows, "functions")
     seconds = {name: {stage: row.as_dict()[stage] for stage in _STAGES} for name, row in rows.items()}
-    for name, row in seconds.items():
-        _check_time(f"time of {name}", sum(row.values()))
     totals = np.array([sum(row.values()) for row in seconds.values()])
     figure, axes = plt.subplots(figsize=(8.8, 1.2 + 0.72 * len(rows)), dpi=90)
     left = np.zeros(len(rows))
@@ -111,13 +99,3 @@ def stages(rows: Mapping[str, Stages]) -> Figure:
         f"{name}: {listing((stage, duration(value)) for stage, value in row.items())}" for name, row in seconds.items()
     ]
     return set_alt_text(figure, f"Stacked bars of the time until a function has run twice. {'; '.join(bars)}.")
-
-
-def _check_not_empty(rows: Mapping, what: str) -> None:
-    if not rows:
-        raise XlaError("there is nothing to draw", expected=f"one or more {what}", got="none")
-
-
-def _check_time(what: str, seconds: float) -> None:
-    if not 0 < seconds < math.inf:
-        raise XlaError(f"invalid {what}", expected="a finite number of seconds above 0", got=repr(seconds))

@@ -7,14 +7,13 @@ With the blocked layout, ours and torch's read and write the layout that they us
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mlhood.errors import KernelError
 from mlhood.kernels import baselines, conv, gemm
 from mlhood.kernels.codegen.target import host
 from mlhood.kernels.direct import Direct
@@ -116,23 +115,6 @@ def conv_cases(
         yield ConvolutionCase(layer.name, "direct", flops, result, peak)
 
 
-def check_blocked(layers: Iterable[Layer]) -> None:
-    """Check that the blocked layout supports all layers, before any of them is measured.
-
-    Raises:
-        KernelError: A layer has groups smaller than a block of channels.
-    """
-    for layer in layers:
-        if layer.groups > 1:
-            raise KernelError(
-                "the blocked layout does not support groups within a block",
-                where=layer.name,
-                expected="one group",
-                got=layer.groups,
-                todo="use --layout plain",
-            )
-
-
 def _convolutions(layer: Layer, threads: int, layout: Layout) -> Alternatives:
     g, rng = layer.geometry, np.random.default_rng(0)
     x = rng.standard_normal((1, layer.channels, layer.size, layer.size), np.float32)
@@ -179,22 +161,15 @@ def summary(cases: Iterable[ConvolutionCase]) -> dict[str, Any]:
     `lowest` holds the minima of the ratios.
     """
     cases = list(cases)
-    rows = [case.row() for case in cases]
-    ours = cases[0].ours if rows else ""
-    names = list(rows[0]["ratios"]) if rows else []
+    rows, ours = [case.row() for case in cases], cases[0].ours
+    names = list(rows[0]["ratios"])
     shares = [row["share_of_peak"] for row in rows if row["share_of_peak"] is not None]
     return {
-        "gflops": geometric_mean(row["gflops"][ours] for row in rows),
-        "share_of_peak": geometric_mean(shares) if shares else None,
-        "ratios": {name: geometric_mean(row["ratios"][name]["value"] for row in rows) for name in names},
+        "gflops": statistics.geometric_mean(row["gflops"][ours] for row in rows),
+        "share_of_peak": statistics.geometric_mean(shares) if shares else None,
+        "ratios": {name: statistics.geometric_mean(row["ratios"][name]["value"] for row in rows) for name in names},
         "lowest": {name: min(row["ratios"][name]["value"] for row in rows) for name in names},
     }
-
-
-def geometric_mean(values: Iterable[float]) -> float:
-    """Return the geometric mean, NaN if there are no values."""
-    logs = [math.log(value) for value in values]
-    return math.exp(math.fsum(logs) / len(logs)) if logs else math.nan
 
 
 def line(case: ConvolutionCase) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,13 +15,20 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.units import digits, duration, rate, times
 from mlhood.plotting.alt_text import listing, set_alt_text
-from mlhood.plotting.diagram import BLUE, DARK, GREEN, LIGHT_GREY, MUTED, ORANGE, PINK, SKY, VERMILION
+from mlhood.plotting.diagram import (
+    COLOURS,
+    DARK,
+    DASHES,
+    HATCHES,
+    LIGHT_GREY,
+    LINE_COLOURS,
+    MARKERS,
+    MUTED,
+    ORANGE,
+    SKY,
+    VERMILION,
+)
 
-_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PINK, SKY)
-_BARS = (SKY, ORANGE, GREEN, PINK, VERMILION, BLUE)
-_MARKERS = ("o", "s", "^", "D", "v", "P")
-_DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 1)))
-_HATCHES = ("", "//", "..", "xx", "\\\\", "oo")
 _REFERENCE = "blas"
 WIDTH, TEXT = 6.4, 9.5  # inches and points: text stays legible where a page is narrow
 _FACTORS = (0.25, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12, 16, 32, 64)
@@ -50,8 +57,8 @@ def ladder(rates: Mapping[str, Mapping[int, float]], peak: float) -> Figure:
     axes.text(0.01, 1.006, f"peak: {rate(peak)}", transform=axes.get_yaxis_transform(), va="bottom", fontsize=TEXT)
     others = [name for name in shares if name != _REFERENCE]
     for i, name in enumerate(others):
-        style = {"color": _COLOURS[i % 6], "marker": _MARKERS[i % 6], "ls": _DASHES[i % 6], "mec": "black", "mew": 0.6}
-        axes.plot(list(shares[name]), list(shares[name].values()), lw=1.8, ms=6.5, zorder=3, **style)
+        style = {"color": LINE_COLOURS[i % 6], "marker": MARKERS[i % 6], "ls": DASHES[i % 6], "mew": 0.6}
+        axes.plot(list(shares[name]), list(shares[name].values()), lw=1.8, ms=6.5, mec="black", zorder=3, **style)
     if _REFERENCE in shares:
         axes.plot(list(shares[_REFERENCE]), list(shares[_REFERENCE].values()), color="#aaaaaa", lw=6, zorder=2)
     _label_ends(axes, shares, top)
@@ -106,7 +113,7 @@ def baselines(rates: Mapping[str, Mapping[str, tuple[float, float, float]]], pea
         measured = {index: row[name] for index, row in enumerate(rates.values()) if name in row}
         y = [index - 0.43 + (i + 0.5) * high for index in measured]
         middle, left, right = np.array(list(measured.values())).T / 1e9
-        axes.barh(y, middle, high, color=_BARS[i % 6], hatch=_HATCHES[i % 6], ec="black", lw=0.8, label=name)
+        axes.barh(y, middle, high, color=COLOURS[i % 6], hatch=HATCHES[i % 6], ec="black", lw=0.8, label=name)
         errors = middle - left, right - middle
         axes.errorbar(middle, y, xerr=errors, fmt="none", ecolor="white", capsize=4, capthick=3.5, lw=3.5)
         axes.errorbar(middle, y, xerr=errors, fmt="none", ecolor=DARK, capsize=3, lw=1.2)
@@ -173,18 +180,14 @@ def ratios(layers: Mapping[str, Mapping[str, Ratio]]) -> Figure:
 
 
 def _summary(ratios: Sequence[float], name: str) -> str:
-    spread = f"{digits(min(ratios))} to {digits(max(ratios))}, geometric mean {_geometric_mean(ratios):.2f}"
+    spread = f"{digits(min(ratios))} to {digits(max(ratios))}, geometric mean {statistics.geometric_mean(ratios):.2f}"
     return f"{name}: {spread}, direct faster in {sum(ratio > 1 for ratio in ratios)} of {len(ratios)}"
-
-
-def _geometric_mean(ratios: Sequence[float] | np.ndarray) -> float:
-    return math.exp(float(np.mean(np.log(ratios))))
 
 
 def _plot_baseline(axes: Axes, i: int, name: str, ratios: Mapping[float, Ratio]) -> None:
     values, low, high = np.array([(ratio.value, ratio.low, ratio.high) for ratio in ratios.values()]).T
-    style: dict[str, Any] = {"fmt": _MARKERS[i % 6], "color": _COLOURS[i % 6], "ms": 5.5, "elinewidth": 1.2}
-    label = f"{name} (geometric mean {_geometric_mean(values):.2f})"
+    style: dict[str, Any] = {"fmt": MARKERS[i % 6], "color": LINE_COLOURS[i % 6], "ms": 5.5, "elinewidth": 1.2}
+    label = f"{name} (geometric mean {statistics.geometric_mean(values):.2f})"
     bars = axes.errorbar(values, list(ratios), xerr=(values - low, high - values), capsize=2, label=label, **style)
     bars.lines[0].set(markeredgecolor="black", markeredgewidth=0.6)
 

@@ -70,14 +70,16 @@ def bench_conv(
     Example: mlhood bench conv --threads 1 --json conv.json
     """
     _let_idle_threads_sleep()
+    from mlhood.errors import KernelError
     from mlhood.kernels import bench
     from mlhood.kernels.layers import NETWORKS, distinct
 
     _check_choice("network", network, list(NETWORKS))
     _check_choice("layout", layout, ["plain", "blocked"])
     layers = distinct(NETWORKS[network]())
-    if layout == "blocked":
-        bench.check_blocked(layers)
+    if layout == "blocked" and (grouped := [layer for layer in layers if layer.groups > 1]):
+        what, todo = "the blocked layout does not support groups within a block", "use --layout plain"
+        raise KernelError(what, where=grouped[0].name, expected="one group", got=grouped[0].groups, todo=todo)
     cache = "hot" if hot else "interleaved"
     _report(
         {"bench": "conv", "network": network, "layout": layout},

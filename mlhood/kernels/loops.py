@@ -1,15 +1,13 @@
 """The rungs of the ladders before the microkernel: loop nests that Numba compiles and caches on disk.
 
-Each function does what the one before does, in another order. Sums are accumulated in float32, as in the libraries.
+Sums are accumulated in float32, as in the libraries.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, uintp
+from numba import njit
 
-# Block of b that is reused while it is in the cache: 64 x 1024 float32, 256 KiB
-BLOCK_DEPTH, BLOCK_COLUMNS = 64, 1024
 PANEL = 256
 ROWS = 4
 
@@ -29,34 +27,8 @@ def gemm_naive(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
 
 
 @compiled
-def gemm_reordered(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    """for i: for k: for j: walks along the rows of b and c, which the compiler vectorises."""
-    c[:] = np.float32(0)
-    for i in range(a.shape[0]):
-        for k in range(a.shape[1]):
-            for j in range(b.shape[1]):
-                c[i, j] += a[i, k] * b[k, j]
-
-
-@compiled
-def gemm_blocked(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    """The same for one block of b after another: all rows of a use the block while it is in the cache."""
-    (m, depth), n = a.shape, b.shape[1]
-    c[:] = np.float32(0)
-    for k0 in range(0, depth, BLOCK_DEPTH):
-        for j0 in range(0, n, BLOCK_COLUMNS):
-            # unsigned: otherwise Numba checks every index for being negative, which prevents vectorisation
-            first, stop = uintp(j0), uintp(min(j0 + BLOCK_COLUMNS, n))
-            for i in range(uintp(m)):
-                for k in range(uintp(k0), uintp(min(k0 + BLOCK_DEPTH, depth))):
-                    scale = a[i, k]
-                    for j in range(first, stop):
-                        c[i, j] += scale * b[k, j]
-
-
-@compiled
 def gemm_packed(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    """The same with panels of b packed contiguously, and four rows at a time, which share each load of b."""
+    """Panels of b are packed contiguously; four rows at a time share each load of b."""
     (m, depth), n = a.shape, b.shape[1]
     panel, sums = np.empty((depth, PANEL), np.float32), np.empty((ROWS, PANEL), np.float32)
     for j0 in range(0, n, PANEL):

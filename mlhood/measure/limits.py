@@ -14,8 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -102,10 +101,6 @@ class Ceilings:
     def roofline(self) -> Roofline:
         """Return the roofline of these ceilings."""
         return Roofline(self.peak.value, self.bandwidths)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-serializable data with all rounds."""
-        return asdict(self)
 
     def __str__(self) -> str:
         idle = self.peak.median / self.peak.value

@@ -6,7 +6,7 @@ import math
 import numbers
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mlhood.errors import MeasureError
@@ -21,7 +21,6 @@ MAX_ROUNDS = 10_000
 _MAX_COUNT = 2**63
 # stored statistics are recomputed from the rounds when they are read; relative tolerance for rounding
 _TOLERANCE = 1e-9
-_MAX_ALTERNATIVES = 1000
 
 
 @dataclass(frozen=True)
@@ -263,13 +262,6 @@ class Comparison:
         """Operations per second of each alternative with known operations; see `Measurement.rates`."""
         return {name: rates for name, m in self.measurements.items() if (rates := m.rates) is not None}
 
-    def pairs(self) -> pd.DataFrame:
-        """Return all ratios: the time of the row's alternative relative to the column's."""
-        import pandas as pd
-
-        names = list(self.measurements)
-        return pd.DataFrame([[self.ratio(a, b) for b in names] for a in names], names, names)
-
     def frame(self) -> pd.DataFrame:
         """Return one formatted row per alternative."""
         import pandas as pd
@@ -311,27 +303,3 @@ class Comparison:
         from html import escape
 
         return f"{self.frame().to_html()}<p>{escape(self.note())}</p>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-serializable data with all rounds."""
-        data = {part.name: getattr(self, part.name) for part in fields(self)}
-        return data | {"measurements": {name: m.to_dict() for name, m in self.measurements.items()}}
-
-    @classmethod
-    def from_dict(cls, data: Any, where: str = "comparison") -> Comparison:
-        """Parse the result of `to_dict`.
-
-        Raises:
-            MeasureError: The data are invalid.
-        """
-        data = check_keys(data, {part.name for part in fields(cls)}, where)
-        stored = data["measurements"]
-        if not isinstance(stored, Mapping) or not 0 < len(stored) <= _MAX_ALTERNATIVES:
-            raise MeasureError("invalid measurements", where=where, got=type(stored).__name__)
-        measurements = {str(name): Measurement.from_dict(m, f"{where}, {name}") for name, m in stored.items()}
-        if data["baseline"] not in measurements:
-            raise MeasureError("unknown baseline", where=where, expected=list(measurements), got=data["baseline"])
-        for name in ("first", "repeats", "machine"):
-            if not isinstance(data[name], dict):
-                raise MeasureError(f"{name!r} is not a mapping", where=where, got=type(data[name]).__name__)
-        return cls(**{**data, "measurements": measurements})

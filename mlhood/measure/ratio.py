@@ -40,11 +40,6 @@ class Ratio:
     def __contains__(self, number: float) -> bool:
         return self.low <= number <= self.high
 
-    @property
-    def inverse(self) -> Ratio:
-        """The inverse ratio."""
-        return Ratio(1 / self.value, 1 / self.high, 1 / self.low)
-
 
 def median_ratio(above: Sequence[float], below: Sequence[float], *, paired: bool) -> Ratio:
     """Return the ratio of `above` to `below`.
@@ -86,8 +81,8 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
     return first, third
 
 
-def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the bootstrap percentile interval of the median.
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the bootstrap percentile interval of the median, with a confidence of 95 %.
 
     The ends are two of the values: the innermost ones such that the median of a resample is at or beyond an end with at
     most the tail's probability. For 21 values and 95 % they are the 6th and the 16th, as in the sign test, which cover
@@ -95,16 +90,13 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[f
 
     Args:
         values: At least one number, in any order.
-        confidence: Between 0 and 1.
 
     Raises:
-        MeasureError: There are no values, or `confidence` is not between 0 and 1.
+        MeasureError: There are no values.
     """
     _check_not_empty(values)
-    if not 0 < confidence < 1:
-        raise MeasureError("invalid confidence", expected="a number between 0 and 1", got=confidence)
     ordered = sorted(values)
-    index = _lower_index(len(ordered), (1 - confidence) / 2)
+    index = _lower_index(len(ordered), (1 - CONFIDENCE) / 2)
     return ordered[index], ordered[-1 - index]
 
 

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# readable without colour: the dashes tell the levels apart, the markers the series
-_DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-
 
 @dataclass(frozen=True)
 class Point:
@@ -134,24 +130,23 @@ def _plot_roofs(axes: Axes, roof: Roofline, left: float, right: float) -> None:
     """Draw the slope of each level up to the peak, and the peak itself."""
     import numpy as np
 
-    from mlhood.plotting.diagram import DARK
+    from mlhood.plotting.diagram import DARK, DASHES
 
     fastest_first = sorted(roof.bandwidths.items(), key=lambda item: -item[1])
     for i, (name, bandwidth) in enumerate(fastest_first):
         x = np.array([left, roof.ridge(name)])
         text = f"{name}: {rate(bandwidth, 'B/s')}"
-        axes.plot(x, np.minimum(bandwidth * x, roof.peak) / 1e9, ls=_DASHES[i % 5], color=DARK, lw=1.5, label=text)
+        axes.plot(x, np.minimum(bandwidth * x, roof.peak) / 1e9, ls=DASHES[i % 6], color=DARK, lw=1.5, label=text)
     axes.plot([roof.ridge(fastest_first[0][0]), right], [roof.peak / 1e9] * 2, color=DARK, lw=2.2)
     text = f"peak {rate(roof.peak)}"
     axes.annotate(text, (right, roof.peak / 1e9), (-4, 4), textcoords="offset points", ha="right", fontsize=9)
 
 
 def _plot_points(axes: Axes, points: Sequence[Point]) -> None:
-    from mlhood.plotting.diagram import BLUE, GREEN, ORANGE, PINK, SKY, VERMILION
+    from mlhood.plotting.diagram import LINE_COLOURS, MARKERS
 
-    colours = (BLUE, ORANGE, GREEN, VERMILION, PINK, SKY)
     for i, series in enumerate(dict.fromkeys(point.series for point in points)):
         members = [point for point in points if point.series == series]
         x, y = [point.intensity for point in members], [point.rate / 1e9 for point in members]
         line = axes.plot(x, y, ls="", ms=7, mec="black", mew=0.8, zorder=3, label=series or "_nolegend_")[0]
-        line.set(marker=_MARKERS[i % 8], color=colours[i % 6], markeredgecolor="black")
+        line.set(marker=MARKERS[i % 6], color=LINE_COLOURS[i % 6], markeredgecolor="black")

@@ -20,6 +20,11 @@ BLUE, ORANGE, GREEN, VERMILION, SKY, PINK = "#0072b2", "#e69f00", "#009e73", "#d
 LIGHT_BLUE, LIGHT_YELLOW, LIGHT_GREEN, LIGHT_GREY = "#cfe8f7", "#fbe7b5", "#cdeee0", "#eeeeee"
 DARK, MUTED, THIN = "#222222", "#555555", "#999999"  # of lines and text
 SMALL = 8.5  # font size in points
+# of the series of a chart, which also differ without colour
+COLOURS, LINE_COLOURS = (SKY, ORANGE, GREEN, VERMILION, PINK, BLUE), (BLUE, ORANGE, GREEN, VERMILION, PINK, SKY)
+HATCHES = ("", "//", "..", "xx", "\\\\", "oo")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 1)))
 
 Point = tuple[float, float]
 

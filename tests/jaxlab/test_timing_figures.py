@@ -1,8 +1,7 @@
-"""Figures of P5's measurements: they show the numbers, their labels do not overlap, and invalid times are rejected."""
+"""Figures of P5's measurements: they show the numbers, and their labels do not overlap."""
 
 import pytest
 
-from mlhood.errors import XlaError
 from mlhood.jaxlab import timing_figures
 from mlhood.jaxlab.operators.cases import ROWS
 from mlhood.jaxlab.tables import operators_table
@@ -60,16 +59,3 @@ def test_the_stages_fill_the_bar_and_their_times_are_shown():
     assert shares[2] == pytest.approx(CONV.compile / total)
     texts = " ".join(strings(figure))
     assert "trace 800 us,  lower 3.90 ms,  compile 77.5 ms,  first 3.15 ms,  run 1.30 ms" in texts
-
-
-@pytest.mark.parametrize(
-    "draw",
-    [
-        lambda: timing_figures.ratios(operators_table()),
-        lambda: timing_figures.stages({}),
-        lambda: timing_figures.stages({"nothing": Stages(*[0.0] * 7)}),
-    ],
-)
-def test_invalid_times_and_empty_tables_are_rejected(draw):
-    with pytest.raises(XlaError):
-        draw()

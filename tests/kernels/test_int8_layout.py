@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlhood.kernels.geometry import to_blocked, to_plain
-from mlhood.kernels.int8_layout import prepare_layout
+from mlhood.kernels.layout import prepare_bytes
 from tests.kernels.quantized import run_guarded
 
 
@@ -12,7 +12,7 @@ from tests.kernels.quantized import run_guarded
 def test_a_conversion_and_back(target, shape):
     x = np.random.default_rng(0).integers(-128, 128, shape).astype(np.int8)
     blocked = to_blocked(x, 16)
-    out = run_guarded(prepare_layout(shape, to_blocked=True, target=target), 2, {"x": x}, blocked)
+    out = run_guarded(prepare_bytes(shape, to_blocked=True, target=target), 2, {"x": x}, blocked)
     assert np.array_equal(to_plain(out, shape[1]), x)
-    back = run_guarded(prepare_layout(shape, to_blocked=False, target=target), 2, {"x": blocked}, x)
+    back = run_guarded(prepare_bytes(shape, to_blocked=False, target=target), 2, {"x": blocked}, x)
     assert np.array_equal(back, x)

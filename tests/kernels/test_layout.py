@@ -30,17 +30,17 @@ SHAPES = [
 def test_layouts_are_changed_as_defined(shape, target):
     x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     blocked = geometry.to_blocked(x, target.lanes)
-    y = run_guarded(layout.to_blocked(shape, target), blocked.shape, x=x)
+    y = run_guarded(layout.prepare(shape, "to_blocked", target), blocked.shape, x=x)
     np.testing.assert_array_equal(y, blocked)
     # what is in the lanes beyond the channels must not matter
     beyond = np.arange(blocked.shape[1] * target.lanes).reshape(-1, 1, 1, target.lanes) >= shape[1]
     blocked[:, np.broadcast_to(beyond, blocked.shape[1:])] = np.nan
-    np.testing.assert_array_equal(run_guarded(layout.to_plain(shape, target), shape, x=blocked), x)
+    np.testing.assert_array_equal(run_guarded(layout.prepare(shape, "to_plain", target), shape, x=blocked), x)
 
 
 def test_only_images_have_layouts():
     with pytest.raises(KernelError, match="layouts"):
-        layout.to_blocked((3, 4, 5))
+        layout.prepare((3, 4, 5), "to_blocked")
 
 
 @pytest.mark.parametrize("direction", ["to_blocked", "to_plain"])

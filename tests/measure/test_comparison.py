@@ -1,6 +1,5 @@
 """Comparisons on a simulated clock: the results are exact."""
 
-import json
 import random
 import statistics
 
@@ -12,7 +11,6 @@ import pytest
 from mlhood.errors import MeasureError
 from mlhood.measure import compare, comparison
 from mlhood.measure.comparison import MAX_ATTEMPTS
-from mlhood.measure.measurement import Comparison
 
 
 class Simulation:
@@ -239,25 +237,15 @@ def test_libraries_that_threads_does_not_set_are_noted(sim, monkeypatch):
     assert compare(alternatives).unfixed == []
 
 
-def test_a_comparison_survives_json_and_is_displayed(sim):
+def test_a_comparison_is_displayed(sim):
     draw = random.Random(0)
     result = compare(
         {"<a>": sim.alternative("a", lambda: draw.uniform(1, 2)), "b": sim.alternative("b", 1e-5)},
         threads=1,
     )
-    again = Comparison.from_dict(json.loads(json.dumps(result.to_dict())))
-    assert again == result
-    assert again["<a>"].median == statistics.median(result["<a>"].seconds)
+    assert result["<a>"].median == statistics.median(result["<a>"].seconds)
     assert "&lt;a&gt;" in result._repr_html_()
     assert "threads 1" in str(result)
     assert "21 rounds in random order" in repr(result)
-    assert result.pairs().loc["b", "b"].value == 1.0
     with pytest.raises(MeasureError, match="not measured"):
         result["c"]
-
-
-@pytest.mark.parametrize("change", [{"baseline": "x"}, {"measurements": {}}, {"first": []}, {"more": 1}])
-def test_invalid_comparisons_are_refused(sim, change):
-    data = compare({"a": sim.alternative("a", 1.0)}).to_dict()
-    with pytest.raises(MeasureError):
-        Comparison.from_dict({**data, **change})

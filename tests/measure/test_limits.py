@@ -152,7 +152,6 @@ def test_all_ceilings_make_a_roofline():
     assert ceilings.bandwidths == {"L1": 70.0, "memory": 5.0}
     assert ceilings.roofline().attainable(2.0) == 10.0
     assert "peak     100 FLOP/s" in str(ceilings)
-    assert ceilings.to_dict()["sweep"][0]["level"] == "L1"
 
 
 def test_usable_processors_are_counted(monkeypatch):

@@ -35,8 +35,9 @@ def test_the_order_of_rounds_does_not_matter(values, draw):
 @given(pairs)
 def test_exchanging_the_sides_inverts_the_ratio(both):
     a, b = zip(*both, strict=True)
-    forward, backward = median_ratio(a, b, paired=True), median_ratio(b, a, paired=True).inverse
-    assert (forward.value, forward.low, forward.high) == pytest.approx((backward.value, backward.low, backward.high))
+    forward, backward = median_ratio(a, b, paired=True), median_ratio(b, a, paired=True)
+    inverse = 1 / backward.value, 1 / backward.high, 1 / backward.low
+    assert (forward.value, forward.low, forward.high) == pytest.approx(inverse)
     assert forward.low <= forward.value * (1 + 1e-12)
     assert forward.value <= forward.high * (1 + 1e-12)
 
@@ -103,7 +104,6 @@ def test_a_ratio_is_formatted():
     [
         lambda: interval([]),
         lambda: quartiles([]),
-        lambda: interval([1.0], confidence=1.0),
         lambda: median_ratio([1.0], [1.0, 2.0], paired=True),
     ],
 )

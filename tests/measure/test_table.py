@@ -134,7 +134,7 @@ def test_invalid_declarations_are_refused(changes):
         {"unit": "s"},
         {"baseline": None},
         {"claims": []},
-        {"claims": [faster("BLAS", "no-BLAS", by=0.1).to_dict()]},
+        {"claims": [{**faster("BLAS", "no-BLAS").to_dict(), "factor": 0.1}]},
         {"format": 2},
         {"more": 1},
         {"rows": "C1"},

@@ -1,17 +1,44 @@
-"""Builds nests: any from a statement such as `"C[i, j] += A[i, k] * B[k, j]"`, and the course's two."""
+"""Loop nests with their steps as methods, `gemm(64, 64, 64).tile(i=16, j=16).count()`, and how to build them.
+
+Any nest is built from a statement such as `"C[i, j] += A[i, k] * B[k, j]"`; the course's two have functions.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from mlhood.dataflow.nest.facade import Nest
-from mlhood.dataflow.nest.loop_nest import Access, Affine, Loop, packed_name, variable
+from mlhood.dataflow.nest import count, program, schedule, space
+from mlhood.dataflow.nest.loop_nest import Access, Affine, Loop, LoopNest, packed_name, variable
 from mlhood.dataflow.nest.schedule import check_name
 from mlhood.errors import NestError
 from mlhood.kernels.geometry import Pair, geometry
 
 _FORM = "C[i, j] += A[i, k] * B[k, j]"
+
+
+class Nest(LoopNest):
+    """An immutable loop nest that prints, runs and counts; a step of its schedule returns a new one.
+
+    Each method is documented by the function behind it.
+    """
+
+    split = schedule.split
+    tile = schedule.tile
+    reorder = schedule.reorder
+    unroll = schedule.unroll
+    vectorise = schedule.vectorise
+    pack = schedule.pack
+
+    visits = space.visits
+
+    source = program.source
+    run = program.run
+
+    count = count.count
+
+    def __str__(self) -> str:
+        return program.pseudo_code(self)
 
 
 def gemm(m: int, n: int, k: int) -> Nest:

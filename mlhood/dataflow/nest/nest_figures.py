@@ -14,14 +14,10 @@ from matplotlib.patches import Patch
 from mlhood.dataflow.nest.count import Counts
 from mlhood.dataflow.nest.loop_nest import LoopNest
 from mlhood.dataflow.nest.space import visits
-from mlhood.errors import NestError
 from mlhood.plotting.alt_text import listing, set_alt_text
-from mlhood.plotting.diagram import BLUE, GREEN, LIGHT_GREY, ORANGE, PINK, SKY, VERMILION
+from mlhood.plotting.diagram import BLUE, COLOURS, HATCHES, LIGHT_GREY, VERMILION
 
-MAX_POINTS = 256  # more are illegible
 _MAX_NUMBERED = 100
-_HATCHES = ("", "//", "..", "xx", "\\\\", "oo")
-_COLOURS = (SKY, ORANGE, GREEN, VERMILION, PINK, BLUE)
 
 
 def iteration_space(nests: Mapping[str, LoopNest]) -> Figure:
@@ -30,17 +26,8 @@ def iteration_space(nests: Mapping[str, LoopNest]) -> Figure:
     Points are numbered in the order of their visits; dashed lines are tile boundaries.
 
     Args:
-        nests: Nests by title, each over the same original loops.
-
-    Raises:
-        NestError: If a nest has more or fewer than two original loops, or too many points.
+        nests: Nests by title, each over the same two original loops; more than 256 points are illegible.
     """
-    for nest in nests.values():
-        points = int(np.prod([extent for _, extent in nest.domain]))
-        if len(nest.domain) != 2 or points > MAX_POINTS:
-            expected = f"two loops, at most {MAX_POINTS} points"
-            got = ", ".join(f"{name} < {extent}" for name, extent in nest.domain)
-            raise NestError("only a small iteration space can be drawn", expected=expected, got=got)
     size = (3.1 * len(nests), 3.4)
     figure, grid = plt.subplots(1, len(nests), figsize=size, dpi=90, squeeze=False, layout="constrained")
     for axes, (title, nest) in zip(grid[0], nests.items(), strict=True):
@@ -117,7 +104,7 @@ def reuse(counts: Mapping[str, Counts]) -> Figure:
     )
     finite = [value for arrays in values.values() for row in arrays.values() for value in row if np.isfinite(value)]
     names = list(dict.fromkeys(array for nest in counts.values() for array in nest.reads))
-    styles = {name: (_COLOURS[i % 6], _HATCHES[i % 6]) for i, name in enumerate(names)}
+    styles = {name: (COLOURS[i % 6], HATCHES[i % 6]) for i, name in enumerate(names)}
     for axes, (title, nest) in zip(grid[:, 0], counts.items(), strict=True):
         axes.set(title=title, xlabel=label, xlim=(0, 1.3 * max(finite)))
         _bars(axes, values[title], styles)

@@ -1,14 +1,20 @@
-"""From a nest to lines of code: the emitter of its loops, and the pseudo-code that a nest prints as.
+"""From a nest to lines of code: the pseudo-code that a nest prints as, and Python that Numba compiles and `run` calls.
 
-The pseudo-code and the compiled program are two emitters of the same loops.
+Both are emitters of the same loops. The compiler may reassociate sums (`reassoc`), fuse multiply-adds (`contract`) and
+ignore the sign of zero (`nsz`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from mlhood.dataflow.nest.loop_nest import Loop, LoopNest, Pack
+import numpy as np
+
+from mlhood.dataflow.nest.loop_nest import Access, Loop, LoopNest, Pack
 from mlhood.dataflow.nest.space import trip_count
+from mlhood.errors import NestError
 
 Values = dict[str, int]  # of the unrolled loops
 
@@ -86,3 +92,79 @@ def pseudo_code(nest: LoopNest) -> str:
     buffers = "".join(f", {pack.buffer.array}{list(pack.shape)}" for pack in nest.packs)
     declaration = f"# {nest.output.array}{list(nest.output.shape)} from {arrays}{buffers}"
     return "\n".join([declaration, *_PseudoCode(nest, "  ", expand=False).lines()])
+
+
+# -- compiled execution
+
+_FASTMATH = {"reassoc", "contract", "nsz"}
+
+
+class _Compiled(Emitter):
+    def vector(self, values: Values) -> list[str]:
+        """Call with the first lane's elements."""
+        first, nest = values | {self.nest.names[-1]: 0}, self.nest
+        accesses = [nest.output, *(nest.operand(access) for access in nest.inputs)]
+        operands = [f"{access.array}.ctypes.data, {access.offset.substitute(first)}" for access in accesses]
+        lanes, (statement,) = nest.loops[-1].extent, self.statement(first)
+        return [f"# {lanes} lanes from {statement}", f"_multiply_add(({', '.join(operands)}))"]
+
+
+def source(nest: LoopNest) -> str:
+    """Return the Python that `run` compiles: a function of inputs, output and buffers."""
+    emitter = _Compiled(nest)
+    names = [access.array for access in nest.accesses] + [pack.buffer.array for pack in nest.packs]
+    return "\n".join([f"def run({', '.join(names)}):", *emitter.indented(emitter.lines()), ""])
+
+
+def run(nest: LoopNest, /, **arrays: np.ndarray) -> np.ndarray:
+    """Run the nest as compiled code, on one thread.
+
+    Args:
+        nest: The nest.
+        arrays: The inputs by name, float32, of their accesses' shapes.
+
+    Returns:
+        The output, float32.
+
+    Raises:
+        NestError: If an input is missing, unknown, or of another shape or dtype.
+    """
+    inputs = _checked(nest, arrays)
+    output = np.zeros(nest.output.shape, np.float32)
+    buffers = [np.empty(pack.shape, np.float32) for pack in nest.packs]
+    compiled(nest)(*inputs, output, *buffers)
+    return output
+
+
+@functools.lru_cache(maxsize=256)
+def compiled(nest: LoopNest) -> Any:
+    """Return Numba's dispatcher for the function of `source`."""
+    from numba import njit
+
+    scope: dict[str, Any] = {}
+    if nest.loops[-1].kind == "vectorised":
+        from mlhood.dataflow.nest.native import multiply_add
+
+        scope["_multiply_add"] = multiply_add(nest.loops[-1].extent, nest.strides)
+    exec(compile(source(nest), "<loop nest>", "exec"), scope)  # noqa: S102 - made of checked names and integers
+    return njit(nogil=True, fastmath=_FASTMATH)(scope["run"])
+
+
+def _checked(nest: LoopNest, arrays: Mapping[str, Any]) -> list[np.ndarray]:
+    """Return the inputs in order, contiguous."""
+    names = [access.array for access in nest.inputs]
+    if set(names) != arrays.keys():
+        raise NestError("missing or unknown inputs", expected=", ".join(names), got=", ".join(arrays) or "none")
+    return [np.ascontiguousarray(_checked_input(access, arrays[access.array])) for access in nest.inputs]
+
+
+def _checked_input(access: Access, array: Any) -> np.ndarray:
+    if isinstance(array, np.ndarray) and array.dtype == np.float32 and array.shape == access.shape:
+        return array
+    raise NestError(
+        "invalid shape or dtype of an input",
+        where=access.array,
+        expected=f"float32 {list(access.shape)}",
+        got=f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__,
+        todo="pad a convolution's input first: mlhood.kernels.conv.pad",
+    )

@@ -24,14 +24,13 @@ def bench_sliced(
     network: Annotated[
         str, typer.Option(help="Whose layers: resnet50, mobilenet_v2, squeezenet or vgg16.")
     ] = "resnet50",
-    search: Annotated[bool, typer.Option(help="Also time all slicings of a grid: minutes.")] = False,
     as_json: Annotated[Path | None, typer.Option("--json", help="Also write rows and means to this file.")] = None,
 ) -> None:
     """Time the sliced convolution, with the slicing that the analysis chooses, against im2col and torch.
 
     Grouped convolutions are left out.
 
-    Example: mlhood bench sliced --threads 1 --search --json sliced.json
+    Example: mlhood bench sliced --threads 1 --json sliced.json
     """
     # the libraries read this when they are loaded: spinning threads would slow down the next alternative
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -51,10 +50,9 @@ def bench_sliced(
     means = summary(cases)
     ratios = "  ".join(f"{baseline} {value:.3f}" for baseline, value in means["ratios"].items())
     echo(f"geometric means: {means['gflops']:.1f} GFLOP/s; ratio {ratios}")
-    searched = _search(layers, threads, rounds) if search else []
     if as_json is not None:
         conditions = {"bench": "sliced", "threads": threads, "machine": machine().as_dict()}
-        data = {**conditions, "rows": rows, "summary": means, "search": searched}
+        data = {**conditions, "rows": rows, "summary": means}
         write_atomic(as_json, json.dumps(data, indent=2).encode())
 
 
@@ -65,22 +63,3 @@ def _layers(network: str) -> list[Any]:
     if network not in NETWORKS:
         raise KernelError("unknown network", expected=", ".join(NETWORKS), got=network, todo=nearest(network, NETWORKS))
     return [layer for layer in distinct(NETWORKS[network]()) if layer.groups == 1]
-
-
-def _search(layers: list[Any], threads: int, rounds: int) -> list[dict[str, Any]]:
-    """Print the time of the analysis' choice over that of the fastest other slicing, for each layer."""
-    from mlhood.dataflow.sliced import bench
-    from mlhood.kernels.bench import geometric_mean
-
-    rows = []
-    for layer in layers:
-        times = bench.search(layer, threads, rounds)
-        rows.append({"case": layer.name, **times.row()})
-        ratio = rows[-1]["ratio"]
-        echo(
-            f"{layer.name}: the analysis' {times.chosen} takes {ratio['value']:.3f} [{ratio['low']:.3f}, "
-            f"{ratio['high']:.3f}] of the time of {times.best}, the fastest other of {times.timed}"
-        )
-    mean = geometric_mean(row["ratio"]["value"] for row in rows)
-    echo(f"geometric mean: the analysis' choices take {mean:.3f} of the fastest others' time")
-    return rows

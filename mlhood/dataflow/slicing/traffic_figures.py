@@ -14,7 +14,6 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 from mlhood.dataflow.slicing.caches import LEVELS
 from mlhood.dataflow.slicing.problem import ORDERS, Order
 from mlhood.dataflow.slicing.traffic import Traffic
-from mlhood.errors import SlicingError
 from mlhood.measure.machine import binary_size
 from mlhood.measure.measurement import Measurement
 from mlhood.measure.ratio import Ratio
@@ -33,14 +32,7 @@ def levels(needs: Mapping[str, Sequence[float]], rooms: Sequence[float]) -> Figu
     Args:
         needs: Bytes in L1, L2 and L3, by the name of a slicing.
         rooms: Bytes that slicings may occupy in L1, L2 and L3; infinite where a level limits nothing.
-
-    Raises:
-        SlicingError: If a number of bytes is invalid.
     """
-    for name, sizes in needs.items():
-        if len(sizes) != len(LEVELS) or not all(1 <= size < math.inf for size in sizes):
-            what = "invalid number of bytes in the three levels"
-            raise SlicingError(what, where=name, expected="three numbers, at least 1", got=list(sizes))
     group = len(needs) + 1
     figure, axes = plt.subplots(figsize=(6.2, 0.9 + 0.25 * 3 * group), dpi=90, layout="constrained")
     shares = [size / room for sizes in needs.values() for size, room in zip(sizes, rooms, strict=True)]

@@ -148,7 +148,8 @@ def _layers(line: str, where: str) -> list[Layer]:
             return [gemm_layer(name, *sizes)]
         return _convolutions(name, sizes)
     except DataflowError as error:
-        raise DataflowError(error.what, **(_keywords(error) | {"where": f"{where} ({name})"})) from error
+        error.parts["where"] = f"{where} ({name})"
+        raise
 
 
 def _convolutions(name: str, sizes: list[int]) -> list[Layer]:
@@ -164,7 +165,3 @@ def _size(text: str, where: str) -> int:
     if not text.isdecimal() or len(text) > _MAX_DIGITS or int(text) < 1:
         raise DataflowError("invalid size", where=where, expected="a positive integer", got=repr(text))
     return int(text)
-
-
-def _keywords(error: DataflowError) -> dict[str, str]:
-    return {"todo" if label == "what to do" else label: text for label, text in error.parts.items()}

@@ -15,11 +15,9 @@ from mlhood.dataflow.systolic.mapping import count
 from mlhood.dataflow.systolic.simulator import EMPTY, Run
 from mlhood.measure.units import digits
 from mlhood.plotting.alt_text import listing, set_alt_text
-from mlhood.plotting.diagram import BLUE, GREEN, LIGHT_YELLOW, ORANGE, PINK, SKY, VERMILION
+from mlhood.plotting.diagram import COLOURS, GREEN, HATCHES, LIGHT_YELLOW, LINE_COLOURS, MARKERS, ORANGE, SKY
 
 _STYLES = {"ws": (SKY, ""), "is": (ORANGE, "//"), "os": (GREEN, "..")}
-_SERIES_STYLES = ((SKY, ""), (BLUE, "\\\\"), (GREEN, ".."), (ORANGE, "//"), (VERMILION, "xx"), (PINK, "oo"))
-_MARKERS = "osD^vP"
 _MOVES = {
     "ws": "inputs move right, partial sums down",
     "is": "weights move right, partial sums down",
@@ -80,7 +78,7 @@ def _elements(axes: Axes, run: Run, cycle: int) -> None:
 def compare(cycles: Mapping[str, Mapping[str, float]], what: str = "cycles") -> Figure:
     """Draw grouped bars: {"C1": {"ws": 458208, "is": 776160, "os": 475104}, ...}; each group's smallest is bold."""
     orders = list(dict.fromkeys(order for group in cycles.values() for order in group))
-    styles = {order: _STYLES.get(order, _SERIES_STYLES[i % len(_SERIES_STYLES)]) for i, order in enumerate(orders)}
+    styles = {order: _STYLES.get(order, (COLOURS[i % 6], HATCHES[i % 6])) for i, order in enumerate(orders)}
     figure, axes = plt.subplots(figsize=(1.0 + 1.4 * len(cycles), 3.4), dpi=90, layout="constrained")
     width = 0.8 / len(orders)
     for i, group in enumerate(cycles.values()):
@@ -114,7 +112,7 @@ def sides(layers: Sequence[Layer], sizes: Sequence[int]) -> Figure:
             np.array([count(layer, Array(size, size, order)).cycles for size in sizes]) for order in ("ws", "is")
         )
         ratios = input_stationary / ws
-        marker, colour = _MARKERS[i % len(_MARKERS)], _SERIES_STYLES[i % len(_SERIES_STYLES)][0]
+        marker, colour = MARKERS[i % 6], LINE_COLOURS[i % 6]
         name = f"{layer.name}: M {layer.m:,}, N {layer.n:,}, K {layer.k:,}"
         axes.plot(sizes, ratios, color=colour, marker=marker, mec="black", ms=6, label=name)
         lines.append(f"{layer.name}: {', '.join(digits(ratio) for ratio in ratios)}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.files.locks import try_lock
-from mlhood.files.text_file import read_text
+from mlhood.files.paths import read_text
 from mlhood.grading.batch.batch import Batch
 from mlhood.grading.batch.class_result import ClassResult
 from mlhood.grading.batch.executor import Executor

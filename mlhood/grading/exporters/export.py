@@ -9,8 +9,7 @@ from pathlib import Path
 
 from mlhood.errors import GradingError, nearest
 from mlhood.files.atomic import write_atomic
-from mlhood.files.paths import make_folder
-from mlhood.files.text_file import read_text
+from mlhood.files.paths import make_folder, read_text
 from mlhood.grading.exporters import formats
 from mlhood.grading.exporters.canvas import fill
 from mlhood.grading.gradebook.gradebook import Gradebook

@@ -11,7 +11,7 @@ import secrets
 from pathlib import Path
 
 from mlhood.errors import GradingError
-from mlhood.files.text_file import read_text
+from mlhood.files.paths import read_text
 
 
 def read_seed(file: Path) -> int:

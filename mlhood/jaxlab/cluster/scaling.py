@@ -12,20 +12,12 @@ Distributed Computing 69 (2009).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mlhood.errors import ClusterError
 from mlhood.measure.units import duration, rate
 
 POWERS = tuple(2**k for k in range(11))
-
-
-def _check(what: str, value: float, *, positive: bool = False) -> None:
-    in_range = value > 0 if positive else value >= 0
-    if not (in_range and math.isfinite(value)):
-        raise ClusterError(f"invalid {what}", expected="above 0" if positive else "0 or more", got=repr(value))
 
 
 @dataclass(frozen=True)
@@ -38,9 +30,6 @@ class Link:
         latency: Seconds for an empty message, including software.
         bandwidth_source: The specification, or "measured".
         latency_source: Where the latency comes from; "assumed" if it was not measured.
-
-    Raises:
-        ClusterError: The bandwidth is not positive, or the latency is negative.
     """
 
     name: str
@@ -48,10 +37,6 @@ class Link:
     latency: float
     bandwidth_source: str = "assumed"
     latency_source: str = "assumed"
-
-    def __post_init__(self) -> None:
-        _check("bandwidth", self.bandwidth, positive=True)
-        _check("latency", self.latency)
 
     def __str__(self) -> str:
         bandwidth = f"{rate(self.bandwidth, 'B/s')} ({self.bandwidth_source})"
@@ -150,9 +135,6 @@ def step_seconds(compute: float, bytes: float, devices: int, bandwidth: float, l
         devices: n.
         bandwidth: Of a link, bytes/s.
         latency: Of a message, in seconds.
-
-    Raises:
-        ClusterError: A number is out of range.
     """
     return predict(compute, bytes, Ring(Link("link", bandwidth, latency)), [devices]).steps[0].seconds
 
@@ -165,14 +147,6 @@ def predict(compute: float, bytes: float, network: Ring, devices: Iterable[int] 
         bytes: Size of the gradient.
         network: The ring.
         devices: Numbers of devices; powers of two up to 1,024 by default.
-
-    Raises:
-        ClusterError: A number is out of range.
     """
-    _check("time of computation", compute, positive=True)
-    _check("number of bytes", bytes)
-    counts = sorted(set(devices))
-    for count in counts:
-        _check("number of devices", count, positive=True)
-    steps = [StepTime(count, compute / count, network.seconds(bytes, count)) for count in counts]
+    steps = [StepTime(count, compute / count, network.seconds(bytes, count)) for count in sorted(set(devices))]
     return Prediction(network, compute, bytes, tuple(steps))

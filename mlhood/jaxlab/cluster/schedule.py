@@ -18,11 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mlhood.errors import ClusterError
-
 FORWARD, BACKWARD = "forward", "backward"
 DURATION = {FORWARD: 1, BACKWARD: 2}
-MAX_SLOTS = 200_000
 
 Task = tuple[str, int, int]  # kind, stage, microbatch
 
@@ -101,11 +98,7 @@ def gpipe(stages: int, microbatches: int) -> Schedule:
     Args:
         stages: Number of stages, each on a device.
         microbatches: Number of microbatches.
-
-    Raises:
-        ClusterError: A size is less than 1 or too large.
     """
-    _check_sizes(stages, microbatches)
     order = [(FORWARD, j) for j in range(microbatches)] + [(BACKWARD, j) for j in reversed(range(microbatches))]
     return _schedule("GPipe", [order] * stages, microbatches)
 
@@ -114,9 +107,8 @@ def one_forward_one_backward(stages: int, microbatches: int) -> Schedule:
     """Return the schedule 1F1B: a stage starts a backward pass as soon as it can, and so stores fewer activations.
 
     Stage s of p starts with p - s - 1 warm-up forward passes, then alternates, and ends with the remaining backward
-    passes. Arguments and errors are those of `gpipe`.
+    passes. Arguments are those of `gpipe`.
     """
-    _check_sizes(stages, microbatches)
     orders = []
     for stage in range(stages):
         warm_up = min(stages - stage - 1, microbatches)
@@ -154,11 +146,3 @@ def dependencies(task: Task, stages: int) -> list[Task]:
         return [(FORWARD, stage - 1, microbatch)] if stage else []
     next_stage = [(BACKWARD, stage + 1, microbatch)] if stage + 1 < stages else []
     return [(FORWARD, stage, microbatch), *next_stage]
-
-
-def _check_sizes(stages: int, microbatches: int) -> None:
-    for what, size in (("stages", stages), ("microbatches", microbatches)):
-        if not isinstance(size, int) or size < 1:
-            raise ClusterError(f"invalid number of {what}", expected="1 or more", got=repr(size))
-    if (slots := 2 * stages * microbatches) > MAX_SLOTS:
-        raise ClusterError("the schedule is too long", expected=f"at most {MAX_SLOTS:,} slots", got=f"{slots:,}")

@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
-from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.collectives import Collective, Groups
 from mlhood.plotting.alt_text import set_alt_text
 from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_GREY, LIGHT_YELLOW, Point, canvas
@@ -22,7 +21,6 @@ Bounds = tuple[tuple[int, int], tuple[int, int]]  # start and stop of the rows, 
 
 _FILLS = (LIGHT_BLUE, LIGHT_YELLOW, LIGHT_GREEN, "#f6d5e5", "#d9d2f0", "#ffd9c7", "#d2e9e9", LIGHT_GREY)
 _MAX_SIDE, _MIN_SIDE, _GAP = 2.0, 0.45, 0.5  # inches: sides of an array, and the gap between arrays
-_MAX_DEVICES = 64
 _RADIUS = 0.2  # inches: of a device in a ring
 
 
@@ -34,14 +32,9 @@ def layout(arrays: Mapping[str, jax.Array | tuple[tuple[int, ...], Sharding]]) -
 
     Args:
         arrays: By name: JAX arrays, or shapes with shardings.
-
-    Raises:
-        ClusterError: There is nothing to draw, there are too many devices, or a shape is not divisible.
     """
-    if not arrays:
-        raise ClusterError("there is no array to draw", expected="a dictionary of arrays by name")
     inputs = {name: a if isinstance(a, tuple) else (a.shape, a.sharding) for name, a in arrays.items()}
-    shards = {name: _shards(name, shape, sharding) for name, (shape, sharding) in inputs.items()}
+    shards = {name: _shards(shape, sharding) for name, (shape, sharding) in inputs.items()}
     sizes = {name: _size(shape) for name, (shape, _) in inputs.items()}
     height = max(high for _, high in sizes.values()) + 0.9
     figure, axes = canvas(sum(max(wide, 1.1) + _GAP for wide, _ in sizes.values()) + _GAP, height)
@@ -68,18 +61,11 @@ def ring(collective: Collective) -> Figure:
 
     A permutation is drawn as one ring of all its devices, with an arrow for each pair.
 
-    Raises:
-        ClusterError: There are too many devices, or no group has two.
+    Args:
+        collective: With groups of two devices or more.
     """
     rings, arrows = _rings(collective)
-    devices = max(map(len, rings), default=0)
-    if devices < 2 or len(rings) * devices > _MAX_DEVICES:
-        raise ClusterError(
-            "the collective cannot be drawn",
-            where=collective.name,
-            expected=f"groups of 2 devices or more, {_MAX_DEVICES} in total",
-            got=f"{len(rings)} groups of {devices}",
-        )
+    devices = max(map(len, rings))
     side = 1.0 + 0.3 * max(devices, 4)
     columns = max(1, min(len(rings), int(9 / side)))
     height = math.ceil(len(rings) / columns) * side
@@ -104,14 +90,9 @@ def _rings(collective: Collective) -> tuple[Groups, Groups]:
     return collective.groups, tuple(neighbours)
 
 
-def _shards(name: str, shape: tuple[int, ...], sharding: Sharding) -> dict[Bounds, list[int]]:
+def _shards(shape: tuple[int, ...], sharding: Sharding) -> dict[Bounds, list[int]]:
     """Return the devices that hold each shard."""
-    if len(sharding.device_set) > _MAX_DEVICES:
-        raise ClusterError("there are too many devices to draw", where=name, expected=f"at most {_MAX_DEVICES}")
-    try:
-        indices = sharding.devices_indices_map(shape)
-    except ValueError as error:
-        raise ClusterError("the array cannot be divided into equal shards", where=name, got=error) from error
+    indices = sharding.devices_indices_map(shape)
     shards: dict[Bounds, list[int]] = {}
     # devices are numbered by position, as in HLO: JAX's ids may have gaps between processes
     for position, device in enumerate(sorted(indices, key=lambda device: device.id)):

@@ -15,11 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mlhood.errors import XlaError
-
 Params = dict[str, Any]
 STAGES = ("layer1", "layer2", "layer3", "layer4")
-PARTS = ("conv1", "bn1", *STAGES, "fc")
 _COUNTERS = "num_batches_tracked"
 
 
@@ -27,36 +24,16 @@ def tree(state: Mapping[str, Any]) -> Params:
     """Return arrays by dotted names as nested dictionaries: {"layer1": {"0": {"conv1": {"weight": ...}}}}.
 
     Batch normalisation's `num_batches_tracked` is dropped: nothing reads it.
-
-    Raises:
-        XlaError: A name is also the prefix of another.
     """
     params: Params = {}
     for name, value in state.items():
         *path, field = name.split(".")
         if field != _COUNTERS:
-            _subtree(params, path, name)[field] = value
+            subtree = params
+            for part in path:
+                subtree = subtree.setdefault(part, {})
+            subtree[field] = value
     return params
-
-
-def _subtree(params: Params, path: list[str], name: str) -> Params:
-    for part in path:
-        params = params.setdefault(part, {})
-        if not isinstance(params, dict):
-            raise XlaError("a name is both an array and a subtree", where=name, got=f"an array at {part!r}")
-    return params
-
-
-def check_resnet(params: Mapping[str, Any], where: str) -> None:
-    """Check that a tree has the parameters of a ResNet.
-
-    Raises:
-        XlaError: A part is missing.
-    """
-    missing = [name for name in PARTS if name not in params]
-    if missing:
-        expected = f"parameters with torchvision's names: {', '.join(PARTS)}"
-        raise XlaError("this is not a ResNet", where=where, expected=expected, got=f"no {', '.join(missing)}")
 
 
 def forward(ops: Any, params: Params, x: Any) -> Any:

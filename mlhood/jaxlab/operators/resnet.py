@@ -29,13 +29,8 @@ def from_torch(model: Any) -> Params:
 
     Returns:
         Nested dictionaries, as `network.tree` builds them.
-
-    Raises:
-        XlaError: The model is not a ResNet.
     """
-    state = model if isinstance(model, Mapping) else model.state_dict() if hasattr(model, "state_dict") else {}
-    params = network.tree(state)
-    network.check_resnet(params, type(model).__name__)
+    params = network.tree(model if isinstance(model, Mapping) else model.state_dict())
     return jax.tree.map(lambda value: jnp.array(value.numpy(force=True)), params)
 
 

@@ -11,8 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mlhood.errors import XlaError
-
 Tree = Any
 
 
@@ -28,11 +26,6 @@ def clipped(gradients: Tree, limit: float) -> Tree:
     Args:
         gradients: A tree whose leaves are [N, ...].
         limit: Positive.
-
-    Raises:
-        XlaError: The limit is not positive.
     """
-    if not limit > 0:
-        raise XlaError("invalid clipping limit", where="limit", expected="a positive number", got=limit)
     factors = 1 / jnp.maximum(1, norms(gradients) / limit)
     return jax.tree.map(lambda leaf: leaf * factors.reshape(-1, *(1,) * (leaf.ndim - 1)), gradients)

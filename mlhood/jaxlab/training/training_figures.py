@@ -9,14 +9,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from mlhood.errors import XlaError
 from mlhood.measure import Comparison
 from mlhood.measure.units import duration
 from mlhood.plotting.alt_text import listing, set_alt_text
-from mlhood.plotting.diagram import BLUE, GREEN, ORANGE, PINK, SKY, VERMILION
-
-_COLOURS = (SKY, VERMILION, BLUE, GREEN, ORANGE, PINK)
-_HATCHES = ("", "//", "..", "xx", "\\\\", "oo")
+from mlhood.plotting.diagram import BLUE, COLOURS, HATCHES, ORANGE
 
 
 def step_seconds(measured: Comparison) -> Figure:
@@ -29,7 +25,7 @@ def step_seconds(measured: Comparison) -> Figure:
     figure, axes = plt.subplots(figsize=(8.2, 0.9 + 0.5 * len(rows)), dpi=90, layout="constrained")
     for i, (name, measurement) in enumerate(rows.items()):
         median, (low, high) = measurement.median * 1e3, (quartile * 1e3 for quartile in measurement.quartiles)
-        axes.barh(i, median, 0.62, color=_COLOURS[i % 6], hatch=_HATCHES[i % 6], ec="black", lw=0.8)
+        axes.barh(i, median, 0.62, color=COLOURS[i % 6], hatch=HATCHES[i % 6], ec="black", lw=0.8)
         interval = [[median - low], [high - median]]
         axes.errorbar(median, i, xerr=interval, fmt="none", ecolor="white", capsize=5, capthick=3.5, lw=3.5)
         axes.errorbar(median, i, xerr=interval, fmt="none", ecolor="#222222", capsize=4, lw=1.2)
@@ -52,14 +48,8 @@ def gradient_norms(before: Any, after: Any, limit: float) -> Figure:
         before: Norms [N].
         after: Norms [N] of the same examples.
         limit: The clipping limit.
-
-    Raises:
-        XlaError: The norms are empty, or their numbers differ.
     """
     before, after = np.asarray(before), np.asarray(after)
-    if before.shape != after.shape or before.ndim != 1 or not before.size:
-        got = f"{list(before.shape)} and {list(after.shape)}"
-        raise XlaError("the norms are not of the same examples", expected="two arrays [N], N at least 1", got=got)
     order = np.argsort(before, kind="stable")
     ranks = np.arange(1, len(order) + 1)
     figure, axes = plt.subplots(figsize=(8.2, 3.4), dpi=90, layout="constrained")

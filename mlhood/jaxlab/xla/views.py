@@ -20,8 +20,8 @@ from typing import Any, Literal
 import jax
 
 from mlhood.errors import XlaError
-from mlhood.jaxlab.xla import layout, stablehlo
-from mlhood.jaxlab.xla.hlo import Module, parse, strip_sources
+from mlhood.jaxlab.xla import stablehlo
+from mlhood.jaxlab.xla.hlo import Computation, Instruction, Module, parse, strip_sources
 
 Stage = Literal["stablehlo", "hlo", "optimized"]
 Options = Mapping[str, str | bool | int]
@@ -135,9 +135,9 @@ class View:
         """Return the opcodes that XLA fused into one loop, by the fusion's name; a wrapped_... has a single one."""
         return self.module("optimized").fusions()
 
-    def layouts(self, stage: Stage = "optimized") -> list[layout.ConvolutionLayout]:
+    def layouts(self, stage: Stage = "optimized") -> list[ConvolutionLayout]:
         """Return the memory layouts of each convolution's arrays."""
-        return layout.convolutions(self.module(stage))
+        return convolutions(self.module(stage))
 
     def cost(self, stage: Stage = "optimized") -> Cost:
         """Return XLA's cost analysis, after fusion or ("hlo") before."""
@@ -210,3 +210,44 @@ def _kernel_name(path: Path) -> str:
     stem = path.name.rsplit(".ir-", 1)[0]
     match = re.fullmatch(r"module_\d+\.[^.]+\.(?:__compute_module_)?(.+?)(?:_elemental)?(?:_kernel_module)?", stem)
     return match[1] if match else stem
+
+
+# -- the memory layouts of convolutions
+
+_LETTERS = {"b": "N", "f": "C", "o": "O", "i": "I", "0": "H", "1": "W", "2": "D"}
+
+
+@dataclass(frozen=True)
+class ConvolutionLayout:
+    """The layouts of a convolution's arrays, the fastest-varying (contiguous) dimension last.
+
+    Args:
+        name: The convolution's name.
+        x: Of the input: NCHW, NHWC and so on.
+        w: Of the weights: OIHW, HWIO and so on.
+        y: Of the output.
+    """
+
+    name: str
+    x: str
+    w: str
+    y: str
+
+
+def convolutions(module: Module) -> list[ConvolutionLayout]:
+    """Return the layouts of all convolutions, in the order of execution."""
+    return [
+        _layout(computation, instruction)
+        for computation, instruction in module.walk()
+        if instruction.opcode == "convolution" and instruction.attribute("dim_labels")
+    ]
+
+
+def _layout(computation: Computation, convolution: Instruction) -> ConvolutionLayout:
+    labels = (convolution.attribute("dim_labels") or "").replace("->", "_").split("_")
+    operands = [computation.instructions[name].arrays[0] for name in convolution.operands[:2]]
+    orders = [
+        "".join(_LETTERS.get(label[dim], "?") for dim in reversed(array.layout))
+        for label, array in zip(labels, [*operands, convolution.arrays[0]], strict=True)
+    ]
+    return ConvolutionLayout(convolution.name, *orders)

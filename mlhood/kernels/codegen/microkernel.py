@@ -114,7 +114,7 @@ class MicrokernelSpec:
             what a later call reads. 0: none, and no parameter.
         integers: What an element is, if not a float32; accumulators are 32-bit integers then. `bytes`: four bytes,
             unsigned in a and signed in b; `small_bytes`: the same, but the sum of two adjacent products fits into 16
-            bits, for AVX2; `pairs`: two signed 16-bit integers; `tiles`: four bytes, for `amx_microkernel`.
+            bits, for AVX2; `pairs`: two signed 16-bit integers; `tiles`: four bytes, for AMX.
         epilogue: Steps that are applied to the result instead of clamping it.
     """
 

@@ -28,9 +28,9 @@ LIBRARIES = (
 )
 
 
-def versions(libraries: Iterable[str] = LIBRARIES) -> dict[str, str | None]:
+def versions() -> dict[str, str | None]:
     """Return the installed version of each library, None for one that is not installed."""
-    return {name: _version(name) for name in libraries}
+    return {name: _version(name) for name in LIBRARIES}
 
 
 def numpy_blas() -> Blas:

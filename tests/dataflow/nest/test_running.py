@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mlhood.dataflow.nest import conv2d, gemm, nest
-from mlhood.dataflow.nest.running import compiled
+from mlhood.dataflow.nest.program import compiled
 from mlhood.kernels.conv import pad
 from mlhood.kernels.geometry import geometry
 

@@ -24,7 +24,7 @@ def interpreted(nest, arrays):
     memory = {array.ctypes.data: array.reshape(-1) for array in arguments}
 
     def multiply_add(operands):
-        """`mlhood.dataflow.nest.running` in NumPy."""
+        """`mlhood.dataflow.nest.program` in NumPy."""
         lanes, pairs = nest.loops[-1].extent, zip(operands[::2], operands[1::2], strict=True)
         total, *factors = [
             memory[base][offset : offset + (lanes if stride else 1)]

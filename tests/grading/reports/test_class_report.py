@@ -219,10 +219,10 @@ def test_base_code_is_no_copy(course, tmp_path, monkeypatch, where):
 
 
 def test_a_copy_of_the_package_is_found(course, tmp_path):
-    original = next(document for document in package_functions() if document.name.endswith("loops.py: gemm_blocked"))
-    results = stored(tmp_path, course, {"ada": original.sources[original.name].replace("block", "step")})
+    original = next(document for document in package_functions() if document.name.endswith("loops.py: gemm_packed"))
+    results = stored(tmp_path, course, {"ada": original.sources[original.name].replace("panel", "part")})
     copies = compare_class(results, tmp_path, [], ignore)["P1"].copies
-    assert [pair.names for pair in copies] == [("ada", "mlhood/kernels/loops.py: gemm_blocked")]
+    assert [pair.names for pair in copies] == [("ada", "mlhood/kernels/loops.py: gemm_packed")]
 
 
 def test_code_is_grouped_by_task_or_cell(course):

@@ -208,7 +208,7 @@ def package() -> list[Document]:
 
 
 def test_a_copy_of_the_packages_source_is_found(package):
-    original = next(source for source in package if source.name.endswith("loops.py: gemm_blocked"))
+    original = next(source for source in package if source.name.endswith("loops.py: gemm_packed"))
     copy = Document("student", {"P3.7": disguised(original, "").sources[original.name]})
     best = package_copies([copy], package)[0]
     assert best.names == ("student", original.name)

@@ -46,10 +46,6 @@ def test_mismatched_arguments_are_rejected():
     x = np.ones(2)
     with pytest.raises(AutodiffError, match="has the shape of its primal"):
         ad.jvp(ad.exp, (x,), (np.ones(3),))
-    with pytest.raises(AutodiffError, match="different structures"):
-        ad.jvp(lambda tree: tree["a"], ({"a": x},), ({"b": x},))
-    with pytest.raises(AutodiffError, match="different structures"):
-        ad.jvp(ad.add, (x, x), (x,))
     with pytest.raises(AutodiffError, match="does not depend"):
         ad.jvp(lambda x: 3.0, (x,), (x,))
     with pytest.raises(AutodiffError, match="different derivatives"):

@@ -117,8 +117,3 @@ def test_a_simulated_ring_computes_the_sum_with_these_bytes(devices):
     np.testing.assert_allclose(gathered, ring_bytes("all-gather", size, devices))
     np.testing.assert_allclose(values, np.broadcast_to(total, values.shape))
     np.testing.assert_allclose(scattered + gathered, ring_bytes("all-reduce", size, devices))
-
-
-def test_other_kinds_are_rejected():
-    with pytest.raises(XlaError, match="unknown collective"):
-        ring_bytes("broadcast", 8, 2)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from mlhood.errors import XlaError
 from mlhood.jaxlab.operators import network, no_jax
 from mlhood.jaxlab.operators.resnet import from_torch, logits
 from mlhood.models import photographs, resnet18, resnet50
@@ -84,8 +83,3 @@ def test_the_operators_are_those_of_the_namespace():
 def test_a_tree_has_no_batch_counters():
     tree = network.tree({"a.0.weight": 1, "a.0.num_batches_tracked": 2, "b": 3})
     assert tree == {"a": {"0": {"weight": 1}}, "b": 3}
-
-
-def test_conflicting_names_are_rejected():
-    with pytest.raises(XlaError, match="both an array and a subtree"):
-        network.tree({"a": 1, "a.b": 2})

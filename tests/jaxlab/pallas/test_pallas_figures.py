@@ -2,8 +2,7 @@
 
 from matplotlib.patches import Rectangle
 
-from mlhood.jaxlab.pallas.pallas_figures import LENGTHS, fused_attention
-from mlhood.jaxlab.pallas.traffic import traffic
+from mlhood.jaxlab.pallas.pallas_figures import LENGTHS, fused_attention, traffic
 from mlhood.plotting.alt_text import alt_text
 
 

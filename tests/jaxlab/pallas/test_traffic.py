@@ -3,7 +3,7 @@
 import jax
 
 from mlhood.jaxlab.pallas.attention import reference
-from mlhood.jaxlab.pallas.traffic import traffic
+from mlhood.jaxlab.pallas.pallas_figures import traffic
 from mlhood.jaxlab.xla.views import UNFUSED, view
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import optax
 import pytest
 
-from mlhood.errors import XlaError
 from mlhood.jaxlab.operators import no_jax
 from mlhood.jaxlab.training import cnn
 from mlhood.jaxlab.training.train_loop import MODES, accuracy, compare_modes, cross_entropy, loss, make_step
@@ -67,8 +66,3 @@ def test_accuracy_is_the_share_of_correct_digits():
     expected = cnn.logits({name: np.asarray(value) for name, value in params.items()}, images[:50], no_jax).argmax(1)
     right = np.where(np.arange(50) < 30, expected, expected + 1)
     assert accuracy(params, images[:50], right) == 0.6
-
-
-def test_an_unknown_mode_is_rejected():
-    with pytest.raises(XlaError, match="unknown mode"):
-        make_step(optax.sgd(0.1), squares, "fast")  # pyright: ignore

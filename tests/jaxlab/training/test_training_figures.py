@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from mlhood.errors import XlaError
 from mlhood.jaxlab.training import training_figures
 from mlhood.measure import Comparison, Measurement
 from tests.plotting.texts import check_texts
@@ -42,8 +41,3 @@ def test_norms_are_sorted_and_the_clipped_ones_counted():
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.01, 0.4, 3, 20])
     np.testing.assert_array_equal(axes.lines[1].get_ydata(), [0.01, 0.4, 1, 1])
     assert axes.get_title() == "2 of 4 are clipped"
-
-
-def test_invalid_data_are_rejected():
-    with pytest.raises(XlaError, match="same examples"):
-        training_figures.gradient_norms(NORMS, NORMS[:2], 1.0)

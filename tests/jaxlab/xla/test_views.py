@@ -10,8 +10,7 @@ import pytest
 from mlhood.errors import KernelError, XlaError
 from mlhood.jaxlab.operators.resnet import conv2d
 from mlhood.jaxlab.xla.hlo import parse
-from mlhood.jaxlab.xla.layout import ConvolutionLayout, convolutions
-from mlhood.jaxlab.xla.views import OWN_CONVOLUTION, view
+from mlhood.jaxlab.xla.views import OWN_CONVOLUTION, ConvolutionLayout, convolutions, view
 
 RESULT = 16 * 10 * 12
 

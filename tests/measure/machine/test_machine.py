@@ -11,7 +11,7 @@ import pytest
 import mlhood.measure
 from mlhood.measure.machine import binary_size, describe_cores, describe_vector, linux, macos, windows
 from mlhood.measure.machine.facts import Blas, Caches, Cores, Hardware, Memory, Vector
-from mlhood.measure.machine.software import choose_blas, versions
+from mlhood.measure.machine.software import choose_blas
 from mlhood.measure.machine.vector import vector
 
 APPLE = """\
@@ -71,10 +71,6 @@ def test_one_line_names_the_processor_and_the_caches():
     assert str(machine).startswith(machine.cpu)
     assert "L1d" in str(machine)
     assert "\n" not in str(machine)
-
-
-def test_a_library_that_is_not_installed_has_no_version():
-    assert versions(["no-library-has-this-name"]) == {"no-library-has-this-name": None}
 
 
 # -- Linux

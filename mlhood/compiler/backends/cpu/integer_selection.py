@@ -27,7 +27,7 @@ from mlhood.compiler.operators.integer_elementwise import QuantizedAdd
 from mlhood.compiler.operators.lookup import Lookup
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.rescale import Rescale, bit_width, max_magnitude, parameters_of, stored_range
-from mlhood.kernels import int8_conv, int8_depthwise, int8_flat, int8_layout, int8_pool
+from mlhood.kernels import int8_conv, int8_depthwise, int8_flat, int8_pool, layout
 from mlhood.kernels.codegen.requantize import BLOCK
 from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.int8_weights import Weights
@@ -205,7 +205,7 @@ def _to_blocked(operator: ToBlocked, instruction: Compute, machine: Machine) -> 
     x, y = instruction.reads[0], instruction.results[0]
     if operator.lanes != BLOCK or x.type.dtype.itemsize != 1:
         return None
-    call = int8_layout.prepare_layout(shape(x), to_blocked=True, target=machine.target)
+    call = layout.prepare_bytes(shape(x), to_blocked=True, target=machine.target)
     return Selection((call,), {"x": x, "out": y})
 
 
@@ -213,7 +213,7 @@ def _to_plain(operator: ToPlain, instruction: Compute, machine: Machine) -> Sele
     x, y = instruction.reads[0], instruction.results[0]
     if shape(x)[-1] != BLOCK or x.type.dtype.itemsize != 1:
         return None
-    call = int8_layout.prepare_layout(shape(y), to_blocked=False, target=machine.target)
+    call = layout.prepare_bytes(shape(y), to_blocked=False, target=machine.target)
     return Selection((call,), {"x": x, "out": y})
 
 

@@ -356,14 +356,14 @@ def _to_blocked(operator: ToBlocked, instruction: Compute, machine: Machine) -> 
     x, y = instruction.reads[0], instruction.results[0]
     if operator.lanes != machine.target.lanes:
         return None
-    return Selection((layout.to_blocked(shape(x), machine.target),), {"x": x, "out": y})
+    return Selection((layout.prepare(shape(x), "to_blocked", machine.target),), {"x": x, "out": y})
 
 
 def _to_plain(operator: ToPlain, instruction: Compute, machine: Machine) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     if shape(x)[-1] != machine.target.lanes:
         return None
-    return Selection((layout.to_plain(shape(y), machine.target),), {"x": x, "out": y})
+    return Selection((layout.prepare(shape(y), "to_plain", machine.target),), {"x": x, "out": y})
 
 
 # -- element-wise operators
