@@ -281,7 +281,12 @@ WRONG: tuple[Mistake, ...] = (
             SCANNED,
             "shapes cannot be multiplied",
         ),
-        ("a corner of 0", edited("P1-4-solution-2", ("corner > 0", "corner >= 0")), SCANNED, "0 in the corner of the first"),
+        (
+            "a corner of 0",
+            edited("P1-4-solution-2", ("corner > 0", "corner >= 0")),
+            SCANNED,
+            "0 in the corner of the first",
+        ),
         ("the height alone", edited("P1-4-solution-2", ("[2:] != (32, 32)", "[2] != 32")), SCANNED, "32 x 16 pixels"),
         (
             "constant logits",
