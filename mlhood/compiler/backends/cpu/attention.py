@@ -1,20 +1,14 @@
-"""Attention: one fused kernel for few queries, two products and a Softmax for many.
-
-Where there are few queries, as in each step of a decoder, and no mask or one that hides nothing whole:
+"""Attention on the CPU: one operator with a kernel, made of products and a Softmax, as exporters write it.
 
 1. MatMul(Softmax(s q k^T + mask), v)      ->  Attention(q, k, v, mask)   s: factors of q, of k^T or of their product
-2. Attention(q, repeated k, repeated v)    ->  Attention(q, k, v)         heads that share keys are queries of one head
+2. Attention(q, k, v, a causal constant)   ->  Attention(q, k, v), causal
+3. Attention(q, repeated k, repeated v)    ->  Attention(q, k, v)         with an axis of the queries that share keys
 
-All other attention in float32 is expanded:
-
-3. Attention(q, k, v)                      ->  MatMul(Softmax((s q) k^T), v)
-4. Attention(q, k, v, mask), causal or not ->  the same with the mask added, and -inf for the keys behind each query
-5. Attention(q, k, v, mask)                ->  the same times 0 for queries that see nothing, if there may be such
+Rule 1 requires a mask that leaves each query a key, or a Where that replaces NaN by 0: Softmax gives NaN for a query
+that sees nothing, and Attention gives 0.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
@@ -22,77 +16,81 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import Dim, Shape
 from mlhood.compiler.hir.values import Constant, Node, Value
-from mlhood.compiler.operators.arithmetic import Add, Div, Greater, Max, Mul
+from mlhood.compiler.operators.arithmetic import Add, Div, Equal, Mul, Where
 from mlhood.compiler.operators.attention import Attention
-from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.dynamic import Dynamic
 from mlhood.compiler.operators.matrix import MatMul
 from mlhood.compiler.operators.movement import Expand, Transpose
 from mlhood.compiler.operators.normalization import Softmax
-from mlhood.compiler.operators.reduction import REDUCTIONS
 from mlhood.compiler.operators.shape import Reshape, Unsqueeze
 from mlhood.compiler.passes.dead_code import remove_dead_code
 from mlhood.compiler.passes.patterns import orders, replace_pattern, scalar
 from mlhood.compiler.passes.rewriting import defining_node, sweep, try_infer
-from mlhood.compiler.passes.transposes import sink_transposes
-
-_MOST_QUERIES = 8  # of more, the products are faster, which read the keys once for all of them
 
 
-def lower_attention(graph: Graph, lanes: int) -> None:
-    """Leave attention where it has a kernel, and express all other by products and Softmax.
+def lower_attention(graph: Graph) -> None:
+    """Find attention, and bring it into the form of its kernels.
 
     Args:
         graph: The graph, modified in place.
-        lanes: float32 elements of a vector of the processor.
     """
-    sweep(graph, lambda graph, node: _fuse(graph, node, lanes), MatMul)
-    sweep(graph, lambda graph, node: _share(graph, node, lanes), Attention)
+    sweep(graph, _fuse, MatMul)
+    sweep(graph, _recognise_causal, Attention)
+    sweep(graph, _share, Attention)
     remove_dead_code(graph)  # what transposed or repeated the keys
-    expanded = [
-        node
-        for node in graph.topological()
-        if isinstance(node.operator, Attention) and not _has_kernel(node.inputs, lanes) and _expand(graph, node)
-    ]
-    if expanded:
-        while sink_transposes(graph):  # those of the keys merge with those that divide them into heads
-            pass
 
 
-# -- rules 1 and 2
-
-
-def _has_kernel(inputs: tuple[Value | None, ...], lanes: int) -> bool:
+def _has_kernel(inputs: tuple[Value | None, ...]) -> bool:
     q, k, v, mask = (*inputs, None)[:4]
-    if q is None or k is None or v is None or q.type.element != "float32" or k.type.rank < 3:
+    if q is None or k is None or v is None or q.type.element != "float32":
         return False
-    queries, depth, width = q.type.shape[-2], k.type.shape[-1], v.type.shape[-1]
-    if not all(isinstance(length, int) and length > 0 for length in (queries, depth, width)):
-        return False
-    same = q.type.shape[:-2] == k.type.shape[:-2] == v.type.shape[:-2]
-    few = int(queries) <= _MOST_QUERIES and not int(depth) % lanes and not int(width) % lanes
-    return same and few and (mask is None or mask_differs(mask.type.shape, q.type.shape, k.type.shape[-2]) is not None)
+    lengths = k.type.shape[-1], v.type.shape[-1]
+    return (
+        all(isinstance(length, int) and length > 0 for length in lengths)
+        and shared_heads(q.type.shape, k.type.shape, v.type.shape) is not None
+        and (mask is None or mask_axes(mask.type.shape, q.type.shape, k.type.shape[-2]) is not None)
+    )
 
 
-def mask_differs(mask: Shape, queries: Shape, keys: Dim) -> tuple[bool, bool] | None:
-    """Return whether a mask differs by head and by query; None if the kernel cannot read it.
+def shared_heads(q: Shape, k: Shape, v: Shape) -> Dim | None:
+    """Return how many heads of the queries share one of keys and values; None if the kernel cannot read them.
+
+    Args:
+        q, k, v: The shapes, [..., L, D], [..., S, D], [..., S, E].
+    """
+    if k[:-2] != v[:-2] or len(k) != len(q):
+        return None
+    if q[:-2] == k[:-2]:
+        return 1
+    return q[-3] if (*q[:-3], 1) == k[:-2] else None
+
+
+def mask_axes(mask: Shape, queries: Shape, keys: Dim) -> tuple[int, bool, bool, bool] | None:
+    """Return how a mask differs; None if the kernel cannot read it.
 
     Args:
         mask: Its shape, which is broadcast to [..., L, S].
         queries: Their shape, [..., L, D].
         keys: Their number, S.
+
+    Returns:
+        The number of leading axes that are batch axes, and whether the mask differs along these, along the other
+        leading axes, and by query.
     """
-    full = (*(1,) * (len(queries) - len(mask)), *mask)
-    if full[-1] != keys or full[-2] not in (1, queries[-2]) or len(full) > len(queries):
+    full, leading = (*(1,) * (len(queries) - len(mask)), *mask), queries[:-2]
+    if len(full) > len(queries) or full[-1] != keys or full[-2] not in (1, queries[-2]):
         return None
-    by_query = full[-2] != 1
-    if all(length == 1 for length in full[:-2]):
-        return False, by_query
-    return (True, by_query) if full[:-2] == queries[:-2] else None
+    for batch in range(len(leading) + 1):
+        parts = [(full[:-2][part], leading[part]) for part in (slice(batch), slice(batch, None))]
+        differs = [any(axis != 1 for axis in mine) for mine, _ in parts]
+        if all(mine == theirs or not differ for (mine, theirs), differ in zip(parts, differs, strict=True)):
+            return batch, differs[0], differs[1], full[-2] != 1
+    return None
 
 
-def _fuse(graph: Graph, node: Node, lanes: int) -> bool:
-    softmax, v = defining_node(node.inputs[0], Softmax), node.inputs[1]
+def _fuse(graph: Graph, node: Node) -> bool:
+    weights, guard = _unguarded(node.inputs[0])
+    softmax, v = defining_node(weights, Softmax), node.inputs[1]
     scores = softmax.inputs[0] if softmax else None
     if softmax is None or scores is None or v is None:
         return False
@@ -101,18 +99,38 @@ def _fuse(graph: Graph, node: Node, lanes: int) -> bool:
     for masked, mask in ((scores, None), *_terms(scores)):
         factor, product, nodes = _scaled(masked)
         product_node = defining_node(product, MatMul)
-        if product_node is None or (mask is not None and not _shows_all(mask)):
+        if product_node is None or (mask is not None and not guard and not _shows_all(mask)):
             continue
         left, q, left_nodes = _scaled(product_node.inputs[0])
         right, transposed, right_nodes = _scaled(product_node.inputs[1])
         k = None if q is None else _untransposed(graph, transposed, q)
-        if k is None or not _has_kernel((q, k, v, mask), lanes):
+        if k is None or not _has_kernel((q, k, v, mask)):
             continue
-        interior = [softmax, *nodes, product_node, *left_nodes, *right_nodes]
+        interior = [*guard, softmax, *nodes, product_node, *left_nodes, *right_nodes]
         interior += [scores.producer] if mask is not None and scores.producer else []
         inputs = (q, k, v) if mask is None else (q, k, v, mask)
         return replace_pattern(graph, node, interior, Attention(factor * left * right), *inputs)
     return False
+
+
+def _unguarded(weights: Value | None) -> tuple[Value | None, list[Node]]:
+    """Return x and the nodes of Where(Not(x == x), 0, x), as torch's exporter writes it; or the weights and none."""
+    where = defining_node(weights, Where)
+    is_nan = where.inputs[0].producer if where and where.inputs[0] else None
+    equal = defining_node(is_nan.inputs[0], Equal) if is_nan and is_nan.operator.name == "Not" else None
+    x = where.inputs[2] if where else None
+    if where and is_nan and equal and list(equal.inputs) == [x, x] and scalar(where.inputs[1]) == 0:
+        return x, [where, is_nan, equal]
+    return weights, []
+
+
+def _shows_all(mask: Value) -> bool:
+    """Return whether a mask is known to leave each query a key."""
+    where = defining_node(mask, Where)
+    if where is not None:
+        numbers = [scalar(value) for value in where.inputs[1:]]
+        return all(number is not None and np.isfinite(number) for number in numbers)
+    return isinstance(mask, Constant) and bool(np.isfinite(mask.data.max(axis=-1, initial=-np.inf)).all())
 
 
 def _terms(scores: Value) -> list[tuple[Value, Value]]:
@@ -151,9 +169,12 @@ def _untransposed(graph: Graph, value: Value | None, q: Value) -> Value | None:
     x = transpose.inputs[0] if transpose else None
     if transpose is None or x is None:
         return None
+    permutation = transpose.operator.attributes["permutation"]
+    if outer is None and permutation[-1] != x.type.rank - 2:  # merged with the one that divides the keys into heads
+        return graph.add(Transpose((*permutation[:-2], permutation[-1], permutation[-2])), x).outputs[0]
     last, exchanged = x.type.rank - 1, (*value.type.shape[:-2], value.type.shape[-1], value.type.shape[-2])
     order = (*range(last - 1), last, last - 1)
-    if transpose.operator.attributes["permutation"] != order or x.type.shape[-2:] != exchanged[-2:]:
+    if permutation != order or x.type.shape[-2:] != exchanged[-2:]:
         return None
     inner = x.producer
     if inner and isinstance(_operator(inner), Reshape) and inner.inputs[0] and x.type.shape != exchanged:
@@ -166,112 +187,58 @@ def _untransposed(graph: Graph, value: Value | None, q: Value) -> Value | None:
     return graph.add(heads, x).outputs[0]
 
 
-def _share(graph: Graph, node: Node, lanes: int) -> bool:
-    """Apply rule 2: read keys and values once for all heads that share them, instead of repeating them."""
+def _recognise_causal(graph: Graph, node: Node) -> bool:
+    """Apply rule 2."""
     q, k, v, mask = (*node.inputs, None)[:4]
     operator = node.operator
-    if q is None or q.type.rank != 4 or not isinstance(operator, Attention) or not _has_kernel(node.inputs, lanes):
+    if not isinstance(operator, Attention) or not isinstance(mask, Constant) or q is None or k is None or v is None:
         return False
-    _, heads, queries, depth = q.type.shape
-    shared = [_before_repetition(value, int(heads)) for value in (k, v)] if isinstance(heads, int) else [None]
-    key, value = shared if None not in shared else (None, None)
-    if key is None or value is None or key.type.shape[1] != value.type.shape[1] or not isinstance(queries, int):
+    data, lengths = mask.data, mask.data.shape[-2:]
+    if lengths != (q.type.shape[-2], k.type.shape[-2]) or data.size != lengths[0] * lengths[1]:
         return False
-    groups = int(key.type.shape[1])
-    rows = int(heads) // groups * queries
-    alone = mask is None or (queries == 1 and all(axis == 1 for axis in mask.type.shape[:-1]))
-    if rows > _MOST_QUERIES or operator.causal or not alone:
+    if not np.array_equal(data.reshape(lengths), np.triu(np.full(lengths, -np.inf), 1)):
         return False
-    together = graph.add(Reshape((0, groups, rows, int(depth))), q).outputs[0]
-    inputs = [together, key, value, *([] if mask is None else [mask])]
-    y = graph.add(Attention(operator.scale), *inputs, name=graph.unique_name(f"{node.name}.shared")).outputs[0]
-    graph.replace(node, Reshape((0, int(heads), queries, int(y.type.shape[-1]))), y)
+    graph.replace(node, Attention(operator.scale, True), q, k, v)
     return True
 
 
-def _before_repetition(value: Value | None, heads: int) -> Value | None:
-    """Return x [N, G, S, D] if a value [N, heads, S, D] repeats each of its G heads; None otherwise.
+def _share(graph: Graph, node: Node) -> bool:
+    """Apply rule 3: read keys and values once for all heads that share them, instead of repeating them."""
+    q, k, v, mask = (*node.inputs, None)[:4]
+    if q is None or q.type.rank != 4 or not isinstance(node.operator, Attention):
+        return False
+    key, value = _before_repetition(k), _before_repetition(v)
+    if key is None or value is None or key.type.shape[:3] != value.type.shape[:3]:
+        return False
+    batch, heads, queries, depth = q.type.shape
+    groups, width = key.type.shape[1], value.type.shape[-1]
+    if not isinstance(heads, int) or not isinstance(groups, int) or not isinstance(depth, int):
+        return False
+    grouped = Reshape((0, groups, heads // groups, -1, depth))
+    if try_infer(grouped, q.type) != q.type.with_shape((batch, groups, heads // groups, queries, depth)):
+        return False
+    if mask is not None and mask.type.rank == 4:
+        if mask.type.shape[1] != 1:
+            return False
+        mask = graph.add(Unsqueeze((1,)), mask).outputs[0]
+    inputs = [graph.add(grouped, q).outputs[0], key, value, *([] if mask is None else [mask])]
+    y = graph.add(node.operator, *inputs, name=graph.unique_name(f"{node.name}.shared")).outputs[0]
+    graph.replace(node, Reshape((0, heads, -1, int(width))), y)
+    return True
 
-    That is written as an Expand of x [N, G, 1, S, D] to [N, G, heads / G, S, D], between two reshapes.
-    """
+
+def _before_repetition(value: Value | None) -> Value | None:
+    """Return x [N, G, 1, S, D] if a value [N, H, S, D] repeats each of its G heads, by an Expand; None otherwise."""
     reshape = value.producer if value else None
     expand = reshape.inputs[0].producer if reshape and reshape.inputs[0] else None
-    wide = expand.inputs[0] if expand else None
-    if value is None or wide is None or wide.producer is None or wide.producer.inputs[0] is None:
+    x = expand.inputs[0] if expand else None
+    if value is None or expand is None or x is None or x.type.rank != 5 or value.type.rank != 4:
         return None
-    x = wide.producer.inputs[0]
-    kinds = tuple(type(_operator(node)) for node in (reshape, expand))
-    if kinds != (Reshape, Expand) or not isinstance(_operator(wide.producer), Reshape | Unsqueeze) or x.type.rank != 4:
+    if not isinstance(_operator(reshape), Reshape) or not isinstance(_operator(expand), Expand):
         return None
-    batch, groups, keys, depth = x.type.shape
-    if (
-        not isinstance(groups, int)
-        or groups < 1
-        or heads % groups
-        or wide.type.shape != (batch, groups, 1, keys, depth)
-    ):
+    batch, groups, one, keys, depth = x.type.shape
+    heads = value.type.shape[1]
+    if one != 1 or not isinstance(heads, int) or not isinstance(groups, int) or not groups or heads % groups:
         return None
-    repeated = expand.outputs[0].type.shape if expand else ()
-    whole = repeated == (batch, groups, heads // groups, keys, depth) and value.type.shape == (
-        batch,
-        heads,
-        keys,
-        depth,
-    )
-    return x if whole else None
-
-
-# -- rules 3 to 5
-
-_REDUCE_MAX = next(reduction for reduction in REDUCTIONS if reduction.__name__ == "ReduceMax")
-_LOWEST = np.finfo(np.float32).min
-AddNode = Callable[..., Value]
-
-
-def _expand(graph: Graph, node: Node) -> bool:
-    q, k, v, mask = (*node.inputs, None)[:4]
-    operator = node.operator
-    if q is None or k is None or v is None or not isinstance(operator, Attention) or q.type.element != "float32":
-        return False
-    if operator.causal:
-        lengths = q.type.shape[-2], k.type.shape[-2]
-        if not all(isinstance(length, int) for length in lengths):
-            return False
-
-    def add(kind: Operator, *inputs: Value) -> Value:
-        return graph.add(kind, *inputs, name=f"{node.name}.{kind.name.lower()}").outputs[0]
-
-    rank = k.type.rank
-    keys = add(Transpose((*range(rank - 2), rank - 1, rank - 2)), k)
-    scale = graph.constant(f"{node.name}.scale", np.array(operator.scale, np.float32))
-    scores = add(MatMul(), add(Mul(), q, scale), keys)
-    if operator.causal:
-        mask = _causal(graph, node, mask, add)  # rule 4
-    hides = mask is not None and not _shows_all(mask)
-    if mask is not None:
-        lowest = graph.constant(f"{node.name}.lowest", np.array(_LOWEST, np.float32)) if hides else None
-        scores = add(Add(), scores, mask if lowest is None else add(Max(), mask, lowest))
-    weights = add(Softmax((scores.type.rank - 1,)), scores)
-    if not hides or mask is None:
-        graph.replace(node, MatMul(), weights, v)  # rules 3 and 4
-        return True
-    infinity = graph.constant(f"{node.name}.infinity", np.array(-np.inf, np.float32))
-    visible = add(Cast("float32"), add(Greater(), add(_REDUCE_MAX((-1,), True), mask), infinity))
-    graph.replace(node, Mul(), add(MatMul(), weights, v), visible)  # rule 5
-    return True
-
-
-def _causal(graph: Graph, node: Node, mask: Value | None, add: AddNode) -> Value:
-    """Return the mask with -inf for the keys behind each query."""
-    q, k = node.inputs[:2]
-    lengths = [int(value.type.shape[-2]) for value in (q, k) if value is not None]
-    future = np.triu(np.full(lengths, -np.inf, np.float32), 1)
-    if isinstance(mask, Constant):
-        return graph.constant(f"{node.name}.mask", mask.data + future)
-    constant = graph.constant(f"{node.name}.mask", future)
-    return constant if mask is None else add(Add(), mask, constant)
-
-
-def _shows_all(mask: Value) -> bool:
-    """Return whether a mask is known to leave each query a key."""
-    return isinstance(mask, Constant) and bool(np.isfinite(mask.data.max(axis=-1, initial=-np.inf)).all())
+    repeated = expand.outputs[0].type.shape == (batch, groups, heads // groups, keys, depth)
+    return x if repeated and value.type.shape == (batch, heads, keys, depth) else None

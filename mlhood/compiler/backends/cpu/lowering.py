@@ -22,7 +22,7 @@ def lower_for_cpu(graph: Graph, target: Target | None = None) -> Graph:
     """
     graph, lanes = graph.copy(), (target or host()).lanes
     split_activations(graph, OPERATIONS)
-    lower_attention(graph, lanes)
+    lower_attention(graph)
     expand_normalizations(graph)
     expand_powers(graph)
     fuse_chains(graph, OPERATIONS, most_inputs=1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.backends.cpu.attention import mask_differs
+from mlhood.compiler.backends.cpu.attention import mask_axes, shared_heads
 from mlhood.compiler.backends.cpu.epilogues import epilogue_of
 from mlhood.compiler.backends.cpu.integer_selection import select_integers
 from mlhood.compiler.backends.cpu.lowering import OPERATIONS
@@ -276,21 +276,23 @@ def _product(sizes: Sizes, a: Buffer, b: Buffer, transposed: bool, instruction: 
 
 def _attention(operator: Attention, instruction: Compute, machine: Machine) -> Selection | None:
     q, k, v, *masks = instruction.reads
-    *heads, queries, depth = shape(q)
-    keys, width = shape(v)[-2:]
-    operands, strides = {"q": q, "k": k, "v": v, "out": instruction.results[0]}, None
-    for mask in masks:
-        differs = mask_differs(shape(mask), shape(q), keys)
-        if differs is None:
-            return None
-        by_head, by_query = differs
-        strides = (by_head * (queries if by_query else 1) * keys, by_query * keys)
-        operands["mask"] = mask
-    if not shape(q)[:-2] == shape(k)[:-2] == shape(v)[:-2]:
+    shared = shared_heads(shape(q), shape(k), shape(v))
+    if not isinstance(shared, int):
         return None
-    sizes = attention.Sizes(math.prod(heads), queries, keys, depth, width)
-    call = attention.attend(sizes, operator.scale, mask=strides, causal=operator.causal, target=machine.target)
-    return Selection((call,), operands)
+    *leading, queries, depth = shape(q)
+    keys, width = shape(v)[-2:]
+    operands, layout = {"q": q, "k": k, "v": v, "out": instruction.results[0]}, None
+    for mask in masks:
+        axes = mask_axes(shape(mask), shape(q), keys)
+        if axes is None:
+            return None
+        batch, by_batch, by_head, by_query = axes
+        operands["mask"], heads, matrix = mask, math.prod(leading[batch:]), (queries if by_query else 1) * keys
+        strides = by_batch * (heads if by_head else 1) * matrix, by_head * matrix, by_query * keys
+        layout = attention.Mask(heads, *strides)
+    sizes = attention.Sizes(math.prod(leading), queries, keys, depth, width, shared)
+    options: Any = {"mask": layout, "causal": operator.causal, "target": machine.target}
+    return Selection(tuple(attention.attend(sizes, operator.scale, **options)), operands)
 
 
 def _gemm(operator: Gemm, instruction: Compute, machine: Machine) -> Selection | None:
