@@ -9,6 +9,10 @@ Zabih, Fast Approximate Energy Minimization via Graph Cuts, 2001): with two layo
 2. MaxPool(x), AveragePool(x)   ->  the same, blocked
 3. elementwise(a, b), Concat    ->  the same on blocked inputs, where that needs fewer conversions
 4. ToBlocked(constant)          ->  a constant
+
+Convolutions along one axis become those of images of one row before that:
+
+5. Conv(x [N, C, L], w)         ->  Squeeze(Conv(Unsqueeze(x) [N, C, 1, L], w [F, C, 1, K]))
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ from mlhood.compiler.operators.lookup import Lookup
 from mlhood.compiler.operators.movement import Concat, Transpose
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, MaxPool, Pool
 from mlhood.compiler.operators.rescale import Rescale, stored_range
-from mlhood.compiler.operators.shape import Flatten, Reshape
+from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
 
 _UNIT = 64  # bytes: costs are counted in cache lines
 _NEVER = 2**30
@@ -57,6 +61,25 @@ _GLOBAL_POOLS = {
     QuantizedGlobalAveragePool: BlockedQuantizedGlobalAveragePool,
 }
 _ALWAYS = (Conv, QuantizedConv, *_POOLS)  # for them there are no kernels, or much slower ones, on plain activations
+
+
+def widen_convolutions(graph: Graph) -> None:
+    """Apply rule 5 to the graph, which is modified in place."""
+    for node in graph.topological():
+        operator, weight = node.operator, node.inputs[1] if len(node.inputs) > 1 else None
+        if type(operator) is not Conv or not isinstance(weight, Constant) or weight.type.rank != 3:
+            continue
+        wide = replace(
+            operator,
+            strides=(1, *operator.strides),
+            pads=(0, operator.pads[0], 0, operator.pads[1]),
+            dilations=(1, *operator.dilations),
+        )
+        w = graph.constant(f"{node.name}.weight", weight.data[:, :, None])
+        x, _, bias, z = (*node.inputs, None, None)[:4]
+        x, z = (graph.add(Unsqueeze((2,)), value).outputs[0] if value else None for value in (x, z))
+        y = graph.add(wide, x, w, bias, z, name=f"{node.name}.wide").outputs[0]
+        graph.replace(node, Squeeze((2,)), y)
 
 
 def block_activations(graph: Graph, lanes: int) -> Graph:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlhood.compiler.backends.cpu.attention import lower_attention
 from mlhood.compiler.backends.cpu.chains import expand_normalizations, expand_powers, fuse_chains
 from mlhood.compiler.backends.cpu.epilogues import fuse_epilogues, split_activations
-from mlhood.compiler.backends.cpu.layouts import block_activations
+from mlhood.compiler.backends.cpu.layouts import block_activations, widen_convolutions
 from mlhood.compiler.hir.graph import Graph
 from mlhood.kernels import elementwise
 from mlhood.kernels.codegen.target import Target, host
@@ -21,6 +21,7 @@ def lower_for_cpu(graph: Graph, target: Target | None = None) -> Graph:
         target: The processor; the host by default.
     """
     graph, lanes = graph.copy(), (target or host()).lanes
+    widen_convolutions(graph)
     split_activations(graph, OPERATIONS)
     lower_attention(graph)
     expand_normalizations(graph)

@@ -1,6 +1,7 @@
 """The choice of layouts: conversions only where they pay, and the same results."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -8,11 +9,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.compiler.backends.cpu.layouts import block_activations, can_be_blocked
+from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.compile import compile
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.operators.blocked import ToBlocked, ToPlain
+from mlhood.kernels.codegen.target import PORTABLE
 from tests.compiler.backends.cpu.random_graphs import Network
 
 LANES = 8
@@ -50,6 +53,17 @@ def filters(count, channels, size=3):
 
 
 PADS = {"pads": [1] * 4}
+
+
+def test_a_convolution_along_one_axis_is_blocked():
+    more = {"pads": [2, 1], "strides": [2], "dilations": [2], "group": 2}
+    weights = {"w": np.random.default_rng(1).standard_normal((16, 8, 3)), "b": np.arange(16)}
+    graph = build([("Conv", ["x", "w", "b"], "y", more)], weights, (2, 16, 9))
+    x = np.random.default_rng(0).standard_normal((2, 16, 9), np.float32)
+    expected = Interpreter(graph).run({"x": x})["y"]
+    lowered = lower_for_cpu(graph, replace(PORTABLE, lanes=LANES))
+    assert "BlockedConv" in [node.operator.name for node in lowered.nodes.values()]
+    np.testing.assert_allclose(Interpreter(lowered).run({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_chain_of_convolutions_is_converted_at_its_ends_only():
