@@ -117,7 +117,7 @@ def _chain(axes: Axes, y: float, nests: Sequence[str]) -> None:
 
 def traffic(counts: Mapping[str, Mapping[str, int]]) -> Figure:
     """Plot elements read and written as stacked bars: {"two loop nests": {"x, w, b read": 10, ...}, ...}."""
-    figure, axes = plt.subplots(figsize=(7.5, 2.2), dpi=90)
+    figure, axes = plt.subplots(figsize=(6.4, 2.2), dpi=90)
     left = dict.fromkeys(counts, 0)
     parts = dict.fromkeys(part for bars in counts.values() for part in bars)
     for part, colour, hatch in zip(parts, (SKY, ORANGE, GREEN, VERMILION), HATCHES, strict=False):
@@ -138,7 +138,7 @@ def history(steps: pd.DataFrame) -> Figure:
     effective = steps[steps["nodes before"] != steps["nodes after"]]
     names = ["as imported", *(str(name).replace("_", " ") for name in effective["pass"])]
     nodes = [start, *effective["nodes after"]]
-    figure, axes = plt.subplots(figsize=(7.5, 0.9 + 0.3 * len(nodes)), dpi=90)
+    figure, axes = plt.subplots(figsize=(6.4, 0.9 + 0.3 * len(nodes)), dpi=90)
     axes.barh(range(len(nodes)), nodes, color=[LIGHT_GREY, *[SKY] * len(effective)], ec="black")
     for row, count in enumerate(nodes):
         change = "" if row == 0 else f"  ({count - nodes[row - 1]:+d})"
@@ -160,7 +160,7 @@ def grids(counts: np.ndarray, edges: np.ndarray, parameters: Mapping[str, tuple[
         title: Title of the figure.
     """
     figure, (top, bottom) = plt.subplots(
-        2, 1, figsize=(8.5, 4.2), dpi=90, sharex=True, height_ratios=(3, 0.55 + 0.45 * len(parameters))
+        2, 1, figsize=(6.4, 4.2), dpi=90, sharex=True, height_ratios=(3, 0.55 + 0.45 * len(parameters))
     )
     top.stairs(counts, edges, fill=True, color=SKY, ec="#224455")
     top.set(yscale="symlog", ylim=(0, None), ylabel="count", title=title)
@@ -189,14 +189,14 @@ def grids(counts: np.ndarray, edges: np.ndarray, parameters: Mapping[str, tuple[
 
 def compared(exact: np.ndarray, approximation: np.ndarray, step: float) -> Figure:
     """Show two images [H, W] and their difference in quantisation steps."""
-    figure, grid = plt.subplots(1, 3, figsize=(9, 3), dpi=90)
+    figure, grid = plt.subplots(1, 3, figsize=(6.4, 2.4), dpi=90)
     difference = (approximation - exact) / step
     limits = {"vmin": min(exact.min(), approximation.min()), "vmax": max(exact.max(), approximation.max())}
-    for axes, image, title in ((grid[0], exact, "real numbers"), (grid[1], approximation, "integers, dequantised")):
+    for axes, image, title in ((grid[0], exact, "real numbers"), (grid[1], approximation, "integers,\ndequantised")):
         figure.colorbar(axes.imshow(image, cmap="cividis", **limits), ax=axes, shrink=0.75)
         axes.set_title(title, fontsize=9)
     figure.colorbar(grid[2].imshow(difference, cmap="PuOr", vmin=-1.5, vmax=1.5), ax=grid[2], shrink=0.75)
-    grid[2].set_title(f"difference in steps, at most {np.abs(difference).max():.2f}", fontsize=9)
+    grid[2].set_title(f"difference in steps,\nat most {np.abs(difference).max():.2f}", fontsize=9)
     for axes in grid:
         axes.set(xticks=[], yticks=[])
     figure.tight_layout()
@@ -216,7 +216,7 @@ def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequenc
         alone: SQNR after each layer if only this layer is quantised; infinite values, without loss, are not drawn.
     """
     alone = [value if np.isfinite(value) else np.nan for value in alone]
-    figure, axes = plt.subplots(figsize=(8.5, 3.6), dpi=90)
+    figure, axes = plt.subplots(figsize=(6.4, 4.0), dpi=90)
     floor = 5 * np.floor((np.nanmin([*cumulative, *alone]) - 4) / 5)
     for x in (0, len(layers) - 1):
         label = "all layers quantised" if x else None
@@ -233,7 +233,7 @@ def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequenc
     axes.plot(xs, alone, "D", color=VERMILION, ms=6, mec="black", label="only this layer quantised")
     axes.set(ylabel="SQNR in dB", ylim=(floor, np.nanmax([*cumulative, *alone]) + 3))
     axes.set_xticks(xs, layers, rotation=30, ha="right", fontsize=8.5)
-    axes.legend(frameon=False, fontsize=8.5, ncols=4, loc="lower left", bbox_to_anchor=(-0.05, 1))
+    axes.legend(frameon=False, fontsize=8.5, ncols=2, loc="lower left", bbox_to_anchor=(-0.05, 1))
     figure.tight_layout()
     cumulative_text, alone_text = (
         listing((name, f"{value:.1f}") for name, value in zip(layers, values, strict=True))
@@ -248,7 +248,7 @@ def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequenc
 
 def schemas(sqnr: Mapping[str, float], accuracy: Mapping[str, float]) -> Figure:
     """Plot the accuracy and the SQNR of each recipe side by side; only the latter distinguishes them."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 0.9 + 0.36 * len(sqnr)), dpi=90, sharey=True)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 0.9 + 0.36 * len(sqnr)), dpi=90, sharey=True)
     left.barh(list(accuracy), list(accuracy.values()), color=SKY, ec="black")
     left.set(xlabel="accuracy", xlim=(0, 1))
     right.barh(list(sqnr), list(sqnr.values()), color=ORANGE, ec="black")

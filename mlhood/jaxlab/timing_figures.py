@@ -41,7 +41,7 @@ def ratios(table: Table) -> Figure:
         for row in table.rows
         if (row, NO_JAX) in table and (row, JAX) in table
     }
-    figure, axes = plt.subplots(figsize=(8.6, 1.3 + 0.42 * len(speed_ups)), dpi=90, layout="constrained")
+    figure, axes = plt.subplots(figsize=(6.4, 1.3 + 0.42 * len(speed_ups)), dpi=90, layout="constrained")
     for y, speed_up in enumerate(speed_ups.values()):
         _bar(axes, y, speed_up)
     ends = [end for speed_up in speed_ups.values() for end in (speed_up.low, speed_up.high, 1.0)]
@@ -50,7 +50,8 @@ def ratios(table: Table) -> Figure:
     axes.set(xlabel=f"time of {NO_JAX} / time of {JAX}: right of the line JAX is faster")
     # margins for the labels beside the longest bars
     axes.set_xlim(low * (low / high) ** 0.2, high * (high / low) ** 0.2)
-    axes.set_xticks([tick for tick in _FACTORS if low <= tick <= high], minor=False)
+    ticks = [tick for tick in _FACTORS if low <= tick <= high]
+    axes.set_xticks(ticks if len(ticks) < 10 else [tick for tick in ticks if math.log10(tick).is_integer()])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda factor, _: f"{factor:g}x"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(visible=True, axis="x", color="#dddddd", lw=0.6)
@@ -80,7 +81,7 @@ def stages(rows: Mapping[str, Stages]) -> Figure:
     """
     seconds = {name: {stage: row.as_dict()[stage] for stage in _STAGES} for name, row in rows.items()}
     totals = np.array([sum(row.values()) for row in seconds.values()])
-    figure, axes = plt.subplots(figsize=(8.8, 1.2 + 0.72 * len(rows)), dpi=90)
+    figure, axes = plt.subplots(figsize=(6.4, 1.4 + 0.9 * len(rows)), dpi=90)
     left = np.zeros(len(rows))
     for stage, (colour, hatch) in _STAGES.items():
         shares = np.array([row[stage] for row in seconds.values()]) / totals
@@ -88,12 +89,13 @@ def stages(rows: Mapping[str, Stages]) -> Figure:
         axes.barh(range(len(rows)), shares, 0.42, left=left, color=colour, hatch=hatch, ec="black", lw=0.8, label=label)
         left += shares
     for y, row in enumerate(seconds.values()):
-        label = ",  ".join(f"{stage} {duration(value)}" for stage, value in row.items())
-        axes.text(0.004, y + 0.38, label, fontsize=_SMALL, va="center")
-    axes.set(yticks=range(len(rows)), yticklabels=list(rows), xlim=(0, 1), ylim=(len(rows) - 0.3, -0.5))
+        labels = [f"{stage} {duration(value)}" for stage, value in row.items()]
+        lines = ",  ".join(labels[:3]), ",  ".join(labels[3:])
+        axes.text(0.004, y + 0.27, ",\n".join(lines), fontsize=_SMALL, va="top")
+    axes.set(yticks=range(len(rows)), yticklabels=list(rows), xlim=(0, 1), ylim=(len(rows) - 0.2, -0.5))
     axes.set_xlabel("share of the time until it has run twice")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(_STAGES), frameon=False, fontsize=_SMALL)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize=_SMALL)
     figure.tight_layout()
     bars = [
         f"{name}: {listing((stage, duration(value)) for stage, value in row.items())}" for name, row in seconds.items()

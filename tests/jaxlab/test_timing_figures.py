@@ -58,4 +58,4 @@ def test_the_stages_fill_the_bar_and_their_times_are_shown():
     assert sum(shares) == pytest.approx(1)
     assert shares[2] == pytest.approx(CONV.compile / total)
     texts = " ".join(strings(figure))
-    assert "trace 800 us,  lower 3.90 ms,  compile 77.5 ms,  first 3.15 ms,  run 1.30 ms" in texts
+    assert "trace 800 us,  lower 3.90 ms,  compile 77.5 ms,\nfirst 3.15 ms,  run 1.30 ms" in texts

@@ -45,7 +45,7 @@ def speed_up(tasks: TaskGraph, workers: int = 4, unit: str = "", counts: Iterabl
             got=f"{workers} workers, {len(tasks.costs)} tasks, {len(counts)} counts",
         )
     figure, (left, right) = plt.subplots(
-        1, 2, figsize=(10, max(3.4, 1.6 + 0.4 * workers)), dpi=90, width_ratios=(1.7, 1), layout="constrained"
+        1, 2, figsize=(7.2, max(3.4, 1.6 + 0.4 * workers)), dpi=90, width_ratios=(1.7, 1), layout="constrained"
     )
     schedule = list_schedule(tasks, workers)
     _gantt(left, schedule, unit)
@@ -73,7 +73,7 @@ def critical_path(tasks: TaskGraph) -> Figure:
     positions = _layout(tasks, set(path))
     depth = max(x for x, _ in positions.values())
     rows = max(abs(y) for _, y in positions.values())
-    figure, axes = plt.subplots(figsize=(10, 2.2 + 0.45 * rows), dpi=90, layout="constrained")
+    figure, axes = plt.subplots(figsize=(7.2, 2.2 + 0.45 * rows), dpi=90, layout="constrained")
     _draw_dependencies(axes, tasks, positions, path)
     max_cost = max(tasks.costs.values()) or 1
     for name, (x, y) in positions.items():

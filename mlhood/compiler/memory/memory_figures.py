@@ -18,7 +18,7 @@ from mlhood.plotting.diagram import BLUE, DARK, LIGHT_BLUE, LIGHT_YELLOW, ORANGE
 LABELLED = 12  # buffers
 FONT = 7.5  # points
 CHARACTER = 0.6 * FONT  # width of one, in points
-WIDTH, HEIGHT = 560, 190  # of the upper chart, in points
+WIDTH, HEIGHT = 380, 175  # of the upper chart, in points
 UNITS = ((1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
 
 
@@ -31,7 +31,7 @@ def strip_chart(plan: MemoryPlan, name: str = "") -> Figure:
     """
     scale, unit = _unit(plan.bytes)
     figure, (places, live) = plt.subplots(
-        2, 1, figsize=(9.0, 5.0), sharex=True, layout="constrained", height_ratios=(3, 1)
+        2, 1, figsize=(6.4, 4.6), sharex=True, layout="constrained", height_ratios=(3, 1)
     )
     steps = live_bytes(plan.lifetimes) / scale
     _draw_buffers(places, plan, scale, (WIDTH, HEIGHT), plan.bytes)
@@ -43,7 +43,7 @@ def strip_chart(plan: MemoryPlan, name: str = "") -> Figure:
     places.set(ylabel=f"address, {unit}", xlim=(0, max(len(steps), 1)))
     live.set(xlabel="instruction", ylabel=f"live, {unit}")
     largest = _largest(plan)
-    figure.legend(*places.get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    figure.legend(*places.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     title = f"{name}: " if name else ""
     figure.suptitle(f"{title}{plan.efficiency:.1%} of the arena is live at once", x=0.01, ha="left", fontsize=11)
     return set_alt_text(
@@ -64,7 +64,7 @@ def side_by_side(plans: Mapping[str, MemoryPlan], name: str = "") -> Figure:
     most = max(plan.bytes for plan in plans.values())
     scale, unit = _unit(most)
     figure, axes = plt.subplots(
-        1, len(plans), figsize=(9.0, 4.0), sharex=True, sharey=True, squeeze=False, layout="constrained"
+        1, len(plans), figsize=(6.4, 4.0), sharex=True, sharey=True, squeeze=False, layout="constrained"
     )
     width = WIDTH / len(plans)
     for (allocator, plan), places in zip(plans.items(), axes[0], strict=True):
@@ -74,7 +74,7 @@ def side_by_side(plans: Mapping[str, MemoryPlan], name: str = "") -> Figure:
         places.set(xlabel="instruction", xlim=(0, max(len(live_bytes(plan.lifetimes)), 1)))
         places.set_title(f"{allocator}: {plan.efficiency:.1%}", fontsize=10, loc="left")
     axes[0][0].set(ylabel=f"address, {unit}", ylim=(0, 1.05 * max(most / scale, 1e-9)))
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     figure.suptitle(f"{name}: how much of each arena is live at once" if name else "", x=0.01, ha="left", fontsize=11)
     arenas = [f"{allocator} {plan.bytes:,} bytes ({plan.efficiency:.1%})" for allocator, plan in plans.items()]
     first = next(iter(plans.values()))

@@ -22,7 +22,7 @@ def step_seconds(measured: Comparison) -> Figure:
         measured: What `train_loop.compare_modes` returns, or another comparison.
     """
     rows = measured.measurements
-    figure, axes = plt.subplots(figsize=(8.2, 0.9 + 0.5 * len(rows)), dpi=90, layout="constrained")
+    figure, axes = plt.subplots(figsize=(6.4, 0.9 + 0.5 * len(rows)), dpi=90, layout="constrained")
     for i, (name, measurement) in enumerate(rows.items()):
         median, (low, high) = measurement.median * 1e3, (quartile * 1e3 for quartile in measurement.quartiles)
         axes.barh(i, median, 0.62, color=COLOURS[i % 6], hatch=HATCHES[i % 6], ec="black", lw=0.8)
@@ -52,7 +52,7 @@ def gradient_norms(before: Any, after: Any, limit: float) -> Figure:
     before, after = np.asarray(before), np.asarray(after)
     order = np.argsort(before, kind="stable")
     ranks = np.arange(1, len(order) + 1)
-    figure, axes = plt.subplots(figsize=(8.2, 3.4), dpi=90, layout="constrained")
+    figure, axes = plt.subplots(figsize=(6.4, 3.4), dpi=90, layout="constrained")
     axes.vlines(ranks, after[order], before[order], color="#aaaaaa", lw=1)
     axes.plot(ranks, before[order], "o", color=ORANGE, mec="black", mew=0.6, ms=6.5, label="before")
     axes.plot(ranks, after[order], "v", color=BLUE, mec="black", mew=0.6, ms=4.5, label="after")

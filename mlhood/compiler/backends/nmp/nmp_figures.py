@@ -33,7 +33,7 @@ def timeline(timing: Timing, layer: str | None = None) -> Figure:
     layers = [each for each in program.layers if layer in (None, each.name)]
     first, end = (layers[0].first, layers[-1].end) if layers else (0, 0)
     machine = program.machine
-    figure, axes = plt.subplots(figsize=(9.0, 1.6 + 0.12 * machine.units), layout="constrained")
+    figure, axes = plt.subplots(figsize=(6.4, 1.6 + 0.12 * machine.units), layout="constrained")
     bars = _bars(timing, first, end)
     for (row, what), spans in bars.items():
         axes.broken_barh(spans, (row - 0.4, 0.8), **_STYLES[what])
@@ -45,9 +45,8 @@ def timeline(timing: Timing, layer: str | None = None) -> Figure:
     axes.set_yticks(ticks, labels)
     axes.set(xlabel="cycle", ylim=(machine.units - 0.3, -2.6))
     keys = ("computes", "waits", "load", "store")
-    axes.legend(
-        handles=[Patch(label=key, **_STYLES[key]) for key in keys], ncols=4, loc="lower right", bbox_to_anchor=(1, 1)
-    )
+    handles = [Patch(label=key, **_STYLES[key]) for key in keys]
+    figure.legend(handles=handles, ncols=4, loc="outside lower center")
     shown = [each for each in timing.layers if layer in (None, each.name)]
     cycles = sum(each.cycles for each in shown)
     busy = sum(each.compute_cycles for each in shown) / max(machine.units * cycles, 1)
@@ -86,7 +85,7 @@ def roofline(timing: Timing) -> Figure:
     machine = timing.program.machine
     bandwidth = machine.dram.burst_bytes / machine.dram.burst_cycles
     layers = [layer for layer in timing.layers if layer.macs and layer.burst_bytes]
-    figure, axes = plt.subplots(figsize=(9.0, 4.4), layout="constrained")
+    figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
     intensities = [layer.intensity for layer in layers] or [1.0]
     x = np.geomspace(min(intensities) / 2, max(*intensities, 2 * machine.units * machine.lanes(1) / bandwidth), 100)
     for element, style in ((1, "-"), (2, "--")):
@@ -107,7 +106,7 @@ def roofline(timing: Timing) -> Figure:
 
 def blocks(machine: Machine) -> Figure:
     """Draw the machine: DRAM, the DMA engine, and tiles of tilelets, one of which is opened."""
-    figure, axes = plt.subplots(figsize=(9.0, 3.9), layout="constrained")
+    figure, axes = plt.subplots(figsize=(6.4, 3.9), layout="constrained")
     axes.set(xlim=(0, 100), ylim=(0, 44))
     axes.axis("off")
     dram = machine.dram
