@@ -21,6 +21,7 @@ from mlhood.grading.student.validate import changes, empty_tasks, missing_cells
 ROOT = Path(__file__).parents[2]
 COMPARED = 0.55  # P4 measures most; a check of measured times is no assertion of a test either
 SHORTEST_ALT = 20  # characters
+WIDEST_LINE = 100  # characters of text that a page on GitHub shows beside each other
 FILE_NAME = re.compile(r"[^\s:]+|.*\.(png|svg|jpe?g|gif|webp)", re.IGNORECASE)
 CODE_IN_MARKDOWN = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
 MARKDOWN_PICTURE = re.compile(r"!\[([^]]*)\](?:\([^)]*\)|\[[^]]*\])")
@@ -91,6 +92,20 @@ def test_nbval_compares_most_outputs(path):
     cells = [cell for cell in read(path).cells if cell.cell_type == "code" and cell.outputs]
     ignored = [cell for cell in cells if "nbval-ignore-output" in cell.metadata.get("tags", [])]
     assert 1 - len(ignored) / len(cells) >= COMPARED
+
+
+def printed_lines(notebook) -> Iterator[tuple[str, str]]:
+    """Yield the cell's id and each line of text of its outputs, but for those that are shown as HTML or pictures."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            text = output.get("text") or ("" if len(data) > 1 else data.get("text/plain", ""))
+            yield from ((cell.id, line) for line in text.splitlines())
+
+
+@every_notebook
+def test_no_line_of_an_output_is_wider_than_a_page(path):
+    assert [(cell, line) for cell, line in printed_lines(read(path)) if len(line) > WIDEST_LINE] == []
 
 
 class PictureParser(HTMLParser):
