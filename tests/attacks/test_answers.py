@@ -16,7 +16,6 @@ from mlhood.grading.sandbox.limits import Limits
 from mlhood.grading.sandbox.pool import SandboxPool
 from tests.attacks.attacked import LIMIT
 from tests.grading.projects import p3_right, p4_right
-from tests.grading.projects.test_examples import WITH_THE_PACKAGE
 from tests.grading.projects.test_variants_solved import imports, public_source, solutions
 
 GIVEN = ("given-2", "P3-2-given-1", "P3-7-given-1", "P4-9-given-1")  # cells that solutions need
@@ -172,7 +171,7 @@ STYLES = [
     for project, styles in (("P3", p3_right.RIGHT), ("P4", p4_right.RIGHT))
     for task in TASKS_OF[project]
     for style, cells in styles.items()
-    if style != WITH_THE_PACKAGE and any(name.startswith(task.replace(".", "-") + "-") for name in cells)
+    if any(name.startswith(task.replace(".", "-") + "-") for name in cells)
 ]
 
 

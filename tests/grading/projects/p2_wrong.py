@@ -69,58 +69,38 @@ def sizes(*changes: tuple[str, str]) -> dict[str, str]:
 WRONG: tuple[Mistake, ...] = (
     *mistakes(
         "P2.1",
-        ("no bias", edited("P2-1-solution", ("= b[j]", "= 0.0")), COMPUTES, "where does the bias enter"),
-        (
-            "sums accumulated in y",
-            edited("P2-1-solution", ("total", "y[i, j]")),
-            ONCE,
-            "keep the sum in a variable",
-        ),
-        (
-            "a zero first",
-            edited("P2-1-solution", ("total = b[j]", "y[i, j] = 0; total = b[j]")),
-            ONCE,
-            "more than once",
-        ),
-        ("bias not read", edited("P2-1-solution-2", ("2 * depth + 1", "2 * depth")), PREDICTED, "wrong for `fused`"),
-        ("z is not read back", edited("P2-1-solution-2", ("+ 3", "+ 2")), PREDICTED, "which accesses to z"),
+        ("no bias", (1, ("= b[j]", "= 0.0")), COMPUTES, "where does the bias enter"),
+        ("sums accumulated in y", (1, ("total", "y[i, j]")), ONCE, "keep the sum in a variable"),
+        ("a zero first", (1, ("total = b[j]", "y[i, j] = 0; total = b[j]")), ONCE, "more than once"),
+        ("bias not read", (2, ("2 * depth + 1", "2 * depth")), PREDICTED, "wrong for `fused`"),
+        ("z is not read back", (2, ("+ 3", "+ 2")), PREDICTED, "which accesses to z"),
         (
             "a row's product by @",
-            edited("P2-1-solution", ("= b[j]", "= b[j] + x[i] @ w[j]"), ("total + x[i, k] * w[j, k]", "total")),
+            (1, ("= b[j]", "= b[j] + x[i] @ w[j]"), ("total + x[i, k] * w[j, k]", "total")),
             (COMPUTES, ONCE),
             "for @",
         ),
     ),
     *mistakes(
         "P2.2",
-        (
-            "relu left out",
-            edited("P2-2-solution", ("source.add(Relu(), source.input(0))", "source.input(0)")),
-            RELU,
-            "adds other nodes",
-        ),
+        ("relu left out", (1, ("source.add(Relu(), source.input(0))", "source.input(0)")), RELU, "adds other nodes"),
         (
             "strides of a pooling default to its kernel, as in torch",
-            edited("P2-2-solution-2", ('"strides", (1, 1)', '"strides", kernel')),
+            (2, ('"strides", (1, 1)', '"strides", kernel')),
             POOLING,
             "ONNX's defaults: strides 1",
         ),
         (
             "pads in torch's order",
-            edited("P2-2-solution-3", ("Conv(strides, pads", "Conv(strides, tuple(pads[i] for i in (0, 2, 1, 3))")),
+            (3, ("Conv(strides, pads", "Conv(strides, tuple(pads[i] for i in (0, 2, 1, 3))")),
             CONVOLUTION,
             "wrong shape|wrong values",
         ),
-        (
-            "groups forgotten",
-            edited("P2-2-solution-3", ('source.attribute("group", 1)', "1")),
-            CONVOLUTION,
-            "group=2|channels do not match",
-        ),
+        ("groups forgotten", (3, ('source.attribute("group", 1)', "1")), CONVOLUTION, "group=2|channels do not match"),
         (
             "the package's own rule",
-            edited(
-                "P2-2-solution",
+            (
+                1,
                 ("source.add(Relu(), source.input(0))", 'IMPORT_RULES["Relu"](source)'),
                 ("\n\ndef", "\nfrom mlhood.compiler.operators import IMPORT_RULES\n\ndef"),
             ),
@@ -130,12 +110,7 @@ WRONG: tuple[Mistake, ...] = (
     ),
     *mistakes(
         "P2.3",
-        (
-            "a span of k d",
-            edited("P2-3-solution", ("(kernel - 1) * dilation + 1", "kernel * dilation")),
-            SHAPE,
-            "it has gaps",
-        ),
+        ("a span of k d", (1, ("(kernel - 1) * dilation + 1", "kernel * dilation")), SHAPE, "it has gaps"),
         (
             "a step longer than the image",
             edited("P2-3-solution", ("padded < span", "padded < max(span, stride)")),
@@ -150,62 +125,49 @@ WRONG: tuple[Mistake, ...] = (
         ),
         (
             "int8 with any other element",
-            edited("P2-3-solution-2", ("x.element != w.element", 'x.element not in ("int8", w.element)')),
+            (2, ("x.element != w.element", 'x.element not in ("int8", w.element)')),
             REFUSED,
             "x is int8 and w is",
         ),
         (
             "always float32, and a batch of 1 for a name",
-            edited("P2-3-solution-2", ("(x.element, (batch,", '("float32", (1 if isinstance(batch, str) else batch,')),
+            (2, ("(x.element, (batch,", '("float32", (1 if isinstance(batch, str) else batch,')),
             KEPT,
             "may be a name",
         ),
         (
             "pooling into w's channels",
-            edited("P2-3-solution-3", ("(batch, channels, rows", "(batch, kernel[0], rows")),
+            (3, ("(batch, channels, rows", "(batch, kernel[0], rows")),
             POOLED,
             "channels and element type stay",
         ),
         (
             "the operator's own inference",
-            edited(
-                "P2-3-solution-2",
-                ("    (batch", "    return Conv(strides, pads, dilations, group).infer(x, w)\n    (batch"),
-            ),
+            (2, ("    (batch", "    return Conv(strides, pads, dilations, group).infer(x, w)\n    (batch")),
             (SHAPE, KEPT, REFUSED),
             "is not available where this is graded",
         ),
     ),
     *mistakes(
         "P2.4",
-        (
-            "no epsilon",
-            edited("P2-4-solution-2", (" + np.float32(norm.operator.epsilon)", "")),
-            FOLDED,
-            "each channel",
-        ),
+        ("no epsilon", (2, (" + np.float32(norm.operator.epsilon)", "")), FOLDED, "each channel"),
         (
             "other readers are ignored",
-            edited("P2-4-solution", ("None if others or graph.is_output(value) else", ""), (END, ANY_READER)),
+            (1, ("None if others or graph.is_output(value) else", ""), (END, ANY_READER)),
             (FOLD_GUARD, FUSE_GUARD),
             "must stay",
         ),
-        (
-            "nothing is returned",
-            edited("P2-4-solution-3", ("bool(pairs)", "None")),
-            CHANGED,
-            "does not return whether",
-        ),
+        ("nothing is returned", (3, ("bool(pairs)", "None")), CHANGED, "does not return whether"),
         (
             "a fusion that asks for constants",
-            edited("P2-4-solution", ("if others or", "if others or conv.inputs[1].name not in graph.constants or")),
+            (1, ("if others or", "if others or conv.inputs[1].name not in graph.constants or")),
             FUSED,
             "w is an input of the graph",
         ),
         (
             "the package's own guard",
-            edited(
-                "P2-4-solution",
+            (
+                1,
                 ("None if others or graph.is_output(value) else conv", "conv if has_one_use(graph, value) else None"),
                 (END, "from mlhood.compiler.passes.rewriting import has_one_use"),
             ),
@@ -217,13 +179,13 @@ WRONG: tuple[Mistake, ...] = (
         "P2.5",
         (
             "the two rewrites alone",
-            edited("P2-5-solution-3", ("        tidy(graph)\n        relus_first(graph)\n", "")),
+            (3, ("        tidy(graph)\n        relus_first(graph)\n", "")),
             SHRUNK,
             "leaves too many nodes",
         ),
         (
             "without what is computed twice",
-            edited("P2-5-solution", ("known.setdefault((node.operator, node.inputs), node)", "node")),
+            (1, ("known.setdefault((node.operator, node.inputs), node)", "node")),
             "all_of_it_goes",
             "leaves too many nodes",
         ),
@@ -235,13 +197,13 @@ WRONG: tuple[Mistake, ...] = (
         ),
         (
             "nodes of one operator are the same",
-            edited("P2-5-solution", ("(node.operator, node.inputs)", "node.operator")),
+            (1, ("(node.operator, node.inputs)", "node.operator")),
             SHRUNK,
             "results of the graph after|stops with an error|not a valid graph",
         ),
         (
             "a pooling of single elements is none, whatever its strides",
-            edited("P2-5-solution", ("        if first is not node", SINGLE_ELEMENTS)),
+            (1, ("        if first is not node", SINGLE_ELEMENTS)),
             SHRUNK,
             "not a valid graph|stops with an error|results of the graph after",
         ),
@@ -250,47 +212,42 @@ WRONG: tuple[Mistake, ...] = (
         "P2.6",
         (
             "the range is not widened",
-            edited("P2-6-solution", ("min(low, 0.0), max(high, 0.0)", "low, high")),
+            (1, ("min(low, 0.0), max(high, 0.0)", "low, high")),
             (ASYMMETRIC, UNSIGNED),
             "0 is not between low and high",
         ),
         (
             "symmetric keeps the range's width",
-            edited("P2-6-solution", ("max(low / -128, high / 127)", "(high - low) / 255")),
+            (1, ("max(low / -128, high / 127)", "(high - low) / 255")),
             (SYMMETRIC, UNSIGNED, POWER),
             "which scale does `low` alone need",
         ),
-        (
-            "the nearest power of two",
-            edited("P2-6-solution", ("np.ceil", "np.rint")),
-            POWER,
-            "which powers of two",
-        ),
+        ("the nearest power of two", (1, ("np.ceil", "np.rint")), POWER, "which powers of two"),
         (
             "unsigned forgotten",
-            edited("P2-6-solution", (' or (schema == "symmetric_unsigned" and low == 0)', "")),
+            (1, (' or (schema == "symmetric_unsigned" and low == 0)', "")),
             UNSIGNED,
             "is anything of the widened range below 0",
         ),
-        ("the offset truncated", edited("P2-6-solution", ("round(", "int(")), ASYMMETRIC, "the offset that"),
+        ("the offset truncated", (1, ("round(", "int(")), ASYMMETRIC, "the offset that"),
     ),
     *mistakes(
         "P2.7",
         (
             "padded with the integer 0",
-            edited(
-                "P2-7-solution",
+            (
+                1,
                 ("    x = x.astype(np.int32) - x_offset\n", ""),
                 ("    rows, columns =", "    x = x.astype(np.int32) - x_offset\n    rows, columns ="),
             ),
             (PADDED, WIDE),
             "which integer represents the real number 0",
         ),
-        ("wraps around", edited("P2-7-solution-2", (".clip(-128, 127)", "")), SATURATED, "clamp after"),
+        ("wraps around", (2, (".clip(-128, 127)", "")), SATURATED, "clamp after"),
         (
             "real numbers of 64 bits",
-            edited(
-                "P2-7-solution-2",
+            (
+                2,
                 (
                     "(acc.astype(np.int64) * multiplier + half) >> shift",
                     "np.floor(acc * (multiplier / 2**shift) + 0.5)",
@@ -301,8 +258,8 @@ WRONG: tuple[Mistake, ...] = (
         ),
         (
             "sums in float32",
-            edited(
-                "P2-7-solution",
+            (
+                1,
                 ("np.int32", "np.float32"),
                 ("+ bias[:, None, None]", "+ np.float32(bias[:, None, None])"),
                 ("return acc", "return acc.astype(np.int32)"),
@@ -319,23 +276,18 @@ WRONG: tuple[Mistake, ...] = (
     ),
     *mistakes(
         "P2.8",
-        ("natural logarithm", edited("P2-8-solution", ("np.log10", "np.log")), (RATIO, ROW), "base 10"),
+        ("natural logarithm", (1, ("np.log10", "np.log")), (RATIO, ROW), "base 10"),
         (
             "variances",
-            edited("P2-8-solution", ("np.sum(reference**2)", "np.var(reference)"), ("np.sum(np.square(", "np.var((")),
+            (1, ("np.sum(reference**2)", "np.var(reference)"), ("np.sum(np.square(", "np.var((")),
             (RATIO, ROW),
             "a constant error is noise",
         ),
-        (
-            "agreement with the labels",
-            edited("P2-8-solution-2", ("exact.argmax(1)", "data.test_labels")),
-            ROW,
-            "whatever the label",
-        ),
+        ("agreement with the labels", (2, ("exact.argmax(1)", "data.test_labels")), ROW, "whatever the label"),
         (
             "typed in",
-            edited(
-                "P2-8-solution-3",
+            (
+                3,
                 ("eight_bits.idxmax()", '"asymmetric, per channel"'),
                 ("eight_bits.idxmin()", '"power_of_two"'),
                 ('layers["alone"].idxmin()', '"relu_3"'),
@@ -343,33 +295,28 @@ WRONG: tuple[Mistake, ...] = (
             ANSWERS,
             "of `answers` is wrong",
         ),
-        ("a rounded gain", edited("P2-8-solution-3", (GAIN, f"round({GAIN}, 1)")), ANSWERS, "Not rounded"),
+        ("a rounded gain", (3, (GAIN, f"round({GAIN}, 1)")), ANSWERS, "Not rounded"),
     ),
     *mistakes(
         "P2.9",
-        ("nothing is freed", edited("P2-9-solution", (DEALLOC, "")), PROGRAM, "never deallocated.*conv"),
+        ("nothing is freed", (1, (DEALLOC, "")), PROGRAM, "never deallocated.*conv"),
         (
             "nothing is allocated",
-            edited("P2-9-solution", (DEALLOC, ""), ("        Alloc(conv),\n", "")),
+            (1, (DEALLOC, ""), ("        Alloc(conv),\n", "")),
             PROGRAM,
             "used before it is allocated.*convolution",
         ),
         (
             "freed before it is pooled",
-            edited("P2-9-solution", (DEALLOC, ""), ("        TensorView", f"{DEALLOC}        TensorView")),
+            (1, (DEALLOC, ""), ("        TensorView", f"{DEALLOC}        TensorView")),
             PROGRAM,
             "used after its memory was deallocated.*maxpool",
         ),
-        (
-            "the ReLU is forgotten",
-            edited("P2-9-solution", (', 1, ("Relu",)', ", 1")),
-            COMPUTED,
-            "wrong values in y.*relu",
-        ),
+        ("the ReLU is forgotten", (1, (', 1, ("Relu",)', ", 1")), COMPUTED, "wrong values in y.*relu"),
         (
             "a buffer for every result",
-            edited(
-                "P2-9-solution",
+            (
+                1,
                 ("    return", '    flat = Buffer("flat", y.type)\n    return'),
                 ("TensorView(pooled, y)", "Alloc(pooled)"),
                 (DEALLOC, f"{DEALLOC}TensorView(flat, pooled), Copy(y, flat), Dealloc(pooled),"),
@@ -382,7 +329,7 @@ WRONG: tuple[Mistake, ...] = (
         "P2.10",
         (
             "views are buffers",
-            edited("P2-10-solution", ("buffer = owner.get(buffer, buffer)", "pass")),
+            (1, ("buffer = owner.get(buffer, buffer)", "pass")),
             VIEWS,
             "a view has no memory of its own",
         ),
@@ -394,27 +341,20 @@ WRONG: tuple[Mistake, ...] = (
         ),
         (
             "the smallest first",
-            edited("P2-10-solution-2", ("-buffer.bytes", "buffer.bytes")),
+            (2, ("-buffer.bytes", "buffer.bytes")),
             EFFICIENT[2],
             "the order in which buffers are placed",
         ),
-        (
-            "not aligned",
-            edited("P2-10-solution-2", (" // alignment) * alignment", ")")),
-            ALIGNED,
-            "where does a buffer end",
-        ),
+        ("not aligned", (2, (" // alignment) * alignment", ")")), ALIGNED, "where does a buffer end"),
         (
             "the lifetimes sorted in place",
-            edited("P2-10-solution-2", ("    placed, ", "    lifetimes.sort(key=lambda b: -b.bytes)\n    placed, ")),
+            (2, ("    placed, ", "    lifetimes.sort(key=lambda b: -b.bytes)\n    placed, ")),
             (APART, ALIGNED, *EFFICIENT),
             "changes its arguments",
         ),
         (
             "constants have a range",
-            edited(
-                "P2-10-solution", ("isinstance(buffer, Weight)", 'getattr(buffer, "kind", "") in ("input", "output")')
-            ),
+            (1, ("isinstance(buffer, Weight)", 'getattr(buffer, "kind", "") in ("input", "output")')),
             RANGES,
             "weights are declared",
         ),
@@ -423,14 +363,14 @@ WRONG: tuple[Mistake, ...] = (
         "P2.11",
         (
             "without the arena",
-            edited("P2-11-solution", (' + plan(lower(graph, {"batch": 1}).lifetimes()).bytes', "")),
+            (1, (' + plan(lower(graph, {"batch": 1}).lifetimes()).bytes', "")),
             (MEMORY, COSTS),
             "the activations need memory",
         ),
         (
             "one comparison for both rows",
-            edited(
-                "P2-11-solution-2",
+            (
+                2,
                 ("[:count]", "[:16]"),
                 (
                     f"latency.fill(row, {ALL_SIDES})",
@@ -442,22 +382,17 @@ WRONG: tuple[Mistake, ...] = (
         ),
         (
             "results that are not compared",
-            edited("P2-11-solution-2", ("race(", "compare("), ("items()}", "items()}, threads=1, check=False")),
+            (2, ("race(", "compare("), ("items()}", "items()}, threads=1, check=False")),
             FASTER,
             "never compared",
         ),
         (
             "all columns time what the variable of a loop is at the end",
-            edited("P2-11-solution-2", ("partial(side, x)", "lambda: side(x)")),
+            (2, ("partial(side, x)", "lambda: side(x)")),
             (COMPARED, FASTER),
             "the table does not show that fused is faster",
         ),
-        (
-            "digits in percent",
-            edited("P2-11-solution-3", ("int((", "int(100 * ("), (".sum()", ".mean()")),
-            COSTS,
-            "the digits of",
-        ),
+        ("digits in percent", (3, ("int((", "int(100 * ("), (".sum()", ".mean()")), COSTS, "the digits of"),
     ),
     *mistakes(
         "P2.12",
@@ -474,8 +409,8 @@ WRONG: tuple[Mistake, ...] = (
         ),
         (
             "what is read of the image",
-            edited(
-                "P2-12-solution",
+            (
+                1,
                 ("    wide =", MOST_READ),
                 ("channels * read_rows * read_columns", "channels * most_read(rows, layer['height']) * read_columns"),
                 ("read_columns * element", "most_read(columns, layer['width']) * element"),
@@ -483,50 +418,37 @@ WRONG: tuple[Mistake, ...] = (
             (HALO, *FITTING),
             "fewer",
         ),
-        (
-            "larger than the output",
-            edited("P2-12-solution-2", ('(size - layer["kernel"])', "size")),
-            FITTING,
-            "larger than its layer",
-        ),
+        ("larger than the output", (2, ('(size - layer["kernel"])', "size")), FITTING, "larger than its layer"),
     ),
     *mistakes(
         "P2.13",
         (
             "the bias with every slice of channels",
-            edited("P2-13-solution", ("channels * weights + bias", "channels * (weights + bias)")),
+            (1, ("channels * weights + bias", "channels * (weights + bias)")),
             ORDERS,
             "The bias comes once",
         ),
         (
             "accumulators go one way",
-            edited("P2-13-solution", ("2 * (channels - 1)", "(channels - 1)")),
+            (1, ("2 * (channels - 1)", "(channels - 1)")),
             (WEIGHT, INPUT, CYCLES),
             "how often do the accumulators",
         ),
         (
             "without halos",
-            edited("P2-13-solution", ('(cut["rows"] - 1) * stride + kernel', 'cut["rows"] * stride + 1')),
+            (1, ('(cut["rows"] - 1) * stride + kernel', 'cut["rows"] * stride + 1')),
             ORDERS,
             "with its halo",
         ),
         (
             "no multiplier is idle",
-            edited(
-                "P2-13-solution-2",
-                ("-(-pixels // lanes)", "pixels / lanes"),
-                ("-(-filters // lanes)", "filters / lanes"),
-            ),
+            (2, ("-(-pixels // lanes)", "pixels / lanes"), ("-(-filters // lanes)", "filters / lanes")),
             CYCLES,
             "no integer in `cycles`",
         ),
         (
             "a last group of multipliers is left out",
-            edited(
-                "P2-13-solution-2",
-                ("-(-pixels // lanes)", "pixels // lanes"),
-                ("-(-filters // lanes)", "filters // lanes"),
-            ),
+            (2, ("-(-pixels // lanes)", "pixels // lanes"), ("-(-filters // lanes)", "filters // lanes")),
             CYCLES,
             "how many multipliers are idle",
         ),
@@ -551,11 +473,6 @@ WRONG: tuple[Mistake, ...] = (
             FASTEST,
             "of `fastest` is invalid",
         ),
-        (
-            "the compiler's own search",
-            {"P2-14-solution": SEARCHED},
-            FASTEST,
-            "is not available where this is graded",
-        ),
+        ("the compiler's own search", {"P2-14-solution": SEARCHED}, FASTEST, "is not available where this is graded"),
     ),
 )

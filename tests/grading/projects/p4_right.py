@@ -277,41 +277,4 @@ def moved(hlo):
 """,
 }
 
-
-PACKAGE = {
-    "P4-1-solution": """
-from mlhood.dataflow.nest import nest
-def visits(m, n, tile_m, tile_n):
-    tiled = nest("C[i, j] += A[i, j] * B[i]", i=m, j=n).tile(i=min(m, tile_m), j=min(n, tile_n), tail="guard")
-    return [tuple(map(int, point)) for point in tiled.visits()]
-""",
-    "P4-4-solution-2": """
-def largest(order, channels, passing, staying, sizes, rooms):
-    def halved(most, fits):
-        if most == 0:
-            raise ValueError("no tile is left")
-        return most if fits(most) else halved(most // 2, fits)
-    k1 = halved(channels, lambda k: needs(order, k, 1, 1, sizes)[0] <= rooms[0])
-    k2 = halved(passing, lambda k: needs(order, k1, k, 1, sizes)[1] <= rooms[1])
-    return k1, k2, halved(staying, lambda k: needs(order, k1, k2, k, sizes)[2] <= rooms[2])
-""",
-    "P4-5-solution": """
-def triples(analysed, problem, caches):
-    from mlhood.dataflow.slicing.problem import counts
-    def row(made):
-        return {order: made(order, *analysed[order]) for order in analysed}
-    return {
-        "analysed": analysed,
-        "too small": row(lambda *_: (1, 1, 1)),
-        "too large": row(lambda order, k1, k2, k3: (problem.channels, *counts(problem, order))),
-        "my own": row(lambda order, k1, k2, k3: (k1, k2, k3 - 1 or 2)),
-    }
-""",
-    "P4-8-solution": """
-from mlhood.dataflow.systolic import Array, count, gemm_layer
-def cycles(dataflow, rows, columns, m, n, k):
-    return count(gemm_layer("mine", m, n, k), Array(rows, columns, dataflow.lower())).cycles
-""",
-}
-
-RIGHT = {"plain loops": LOOPS, "array operations": ARRAYS, "with the package": PACKAGE}
+RIGHT = {"plain loops": LOOPS, "array operations": ARRAYS}

@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-from tests.grading.projects.examples import Mistake, mistakes
-from tests.grading.projects.p4_snippets import (
-    choosing,
-    counting,
-    filling,
-    fusing,
-    halving,
-    loading,
-    moving,
-    multiplying,
-    needing,
-    network_filling,
-    preparing,
-    scheduling,
-    searching,
-    stepping,
-    using,
-    visiting,
-)
+from tests.grading.projects.examples import Mistake, changed, mistakes
+from tests.grading.projects.p4_quick import CHOICE, NETWORK_TABLE, TABLE
 
 TILES, EDGE, SPLIT = "visits_go_tile_by_tile", "tiles_at_the_edge_are_smaller", "every_loop_is_split"
 BLOCKS = "blocks_are_taken_together"
@@ -43,6 +26,9 @@ WEIGHTS, INPUTS, OUTPUTS = "weights_stay", "inputs_stay", "outputs_stay"
 FOLDS, BUSY = "last_folds_take_as_long", "utilisation_is_the_busy_part"
 COMPUTATIONS, OPCODES, PARAMETERS = "fused_computations_are_found", "opcodes_are_listed", "parameters_are_left_out"
 READ, WRITTEN = "bytes_read_are_counted", "bytes_written_are_counted"
+TILED = 'nest.tile(i=4, j=4, k=4).reorder("i_o", "j_o", "k_o", "k_i", "i_i", "j_i")'
+GROUPS, OPCODE = "-(-streamed // k2), -(-stationary // k3)", "code, _ = instruction(line)"
+CHOSEN = "(best[1], *best[2])"
 
 
 ORDERS: tuple[Mistake, ...] = (
@@ -50,20 +36,20 @@ ORDERS: tuple[Mistake, ...] = (
         "P4.1",
         (
             "the space row by row",
-            visiting("for i in range(m)", "for j in range(n)"),
+            (1, ("return [", "return sorted(["), ("    ]", "    ])")),
             TILES,
             "the items are in the wrong order in what `visits`",
         ),
         (
             "the last tiles exceed the space",
-            visiting(inside="for i in range(i0, i0 + tile_m) for j in range(j0, j0 + tile_n)"),
+            (1, ("(m)[i0 : i0 + tile_m]", "(i0, i0 + tile_m)"), ("(n)[j0 : j0 + tile_n]", "(j0, j0 + tile_n)")),
             EDGE,
             "where the space ends",
         ),
-        ("k is not tiled", scheduling("nest.tile(i=4, j=4)"), (SPLIT, BLOCKS), "k is a loop as well"),
+        ("k is not tiled", (2, (TILED, "nest.tile(i=4, j=4)")), (SPLIT, BLOCKS), "k is a loop as well"),
         (
             "split but not reordered",
-            scheduling("nest.split('i', 4).split('j', 4).split('k', 4)"),
+            (2, (TILED, "nest.split('i', 4).split('j', 4).split('k', 4)")),
             BLOCKS,
             "extend beyond one block",
         ),
@@ -79,49 +65,56 @@ ORDERS: tuple[Mistake, ...] = (
     ),
     *mistakes(
         "P4.2",
-        ("the orders are swapped", stepping(order="WS"), (IS, WS), "is the order of the other kind"),
+        ("the orders are swapped", (1, ('"IS"', '"WS"')), (IS, WS), "is the order of the other kind"),
         (
             "the last group exceeds the tiles",
-            stepping(tiles="for s in range(g3, g3 + k3) for p in range(g2, g2 + k2)"),
+            (1, ("(stationary)[s0 : s0 + k3]", "(s0, s0 + k3)"), ("(streamed)[p0 : p0 + k2]", "(p0, p0 + k2)")),
             ONCE,
             "items that do not exist",
         ),
         (
             "inputs stay in both orders",
-            stepping(result="triples if order == 'IS' else steps('IS', inputs, weights, slices, k2, k3)"),
+            (1, ("    pairs", "    order = 'IS'\n    pairs"), ('order == "IS" else (inputs', "True else (inputs")),
             WS,
             "this is the order of the other kind",
         ),
         (
             "slices innermost",
-            stepping(
-                result="sorted(triples, key=lambda step: step[0] * 0) if order == 'WS' else sorted(triples, key=lambda "
-                "step: (step[1] // k3, step[2] // k2, step[1], step[2], step[0]))"
-            ),
-            IS,
+            (1, ("for c in range(slices) for s, p in pairs", "for s, p in pairs for c in range(slices)")),
+            (IS, WS),
             "changes faster",
         ),
-        (
-            "each slice overwrites y",
-            multiplying(add="y[g, p] = np.einsum('fct,ctp->fp', weights[g, d], columns[d][:, :, p])"),
-            (PRODUCT, SLICES),
-            "starts at zero",
-        ),
+        ("each slice overwrites y", (2, ("+= np", "= np")), (PRODUCT, SLICES), "starts at zero"),
     ),
     *mistakes(
         "P4.3",
         (
             "L1 keeps its stationary tile",
-            loading(l1="(staying, staying * passing)"),
+            (1, ('"L1": (stationary * groups', '"L1": (stationary')),
             INTO_L1,
             "brings another tile",
         ),
-        ("L2 keeps its streamed tiles", loading(l2="(staying * g2, passing)"), INTO_L2, "meet before the next"),
-        ("L3 keeps everything", loading(l3="(staying, passing)"), INTO_L3, "streamed tiles pass it"),
-        ("full groups only", loading(groups="passing // k2, staying // k3"), (LAST_GROUPS, STILL), "with fewer tiles"),
+        (
+            "L2 keeps its streamed tiles",
+            (1, ("groups, streamed * rounds", "groups, streamed")),
+            INTO_L2,
+            "meet before the next",
+        ),
+        (
+            "L3 keeps everything",
+            (1, ("(stationary, streamed * rounds)", "(stationary, streamed)")),
+            INTO_L3,
+            "streamed tiles pass it",
+        ),
+        (
+            "full groups only",
+            (1, (GROUPS, "streamed // k2, stationary // k3")),
+            (LAST_GROUPS, STILL),
+            "with fewer tiles",
+        ),
         (
             "floats for integers",
-            loading(groups="np.ceil(passing / k2), np.ceil(staying / k3)"),
+            (1, (GROUPS, "np.ceil(streamed / k2), np.ceil(stationary / k3)")),
             (INTO_L1, INTO_L2, INTO_L3, LAST_GROUPS, STILL),
             "no integer in what `loads`",
         ),
@@ -131,57 +124,67 @@ ORDERS: tuple[Mistake, ...] = (
 ANALYSIS: tuple[Mistake, ...] = (
     *mistakes(
         "P4.4",
-        ("L1 without the output tile", needing(l1="stay + go"), L1, "each of the three kinds"),
-        ("one output tile in L2", needing(l2="stay + k2 * go + out"), L2, "innermost loop"),
+        (
+            "L1 without the output tile",
+            (1, ("held + streamed + out", "held + streamed")),
+            L1,
+            "each of the three kinds",
+        ),
+        ("one output tile in L2", (1, ("k2 * (streamed + out)", "k2 * streamed + out")), L2, "innermost loop"),
         (
             "the capacities in the wrong order",
-            halving(fits="needs(order, *tiles, sizes)[level] <= rooms[-1 - level]"),
+            (2, ("rooms[level]", "rooms[-1 - level]")),
             (HALVED, EXACT, PAPER, NEVER),
-            "ValueError: nothing fits",
+            "ValueError: not even one",
         ),
+        ("an exact fit does not fit", (2, ("> rooms", ">= rooms")), EXACT, "when does it not fit"),
         (
-            "an exact fit does not fit",
-            halving(fits="needs(order, *tiles, sizes)[level] < rooms[level]"),
-            EXACT,
-            "when does it not fit",
+            "floats for integers",
+            (1, ("held + streamed + out", "1.0 * (held + streamed + out)")),
+            (L1, L2, L3, SWAPPED),
+            "no integer in what",
         ),
-        ("floats for integers", needing(l1="1.0 * (stay + go + out)"), (L1, L2, L3, SWAPPED), "no integer in what"),
     ),
     *mistakes(
         "P4.5",
         (
             "too small is the analysed row",
-            choosing(small="(k1, k2, k3)"),
+            (1, ("dict.fromkeys(analysed, (1, 1, 1))", "analysed")),
             (SMALL, COMPARED, FASTER),
             "not one of each",
         ),
-        ("too large is the analysed row", choosing(large="(k1, k2, k3)"), LARGE, "exceeds no cache"),
+        (
+            "too large is the analysed row",
+            (1, ('"too large": most', '"too large": analysed')),
+            LARGE,
+            "exceeds no cache",
+        ),
         (
             "my own has more channels than there are",
-            choosing(own="(26, k2, k3 - 1 or 2)"),
+            (1, ("(k1, k2, k3 - 1 or 2)", "(26, k2, k3 - 1 or 2)")),
             OWN,
             "more tiles than there",
         ),
         (
             "what is analysed is changed",
-            choosing("{**analysed}", own="analysed.__setitem__(order, (1, 1, 1)) or (k1, k2, 1 + k3 // 2)"),
+            (1, ("    small =", "    analysed['IS'] = (1, 1, 1)\n    small =")),
             (ANALYSED, SMALL, LARGE, OWN, COMPARED, FASTER),
             "`triples` changes its arguments",
         ),
-        ("MACs instead of operations", filling(options=", flops=layer.macs"), OPERATIONS, "two operations"),
+        ("MACs instead of operations", changed(TABLE, ("2 * layer.macs", "layer.macs")), OPERATIONS, "two operations"),
     ),
     *mistakes(
         "P4.6",
-        ("packed at every call", preparing(known="False"), PACKED, "packs weights again"),
-        ("every layer in slices", preparing(sliced="True"), SLICED, "a direct convolution"),
-        ("the bias is lost", preparing(bias="0 * bias"), CONVOLVED, "wrong values in what the function"),
+        ("packed at every call", (1, ("not in prepared", "not in ()")), PACKED, "packs weights again"),
+        ("every layer in slices", (1, ("w.shape[2:] == (3, 3)", "True")), SLICED, "a direct convolution"),
         (
-            "float64",
-            preparing(result="prepared[key][0](x).astype(float)"),
-            (CONVOLVED, NETWORKS, NETWORK_SAME),
-            "wrong data type",
+            "the bias is lost",
+            (1, ("g, w, bias, s", "g, w, 0 * bias, s"), ("Direct(g, w, bias", "Direct(g, w, 0 * bias")),
+            CONVOLVED,
+            "wrong values in what the function",
         ),
-        ("a missing row", network_filling(rows="network_times.rows[1:]"), (NETWORKS, NETWORK_SAME), "analysed/WS"),
+        ("float64", (1, ("[0](x)", "[0](x).astype(float)")), (CONVOLVED, NETWORKS, NETWORK_SAME), "wrong data type"),
+        ("a missing row", changed(NETWORK_TABLE, ("rows:", "rows[1:]:")), (NETWORKS, NETWORK_SAME), "analysed/WS"),
     ),
     *mistakes(
         "P4.7",
@@ -194,22 +197,27 @@ ANALYSIS: tuple[Mistake, ...] = (
             (LESS, HALF, SEARCHED),
             "no less traffic",
         ),
-        ("a list", searching(result="list(best[1:])"), (POSSIBLE, LESS, HALF, SEARCHED), "no tuple in what `choose`"),
+        (
+            "a list",
+            changed(CHOICE, (CHOSEN, "[best[1], *best[2]]")),
+            (POSSIBLE, LESS, HALF, SEARCHED),
+            "no tuple in what `choose`",
+        ),
         (
             "more tiles than there are",
-            searching(result="(*best[1:4], 10**6)"),
+            changed(CHOICE, (CHOSEN, "(best[1], *best[2][:2], 10**6)")),
             (POSSIBLE, LESS, HALF, SEARCHED),
             "more tiles than there are",
         ),
         (
             "tiles first",
-            searching(result="(*best[2:], best[1])"),
+            changed(CHOICE, (CHOSEN, "(*best[2], best[1])")),
             (POSSIBLE, LESS, HALF, SEARCHED),
             "returns no order",
         ),
         (
             "one channel at a time",
-            searching(result="(best[1], 1, 1, 1)"),
+            changed(CHOICE, (CHOSEN, "(best[1], 1, 1, 1)")),
             (LESS, HALF, SEARCHED),
             "no less traffic",
         ),
@@ -219,50 +227,70 @@ ANALYSIS: tuple[Mistake, ...] = (
 MACHINES: tuple[Mistake, ...] = (
     *mistakes(
         "P4.8",
-        ("weights loaded in no time", counting(ws="(rows + columns + m - 2) * folds(k, n)"), WEIGHTS, "load"),
-        ("one cycle too few", counting(is_="(2 * rows + columns + n - 2) * folds(k, m) - 1"), INPUTS, "too few"),
+        ("weights loaded in no time", (1, ("(2 * rows + columns + m", "(rows + columns + m")), WEIGHTS, "load"),
+        ("one cycle too few", (1, ("folds(k, m)", "folds(k, m) - 1")), INPUTS, "too few"),
         (
             "outputs are loaded",
-            counting(os="(2 * rows + columns + k - 2) * folds(m, n)"),
+            (1, ("(rows + columns + k", "(2 * rows + columns + k")),
             OUTPUTS,
             "nothing is loaded|each fold takes rows \\+ columns",
         ),
-        (
-            "in percent",
-            using("100 * m * n * k / (cycles(dataflow, rows, columns, m, n, k) * rows * columns)"),
-            BUSY,
-            "a fraction of 1",
-        ),
+        ("in percent", (2, ("return m", "return 100 * m")), BUSY, "a fraction of 1"),
         (
             "floats for integers",
-            counting(folds="-(-down // rows) * -(-across // columns) * 1.0"),
+            (1, ("-(-across // columns)", "-(-across // columns) * 1.0")),
             (WEIGHTS, INPUTS, OUTPUTS, FOLDS),
             "no integer in what `cycles`",
         ),
     ),
     *mistakes(
         "P4.9",
-        ("the main computation, too", fusing(begin=r"(?:ENTRY )?%(\S+) .*\{$"), COMPUTATIONS, "not fused"),
-        ("names instead of opcodes", fusing(opcode=r"%([a-z_-]+)\S* = "), OPCODES, "is a broadcast"),
-        ("parameters listed as well", fusing(kept="match"), PARAMETERS, "`fused` lists parameters"),
-        ("types without spaces only", fusing(opcode=r" = \S+ ([\w-]+)\("), OPCODES, "wrong operations of"),
+        (
+            "the main computation, too",
+            (1, ('line.startswith("%fused_computation")', 'line.endswith("{")')),
+            COMPUTATIONS,
+            "not fused",
+        ),
+        (
+            "names instead of opcodes",
+            (1, (OPCODE, 'code = line.split("%")[1].split(".")[0]')),
+            OPCODES,
+            "is a broadcast",
+        ),
+        ("parameters listed as well", (1, ('code != "parameter"', "True")), PARAMETERS, "`fused` lists parameters"),
+        (
+            "types without spaces only",
+            (1, (OPCODE, 'code = line.split(" = ")[1].split()[1].partition("(")[0]')),
+            OPCODES,
+            "wrong operations of",
+        ),
         (
             "only the last parameter",
-            moving(read="if code == 'parameter':\n            read[name] = size"),
+            (2, ("read.get(name, 0) + (size", "(size"), ("else 0)", "else read.get(name, 0))")),
             READ,
             "each of",
         ),
-        ("what is computed is read, too", moving(read="read[name] += size"), READ, "reads each of its parameters once"),
+        (
+            "what is computed is read, too",
+            (2, ('(size if code == "parameter" else 0)', "size")),
+            READ,
+            "reads each of its parameters once",
+        ),
         (
             "what reads nothing is left out",
-            moving(result="{'read': {name: size for name, size in read.items() if size}, 'written': written}"),
+            (2, ('"read": read', '"read": {name: size for name, size in read.items() if size}')),
             READ,
             "missing in `read` of `moved`",
         ),
-        ("every line is written", moving(written="written[name] += size"), WRITTEN, "nothing of what it computes"),
+        (
+            "every line is written",
+            (2, ("written[name] =", "written[name] = written.get(name, 0) +")),
+            WRITTEN,
+            "nothing of what it computes",
+        ),
         (
             "read and written exchanged",
-            moving(result="{'read': written, 'written': read}"),
+            (2, ('"read": read, "written": written', '"read": written, "written": read')),
             (READ, WRITTEN),
             "is wrong",
         ),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tests.grading.projects import p5_right_objects
-
 LAX = {
     "P5-1-solution": """
 from collections import defaultdict
@@ -318,5 +316,4 @@ RIGHT = {
     "pure lax": LAX,
     "shard_map": SHARD_MAP,
     "placed before": PLACED,
-    "with the package": p5_right_objects.PACKAGE,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.grading.projects import p5_wrong_corners, p5_wrong_learning, p5_wrong_programs
+from tests.grading.projects import p5_wrong_learning, p5_wrong_programs
 from tests.grading.projects.examples import Mistake
 
 
@@ -44,4 +44,4 @@ def _anywhere(message: str) -> str:
     return f"(?=(?s:.*)(?:{message}))"
 
 
-WRONG = packed((*p5_wrong_programs.WRONG, *p5_wrong_learning.WRONG, *p5_wrong_corners.WRONG))
+WRONG = packed((*p5_wrong_programs.WRONG, *p5_wrong_learning.WRONG))

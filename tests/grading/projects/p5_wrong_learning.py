@@ -1,25 +1,91 @@
-"""Typical wrong solutions of P5.6 to P5.14: gradients, training steps, primitives and clusters."""
+"""Typical wrong solutions of P5.6 to P5.14: gradients, training steps, primitives, clusters and plans."""
 
 from __future__ import annotations
 
 from tests.grading.projects import p5_checks as check
-from tests.grading.projects.examples import Mistake, mistakes
-from tests.grading.projects.p5_snippets_learning import (
-    clipping,
-    counting,
-    entropy,
-    examples,
-    layering,
-    planning,
-    predicting,
-    quantizing,
-    script,
-    splitting,
-    stepping,
-    training,
-)
-from tests.grading.projects.p5_snippets_programs import backward, conv_rule, entropy_rule, rules
+from tests.grading.projects.examples import changed, mistakes
+from tests.grading.projects.p5_quick import TRAINING
 
+NO_REMAINDER = {
+    "P5-6-solution-2": """
+from mlhood.jaxlab.autodiff.windows import scatter
+def vjp_conv2d(g, y, x, w, bias=None, stride=1, padding=0):
+    n, f, high, wide = g.shape
+    spread = np.zeros((n, f, (high - 1) * stride + 1, (wide - 1) * stride + 1), np.float32)
+    spread[:, :, ::stride, ::stride] = g
+    padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    seen = np.lib.stride_tricks.sliding_window_view(padded, spread.shape[2:], (2, 3))
+    dw = np.einsum("ncijhw,nfhw->fcij", seen, spread, optimize=True)
+    flat = np.einsum("fk,nfp->nkp", w.reshape(f, -1), g.reshape(n, f, -1))
+    dx = scatter(flat, x.shape, w.shape[2:], stride, padding)
+    return (dx, dw) if bias is None else (dx, dw, g.sum((0, 2, 3)))
+"""
+}
+RULE_OF_A_FIGURE = {
+    "P5-6-solution-3": """
+from mlhood.jaxlab.autodiff.autodiff_figures import RULES
+vjp_cross_entropy = RULES["cross_entropy"]
+"""
+}
+OPERANDS = "unbroadcast(a.shape), unbroadcast(b.shape)"
+ADDED = "gradients.get(number, 0) + part"
+TAPE = mistakes(
+    "P5.6",
+    (
+        "g itself",
+        (5, ("    def unb", "    if a.shape == b.shape:\n        return g, g\n\n    def unb")),
+        check.BY_SUM,
+        "not a new array",
+    ),
+    (
+        "exp overflows",
+        (3, ("= softmax(logits)", "= np.exp(logits) / np.exp(logits).sum(1, keepdims=True)")),
+        check.PULLED,
+        "e\\^900|infinite",
+    ),
+    ("labels have a gradient", (3, (", None", ", 0 * labels")), (check.PULLED, check.SHARED), "not None"),
+    ("entries without a gradient", (4, ("if entry.output in gradients", "if True")), check.BACK, "is passed over"),
+    ("the derivative at 0", (1, ("x > 0", "y >= 0")), check.BY_RELU, "At 0 the gradient is 0"),
+    ("broadcast axes not summed", (5, (OPERANDS, "g.copy(), g.copy()")), check.STRETCHED, "its operand's shape"),
+    ("b is subtracted", (5, ("unbroadcast(b", "-unbroadcast(b")), (check.BY_SUM, check.STRETCHED), "gradient of b"),
+    ("w is not transposed", (1, ("g.T @ x", "x.T @ g")), check.BY_DENSE, "wrong shape of the gradient of w"),
+    ("the mean for the bias", (1, ("g.sum(0)", "g.mean(0)")), check.BY_BIAS, "same bias"),
+    ("a flipped kernel", (2, ("flat.T @ g", "w[..., ::-1, ::-1].reshape(len(w), -1).T @ g")), check.IMAGES, "scatter"),
+    ("only the first image", (2, (".sum(0)", "[0]")), check.FILTERS, "sum of"),
+    ("always with a bias", (2, ("(dx, dw) if bias is None else ", "")), check.FILTERS, "2 in a tuple"),
+    (
+        "stride and padding ignored",
+        (2, ("columns(x, w.shape[2:], stride, padding)", "columns(x, w.shape[2:], 1, 0)")),
+        check.MOVED,
+        "stride",
+    ),
+    ("not divided by the batch size", (3, (" / len(labels)", "")), check.SHARED, "a mean over N"),
+    ("the last gradient overwrites", (4, (ADDED, "part")), check.TWICE, "exists already"),
+    (
+        "added in place",
+        (4, (ADDED, "gradients[number].__iadd__(part) if number in gradients else part")),
+        check.TWICE,
+        "\\+=",
+    ),
+    ("attributes not passed", (4, (", **entry.attributes", "")), check.BACK, "factor"),
+    (
+        "a square has one gradient",
+        (4, ("zip(entry.inputs, parts, strict=True)", "dict(zip(entry.inputs, parts, strict=True)).items()")),
+        check.TWICE,
+        "can read a value twice",
+    ),
+    ("rows that no window reaches", NO_REMAINDER, check.MOVED, "wrong shape of the gradient of w"),
+    (
+        "from the last entry",
+        (4, ("{len(values) - 1:", "{tape.entries[-1].output:")),
+        check.BACK,
+        "there is no gradient of value 2",
+    ),
+    ("a rule of the figures' module", RULE_OF_A_FIGURE, (check.PULLED, check.SHARED), "RULES` is not available where"),
+)
+
+MAPPED, NORM = "jax.vmap(gradient)(x, y)", "jnp.sqrt(sum(squares))"
+FACTOR = f"jnp.minimum(1, limit / jnp.maximum({NORM}, 1e-12))"
 REPEATED = "jax.tree.map(lambda g: jnp.broadcast_to(g, (len(x), *g.shape)), jax.grad(loss)(params, x, y))"
 BY_LEAF = {
     "P5-7-solution-2": """
@@ -30,242 +96,198 @@ def clipped_mean(gradients, limit):
     return jax.tree.map(clipped, gradients)
 """
 }
-SHUFFLED_IN_PLACE = {
-    name: source.replace(
-        "    for epoch",
-        "    for data in (x, y):\n        np.random.default_rng(0).shuffle(data)\n    for epoch",
-    )
-    for name, source in training().items()
-}
-
-TAPE = mistakes(
-    "P5.6",
-    (
-        "g itself",
-        rules(add="(g, g) if a.shape == b.shape else (reduced(g, a), reduced(g, b))"),
-        check.BY_SUM,
-        "not a new array",
-    ),
-    ("exp overflows", entropy_rule(shift="0"), check.PULLED, "e\\^900|infinite"),
-    (
-        "labels have a gradient",
-        entropy_rule(result="g * (p - hot) / len(labels), 0 * labels"),
-        (check.PULLED, check.SHARED),
-        "not None",
-    ),
-    ("entries without a gradient", backward(skip="pass"), check.BACK, "is passed over"),
-    ("the derivative at 0", rules(relu="g * (y >= 0)"), check.BY_RELU, "At 0 the gradient is 0"),
-    ("broadcast axes not summed", rules(add="g.copy(), g.copy()"), check.STRETCHED, "its operand's shape"),
-    ("b is subtracted", rules(add="reduced(g, a), reduced(-g, b)"), (check.BY_SUM, check.STRETCHED), "gradient of b"),
-    (
-        "w is not transposed",
-        rules(dense="g @ w, x.T @ g, g.sum(axis=0)"),
-        check.BY_DENSE,
-        "wrong shape of the gradient of w",
-    ),
-    ("the mean for the bias", rules(dense="g @ w, g.T @ x, g.mean(axis=0)"), check.BY_BIAS, "same bias"),
-    (
-        "a flipped kernel",
-        conv_rule(
-            by_x="scatter(np.einsum('fk,nfp->nkp', w[..., ::-1, ::-1].reshape(len(w), -1), flat), x.shape, "
-            "kernel, stride, padding)"
-        ),
-        check.IMAGES,
-        "scatter",
-    ),
-    (
-        "only the first image",
-        conv_rule(by_w="(flat[0] @ columns(x, kernel, stride, padding)[0].T).reshape(w.shape)"),
-        check.FILTERS,
-        "sum of",
-    ),
-    ("always with a bias", conv_rule(by_bias="(g.sum(axis=(0, 2, 3)),)"), check.FILTERS, "2 in a tuple"),
-    (
-        "stride and padding ignored",
-        conv_rule(by_w="np.einsum('nfp,nkp->fk', flat, columns(x, kernel, 1, 0)).reshape(w.shape)"),
-        check.MOVED,
-        "stride",
-    ),
-    ("not divided by the batch size", entropy_rule(result="g * (p - hot), None"), check.SHARED, "a mean over N"),
-    ("the last gradient overwrites", backward(add="gradients[number] = part"), check.TWICE, "exists already"),
-    (
-        "added in place",
-        backward(add="gradients[number] = gradients[number].__iadd__(part) if number in gradients else part"),
-        check.TWICE,
-        "\\+=",
-    ),
-    ("attributes not passed", backward(call="rules[entry.op](g, y, *inputs)"), check.BACK, "factor"),
-)
-
-LEARNING: tuple[Mistake, ...] = (
+SHUFFLED_IN_PLACE = "    for data in (x, y):\n        np.random.default_rng(0).shuffle(data)\n    for _"
+LEARNING = (
     *mistakes(
         "P5.7",
         (
             "the gradient of the batch",
-            examples("jax.grad(loss)(params, x, y)"),
+            (1, (MAPPED, "jax.grad(loss)(params, x, y)")),
             (check.LEAD, check.OWN),
             "the gradient of one example",
         ),
         (
             "a loop in the program",
-            examples("jax.lax.map(lambda pair: jax.grad(loss)(params, pair[0][None], pair[1][None]), (x, y))"),
+            (1, (MAPPED, "jax.lax.map(lambda pair: gradient(*pair), (x, y))")),
             check.UNROLLED,
             "loops over the examples",
         ),
-        (
-            "norm 0",
-            clipping(
-                result="jax.tree.map(lambda leaf: (leaf * (factor * norm / norm).reshape(-1, *[1] * "
-                "(leaf.ndim - 1))).mean(0), gradients)"
-            ),
-            check.SHORT,
-            "NaN",
-        ),
-        ("the batch's gradient for each example", examples(REPEATED), check.OWN, "not over params"),
+        ("norm 0", (2, (FACTOR, f"jnp.minimum(1, limit / {NORM} * {NORM} / {NORM})")), check.SHORT, "NaN"),
+        ("the batch's gradient for each example", (1, (MAPPED, REPEATED)), check.OWN, "not over params"),
         ("clipped leaf by leaf", BY_LEAF, check.LONG, "over all leaves"),
-        ("all scaled to the limit", clipping(factor="limit / norm"), check.SHORT, "no gradient becomes longer"),
+        ("all scaled to the limit", (2, (FACTOR, f"limit / {NORM}")), check.SHORT, "no gradient becomes longer"),
+        (
+            "all are scaled if one is long",
+            (2, (FACTOR, f"jnp.where(({NORM} > limit).any(), limit / {NORM}, 1.0)")),
+            check.SHORT,
+            "a factor of its own",
+        ),
     ),
     *mistakes(
         "P5.8",
-        (
-            "the sum over the rows",
-            entropy("-jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1).sum()"),
-            check.ENTROPY,
-            "and their mean",
-        ),
-        (
-            "the old state returned",
-            stepping(update="updates, _ = optimizer.update(gradients, state, params)"),
-            check.REMEMBERS,
-            "contains the momentum",
-        ),
+        ("the sum over the rows", (1, (".mean()", ".sum()")), check.ENTROPY, "and their mean"),
+        ("the old state returned", (2, ("updates, state =", "updates, _ =")), check.REMEMBERS, "contains the momentum"),
         (
             "up the gradient",
-            stepping(apply="jax.tree.map(lambda p, u: p - u, params, updates)"),
+            (2, ("optax.apply_updates(", "jax.tree.map(lambda p, u: p - u, ")),
             (check.DOWN, check.REMEMBERS),
             "are added to the weights",
         ),
-        ("only parameters are donated", stepping(jit="@partial(jax.jit, donate_argnums=0)"), check.DONATED, "`state`"),
+        ("only parameters are donated", (2, ("(0, 1)", "0")), check.DONATED, "`state`"),
         (
             "the logarithm of a softmax",
-            entropy("-jnp.log(jax.nn.softmax(logits))[jnp.arange(len(labels)), labels].mean()"),
+            (1, ("jax.nn.log_softmax(logits)", "jnp.log(jax.nn.softmax(logits))")),
             check.ENTROPY,
             "infinite",
         ),
-        ("not trained", training(epochs="range(0)"), (check.LOSSES, check.READS), "takes no step"),
-        ("invented losses", training(result="params, [3.0, 2.0, 1.0]"), check.LOSSES, "not those of its steps"),
+        ("not trained", changed(TRAINING, ("range(150)", "range(0)")), (check.LOSSES, check.READS), "takes no step"),
+        (
+            "invented losses",
+            changed(TRAINING, ("return params, losses", "return params, [3.0, 2.0, 1.0]")),
+            check.LOSSES,
+            "not those of its steps",
+        ),
         (
             "trained on the test set",
-            training(epochs="range(9)", batch="x_test[rows % 296], y_test[rows % 296]"),
+            changed(TRAINING, ("x[batch], y[batch]", "x_test[batch % 296], y_test[batch % 296]")),
             (check.LOSSES, check.READS),
             "other data than its arguments",
         ),
-        ("the digits shuffled in place", SHUFFLED_IN_PLACE, check.LOSSES, "changes its arguments"),
+        (
+            "the digits shuffled in place",
+            changed(TRAINING, ("    for _", SHUFFLED_IN_PLACE)),
+            check.LOSSES,
+            "changes its arguments",
+        ),
+        ("update without the weights", (2, (", state, params)\n", ", state)\n")), check.DOWN, "need the weights"),
+        ("another start", changed(TRAINING, ("init(0)", "init(7)")), check.LOSSES, "other weights than"),
     ),
 )
 
+STAIRCASE = 'jax.jit(staircase, static_argnames="scale")'
+LOWERING = "mlir.register_lowering(fake_quantize_p, mlir.lower_fun(staircase, multiple_results=False))"
+STRAIGHT = "jnp.where((steps >= -128) & (steps <= 127), tangent, 0)"
+SCALE_AS_INPUT = {
+    "P5-9-solution": """
+def fake_quantize(x, *, scale):
+    return fake_quantize_p.bind(x, np.asarray(scale, x.dtype))
 
+@fake_quantize_p.def_impl
+def _quantize(x, scale):
+    return scale * jnp.clip(jnp.round(x / scale), -128, 127)
+
+fake_quantize_p.def_abstract_eval(lambda x, scale: ShapedArray(x.shape, x.dtype))
+mlir.register_lowering(fake_quantize_p, mlir.lower_fun(_quantize, multiple_results=False))
+ad.defjvp(fake_quantize_p, lambda g, x, s: jnp.where((x / s >= -128) & (x / s <= 127), g, 0), None)
+batching.primitive_batchers[fake_quantize_p] = lambda args, axes: (fake_quantize_p.bind(*args), axes[0])
+"""
+}
 PRIMITIVE = mistakes(
     "P5.9",
-    ("nothing is clipped", quantizing(implementation="scale * jnp.round(x / scale)"), check.ROUNDED, "staircase"),
-    ("no lowering", quantizing(lowering=""), check.COMPILED, "lowering|translation"),
+    (
+        "nothing is clipped",
+        (1, (STAIRCASE, "lambda x, *, scale: scale * jnp.round(x / scale)")),
+        check.ROUNDED,
+        "staircase",
+    ),
+    ("no lowering", (1, (LOWERING, "")), check.COMPILED, "lowering|translation"),
     (
         "the derivative of rounding",
-        quantizing(derivative="jnp.zeros_like(g)"),
+        (1, (STRAIGHT, "jnp.zeros_like(tangent)")),
         (check.STRAIGHT, check.ENDS),
         "0 nearly everywhere",
     ),
-    ("the axis is lost", quantizing(axis="0"), check.AXIS, "batching rule"),
+    ("the axis is lost", (1, (", axes[0])", ", 0)")), check.AXIS, "batching rule"),
+    ("scale as an input", SCALE_AS_INPUT, check.JAXPR, "more inputs than x"),
 )
 
-SHARD_MAP = "jax.shard_map({}, mesh=mesh, in_specs=({}), out_specs=P())"
-SUMMED = splitting(gradient=SHARD_MAP.format("lambda p, x, y: jax.grad(loss)(p, x, y)", "P(), P('data'), P('data')"))
-GATHERED = splitting(
-    gradient="jax.jit(lambda p, x, y: jax.grad(loss)(p, *(jax.lax.with_sharding_constraint(array, replicated) "
-    "for array in (x, y))), out_shardings=replicated)"
-)
-BIAS_EVERYWHERE = {
-    "P5-11-solution": f"""
-from jax.sharding import PartitionSpec as P
+BATCH = 'device_put(x, NamedSharding(mesh, P("data")))'
+GRADIENT = "jax.jit(jax.grad(loss), in_shardings=shardings, out_shardings=everywhere)"
+SUMMED = """jax.shard_map(
+        lambda p, x, y: jax.grad(loss)(p, x, y), mesh=mesh, in_specs=(P(), P("data"), P("data")), out_specs=P())"""
+GATHERED = """jax.jit(lambda p, x, y: jax.grad(loss)(p, *(
+        jax.lax.with_sharding_constraint(array, everywhere) for array in (x, y))), out_shardings=everywhere)"""
+GLOBAL = "x, y = (jax.make_array_from_callback(array.shape, split, array.__getitem__) for array in (x, y))"
+IN_EACH = ("jax.jit(jax.grad(program.loss), out_shardings=everywhere)", "jax.grad(program.loss)")
+OWN_HALF = """first = jax.process_index() * len(x) // 2
+x, y = (array[first : first + len(x) // 2] for array in (x, y))"""
+ALL_PARTS = """
+from jax.experimental import multihost_utils
+x, y = (multihost_utils.process_allgather(array, tiled=True) for array in (x, y))"""
+
+
+def layered(w1: str, b1: str, w2: str, result: str = "") -> dict[str, str]:
+    """P5.11 by a compiled function, from the specifications of its arguments."""
+    specs = f"P(), P({w1}), P({b1}), P({w2}), P()"
+    return {
+        "P5-11-solution": f"""
 def two_layers(mesh):
-    def part(x, w1, b1, w2, b2):
-        return jax.lax.psum(jax.nn.relu(x @ w1 + b1) @ w2 + b2, "model")
-    return {SHARD_MAP.format("part", 'P(), P(None, "model"), P("model"), P("model", None), P()')}
+    shardings = tuple(NamedSharding(mesh, spec) for spec in ({specs}))
+    return jax.jit(lambda x, w1, b1, w2, b2: jax.nn.relu(x @ w1 + b1) @ w2 + b2,
+                   in_shardings=shardings, out_shardings=NamedSharding(mesh, P({result})))
 """
-}
+    }
 
 
 CLUSTER = (
     *mistakes(
         "P5.10",
-        (
-            "everything on every device",
-            splitting(gradient="jax.jit(jax.grad(loss), out_shardings=replicated)"),
-            check.REDUCED,
-            "all-red",
-        ),
+        ("everything on every device", (1, ("in_shardings=shardings, ", "")), check.REDUCED, "all-red"),
         (
             "the batch replicated",
-            splitting("NamedSharding(mesh, P())"),
+            (1, (BATCH, BATCH.replace('"data"', ""))),
             check.SPLIT,
             "the devices hold the wrong shards",
         ),
-        ("summed over devices", SUMMED, check.WHOLE, "pmean"),
-        ("the batch is gathered", GATHERED, check.REDUCED, "no all-reduce"),
+        ("summed over devices", (1, (GRADIENT, SUMMED)), check.WHOLE, "pmean"),
+        ("the batch is gathered", (1, (GRADIENT, GATHERED)), check.REDUCED, "no all-reduce"),
     ),
     *mistakes(
         "P5.11",
-        ("all weights replicated", layering(specs="P(), P(), P(), P(), P()"), check.ONE_SUM, "no collective"),
+        ("all weights replicated", layered("", "", ""), check.ONE_SUM, "no collective"),
+        ("both by columns", layered('None, "model"', '"model"', 'None, "model"'), check.ONE_SUM, "all-gather"),
+        ("a bias from each device", (1, ('@ w2, "model") + b2', '@ w2 + b2, "model")')), check.LAYERS, "added once"),
         (
-            "both by columns",
-            layering(specs='P(), P(None, "model"), P("model"), P(None, "model"), P()'),
-            check.ONE_SUM,
-            "all-gather",
+            "a result that is divided",
+            layered('None, "model"', '"model"', '"model", None', 'None, "model"'),
+            check.LAYERS,
+            "is divided among the devices",
         ),
-        ("a bias from each device", BIAS_EVERYWHERE, check.LAYERS, "added once"),
     ),
     *mistakes(
         "P5.12",
-        ("float32 assumed", counting("sum(4 * leaf.size for leaf in jax.tree.leaves(params))"), check.BYTES, "float16"),
+        ("float32 assumed", (1, ("leaf.size * leaf.dtype.itemsize", "4 * leaf.size")), check.BYTES, "float16"),
         (
             "not divided by the number of devices",
-            counting(ring="2 * (devices - 1) * bytes"),
+            (1, (" / devices * total", " * total")),
             check.RING,
             "how much does a device send",
         ),
         (
             "a single latency",
-            predicting("compute / devices + latency + 2 * (devices - 1) * bytes / devices / bandwidth"),
+            (2, ("1) * (latency + total / devices / bandwidth)", "1) * total / devices / bandwidth + latency")),
             check.STEP,
             "each has its latency",
         ),
+        ("computation not divided", (2, ("compute / devices", "compute")), check.STEP, "a share of the computation"),
         (
-            "computation not divided",
-            predicting("compute + 2 * (devices - 1) * (latency + bytes / devices / bandwidth)"),
-            check.STEP,
-            "a share of the computation",
+            "the bytes of the package",
+            (
+                1,
+                ("def ring", "from mlhood.jaxlab.cluster.collectives import ring_bytes as course\n\n\ndef ring"),
+                ("2 * (devices - 1) / devices * total", "course('all-reduce', total, devices)"),
+            ),
+            check.RING,
+            "ring_bytes` is not available",
         ),
     ),
     *mistakes(
         "P5.13",
-        (
-            "everything in every process",
-            script(gradient="jax.grad(program.loss)(params, *batch)"),
-            check.PROCESSES,
-            "NaN",
-        ),
-        (
-            "each process on its own half",
-            script(gradient="jax.grad(program.loss)(params, *(array[rows] for array in batch))"),
-            check.PROCESSES,
-            "global array",
-        ),
+        ("everything in every process", (1, (GLOBAL, ""), IN_EACH), check.PROCESSES, "NaN"),
+        ("each process on its own half", (1, (GLOBAL, OWN_HALF), IN_EACH), check.PROCESSES, "global array"),
         (
             "all parts in every process",
-            script(
-                gradient="jax.jit(jax.grad(program.loss))(params, *("
-                "multihost_utils.process_allgather(array, tiled=True) for array in (x, y)))"
-            ),
+            (1, (GLOBAL, GLOBAL + ALL_PARTS), (", out_shardings=everywhere", "")),
             check.PROCESSES,
             "the loss of the whole batch",
         ),
@@ -276,19 +298,19 @@ PLANS = mistakes(
     "P5.14",
     (
         "data parallel",
-        planning(kinds="[0] * (len(widths) - 1)"),
+        (2, ("enumerate(best", 'enumerate(["data"] * len(best)')),
         (check.BEATS, check.NEAR, check.REACHED),
         "whatever the sizes",
     ),
     (
         "columns and rows in turn",
-        planning(kinds="[1 + i % 2 for i in range(len(widths) - 1)]"),
+        (2, ("enumerate(best", 'enumerate((["columns", "rows"] * 4)[: len(best)]')),
         (check.BEATS, check.NEAR, check.REACHED),
         "data parallelism is one of the plans",
     ),
     (
         "all in all",
-        planning(h="(P(), P(), P())"),
+        (2, ("LAYOUTS[kind]", "LAYOUTS[kind][0], P()")),
         (check.DIVIDED, check.BEATS, check.NEAR, check.REACHED),
         "does not divide the work",
     ),

@@ -3,39 +3,86 @@
 from __future__ import annotations
 
 from tests.grading.projects import p5_checks as check
-from tests.grading.projects.examples import mistakes
-from tests.grading.projects.p5_snippets_programs import (
-    block,
-    breaking_even,
-    convolving,
-    dropping,
-    ending,
-    evaluating,
-    filling,
-    living,
-    norming,
-    pooling,
-    recording,
-    remembering,
-    resnet,
-    rooting,
-    summing,
-    timing,
-    to_tree,
-)
+from tests.grading.projects.examples import changed, edited, mistakes
+from tests.grading.projects.p5_quick import FILL, TABLE
 
-BATCH_STATISTICS = """[(y - y.mean((0, 2, 3), keepdims=True)) / jnp.sqrt(y.var((0, 2, 3), keepdims=True) + 1e-5)
-            * p['weight'][:, None, None] + p['bias'][:, None, None]][0]"""
 FLAT = {
     "P5-1-solution": """
 def to_tree(state):
     return {name: jnp.asarray(value) for name, value in state.items() if "num_batches" not in name}
 """
 }
-BY_ROWS = convolving(
-    product="np.stack([np.tensordot(windows[:, :, r], w, ((1, 3, 4), (1, 2, 3))) for r in range(windows.shape[2])], "
-    "1).transpose(0, 3, 1, 2)"
+EMPTIED = """    for name in [name for name in state if name.endswith("tracked")]:
+        del state[name]
+    tree ="""
+NETWORK_OF_ANOTHER_MODULE = {
+    "P5-1-solution-3": """
+from mlhood.jaxlab.operators.cases import network
+def resnet(params, x):
+    return network.forward(ops, params, x)
+"""
+}
+CHANNELS_CHANGE = 'params["conv1"]["weight"].shape[1] != len(params["conv1"]["weight"])'
+POOLED = 'ops.dense(ops.global_average_pool(x), params["fc"]["weight"], params["fc"]["bias"])'
+NETWORKS = mistakes(
+    "P5.1",
+    (
+        "counters deleted from the state",
+        (1, ("    tree =", EMPTIED)),
+        (check.NAMES, check.LEAVES),
+        "`to_tree` changes its arguments",
+    ),
+    (
+        "projected where the channels change",
+        (2, ('"downsample" in params', CHANNELS_CHANGE)),
+        check.PROJECTED,
+        "with downsample",
+    ),
+    (
+        "batch counters kept",
+        (1, ('last != "num_batches_tracked"', "True")),
+        check.LEAVES,
+        "still contains batch counters",
+    ),
+    ("NumPy arrays", (1, ("jnp.asarray(value)", "value")), check.LEAVES, "jnp.asarray"),
+    ("names with dots", FLAT, check.NAMES, "one dictionary for each part"),
+    (
+        "statistics of the batch",
+        (2, ('p["running_mean"], p["running_var"]', "x.mean((0, 2, 3)), x.var((0, 2, 3))")),
+        (check.ADDED, check.PROJECTED),
+        "running_mean",
+    ),
+    (
+        "a projection without stride",
+        (2, ('project["0"]["weight"], stride=stride', 'project["0"]["weight"]')),
+        check.PROJECTED,
+        "with the stride of conv1",
+    ),
+    ("no padding in the first convolution", (3, (", padding=3", "")), check.LOGITS, "padding 3"),
+    (
+        "no stage has a stride",
+        (3, ('2 if index == "0" and stage != "layer1" else 1', "1")),
+        check.LOGITS,
+        "stride 2 in layer2",
+    ),
+    (
+        "weights not transposed",
+        (3, (POOLED, 'x.mean((2, 3)) @ params["fc"]["weight"] + params["fc"]["bias"]')),
+        check.LOGITS,
+        "dot_general|wrong",
+    ),
+    ("single numbers left out", (1, ('last != "num_batches_tracked"', "value.ndim")), check.NAMES, "no `scale.factor`"),
+    (
+        "the course's network, from another module",
+        NETWORK_OF_ANOTHER_MODULE,
+        check.LOGITS,
+        "network.forward` is not available",
+    ),
 )
+
+PRODUCT = "(w.reshape(len(w), size) @ columns).reshape(n, len(w), oh, ow)"
+BY_ROWS = """np.stack([
+        np.tensordot(windows[:, :, row], w, ((1, 3, 4), (1, 2, 3))) for row in range(oh)], 1).transpose(0, 3, 1, 2)"""
 IN_JAX = {
     "P5-2-solution": """
 from mlhood.jaxlab.operators import with_jax
@@ -43,73 +90,25 @@ def conv2d(x, w, bias=None, stride=1, padding=0):
     return np.asarray(with_jax.conv2d(jnp.asarray(x), w, bias, stride, padding))
 """
 }
-
-EMPTIED = {
-    "P5-1-solution": """
-def to_tree(state):
-    tree = {}
-    for name in [name for name in state if name.endswith("tracked")]:
-        del state[name]
-    for name, value in state.items():
-        *path, last = name.split(".")
-        here = tree
-        for part in path:
-            here = here.setdefault(part, {})
-        here[last] = jnp.asarray(value)
-    return tree
-"""
-}
-
-NETWORKS = mistakes(
-    "P5.1",
-    ("counters deleted from the state", EMPTIED, (check.NAMES, check.LEAVES), "`to_tree` changes its arguments"),
-    (
-        "projected where the channels change",
-        block(when='params["conv1"]["weight"].shape[1] != len(params["conv1"]["weight"])'),
-        check.PROJECTED,
-        "with downsample",
-    ),
-    ("batch counters kept", to_tree(skipped="False"), check.LEAVES, "still contains batch counters"),
-    ("NumPy arrays", to_tree(leaf="value"), check.LEAVES, "jnp.asarray"),
-    ("names with dots", FLAT, check.NAMES, "one dictionary for each part"),
-    ("statistics of the batch", block(norm=BATCH_STATISTICS), (check.ADDED, check.PROJECTED), "running_mean"),
-    (
-        "a projection without stride",
-        block(shortcut="ops.conv2d(x, params['downsample']['0']['weight'])"),
-        check.PROJECTED,
-        "with the stride of conv1",
-    ),
-    ("no padding in the first convolution", resnet(stem="stride=2"), check.LOGITS, "padding 3"),
-    ("no stage has a stride", resnet(stride="1"), check.LOGITS, "stride 2 in layer2"),
-    (
-        "weights not transposed",
-        resnet(result="x.mean((2, 3)) @ params['fc']['weight'] + params['fc']['bias']"),
-        check.LOGITS,
-        "dot_general|wrong",
-    ),
-)
-
-IN_NUMPY = mistakes(
+LIBRARY = ("def softmax", "from scipy.special import softmax as library\n\n\ndef softmax")
+WINDOWS_OF_ONE = "    if kernel == 1:\n        return x[:, :, ::stride, ::stride]\n    sides ="
+MAXIMUM, SUM = "x.max(-1, keepdims=True)", "powers.sum(-1, keepdims=True)"
+OPERATORS = mistakes(
     "P5.2",
-    ("added in place", norming(add="x.__iadd__(y)"), check.ADD, "`add` changes its arguments"),
+    ("added in place", (5, ("x + y", "x.__iadd__(y)")), check.ADD, "`add` changes its arguments"),
     (
         "float64 inside",
-        ending(dense="x.astype(np.float64) @ w.T + bias"),
+        (4, ("return x @", "return x.astype(np.float64) @")),
         (check.DENSE, check.DENSE_BIAS),
         "wrong data type",
     ),
-    ("no default stride", pooling(head="x, kernel=3, stride=1, padding=1"), check.POOL_STRIDES, "defaults"),
-    ("a large negative number as padding", pooling(fill="-1e9"), check.POOL_PADDING, "never the maximum"),
-    ("a loop over rows", BY_ROWS, check.PIXELS, "sliding_window_view"),
-    (
-        "a flipped kernel",
-        convolving(product="np.einsum('nchwij,fcij->nfhw', windows, w[..., ::-1, ::-1])"),
-        check.CONV,
-        "not flipped",
-    ),
-    ("strides in one direction", convolving(windows="windows[:, :, ::stride]"), check.STRIDES, "by stride columns"),
-    ("no padding", convolving(pad="0"), check.PADDING, "np.pad"),
-    ("a bias for each column", convolving(bias="bias"), check.BIAS, "one bias for each"),
+    ("no default stride", (2, ("stride=2", "stride=1")), check.POOL_STRIDES, "defaults"),
+    ("a large negative number as padding", (2, ("-np.inf", "-1e9")), check.POOL_PADDING, "never the maximum"),
+    ("a loop over rows", (1, (PRODUCT, BY_ROWS)), check.PIXELS, "sliding_window_view"),
+    ("a flipped kernel", (1, ("(w.reshape(", "(w[..., ::-1, ::-1].reshape(")), check.CONV, "not flipped"),
+    ("strides in one direction", (1, ("::stride, ::stride]", "::stride]")), check.STRIDES, "by stride columns"),
+    ("no padding", (1, ("(padding, padding), (padding, padding)", "(0, 0), (0, 0)")), check.PADDING, "np.pad"),
+    ("a bias for each column", (1, ("bias[:, None, None]", "bias")), check.BIAS, "one bias for each"),
     (
         "JAX inside",
         IN_JAX,
@@ -117,109 +116,141 @@ IN_NUMPY = mistakes(
         "`jax.numpy.asarray` is not available where",
     ),
     (
-        "the mean of each window",
-        pooling(largest="mean"),
+        "the sum of each window",
+        (2, ("np.maximum(", "np.add(")),
         (check.LARGEST, check.POOL_PADDING, check.POOL_STRIDES),
         "the largest of",
     ),
     (
         "statistics of the batch",
-        norming(
-            norm="(x - x.mean((0, 2, 3), keepdims=True)) / np.sqrt(x.var((0, 2, 3), keepdims=True) + eps)"
-            " * c(weight) + c(bias)"
-        ),
+        (3, ("    scale =", "    mean, var = x.mean((0, 2, 3)), x.var((0, 2, 3))\n    scale =")),
         (check.NORM, check.EPS),
         "one number for each channel",
     ),
     (
         "eps outside the root",
-        norming(norm="(x - c(mean)) / (np.sqrt(c(var)) + eps) * c(weight) + c(bias)"),
+        (3, ("np.sqrt(var + eps)", "(np.sqrt(var) + eps)")),
         check.EPS,
         "where in the formula is eps",
     ),
-    ("the mean over the wrong axes", ending(pool="x.mean(axis=(1, 2))"), check.MEANS, "which axes"),
-    ("weights not transposed", ending(dense="x @ w + bias"), check.DENSE, "matmul|belongs to one output"),
-    ("no bias", ending(dense="x @ w.T"), check.DENSE_BIAS, "every row of the product"),
-    ("the maximum of the whole array", ending(shift="x - x.max()"), check.STABLE, "can be subtracted"),
+    ("the mean over the wrong axes", (5, ("(2, 3)", "(1, 2)")), check.MEANS, "which axes"),
+    ("weights not transposed", (4, ("w.T", "w")), check.DENSE, "matmul|belongs to one output"),
+    ("no bias", (4, (" + bias", "")), check.DENSE_BIAS, "every row of the product"),
+    ("the maximum of the whole array", (4, (MAXIMUM, "x.max()")), check.STABLE, "can be subtracted"),
     (
         "softmax along the first axis",
-        ending(shift="x - x.max()", divide="powers / powers.sum(axis=0)"),
+        (4, (MAXIMUM, "x.max()"), (SUM, "powers.sum(0)")),
         (check.SOFTMAX, check.STABLE),
         "those of the last axis",
     ),
+    (
+        "padding without stride only",
+        (1, ("    x = np", "    padding = padding if stride == 1 else 0\n    x = np")),
+        check.STRIDES,
+        "with padding, too",
+    ),
+    ("windows of one element", (2, ("    sides =", WINDOWS_OF_ONE)), check.LARGEST, "not a new array"),
+    (
+        "x itself where nothing changes",
+        edited("P5-2-solution-3", ("return np.maximum", "return x if (x >= 0).all() else np.maximum"))
+        | edited("P5-2-solution-5", ("x + y", "x + y if y.any() else x")),
+        (check.RELU, check.ADD),
+        "not a new array",
+    ),
+    (
+        "a library's softmax",
+        (4, LIBRARY, ("    powers =", "    return library(x, axis=-1)\n    powers =")),
+        (check.SOFTMAX, check.STABLE),
+        "`scipy.special.softmax` is not available where",
+    ),
 )
 
+CALLS = "int(compile_seconds // (no_jax - jax)) + 1"
+SEARCH = "next((n for n in range(1, 1001) if compile_seconds + n * jax < n * no_jax), float('inf'))"
+CLOCK = "return time.perf_counter() - start"
 COLUMN_BY_COLUMN = """for name, call in alternatives.items():
         table[row, name] = timed({name: call})[name]"""
 FORGED = """table.fill(row, timed(alternatives))
     cell = table[row, "No-JAX"]
     table[row, "No-JAX"] = Measurement(tuple(100 * s for s in cell.seconds), None, cell.run, cell.agreed)"""
-
-TABLE = mistakes(
+COMPARISONS = mistakes(
     "P5.3",
+    ("a float", (1, ("int(", "float(")), (check.EARNED, check.TIE), "no integer"),
+    ("the function itself", (2, ("lambda *args: function(*args)", "function")), check.TIMED, "remembers"),
     (
-        "a float",
-        breaking_even(calls="float(compile_seconds // (no_jax - jax) + 1)"),
-        (check.EARNED, check.TIE),
-        "no integer",
+        "JAX is not jitted",
+        changed(TABLE, ("compiled(*on_device)", "case.with_jax(*on_device)")),
+        check.COMPILED_SIDE,
+        "not compiled",
     ),
-    ("the function itself", timing(inside="jax.jit(function).lower(*arguments).compile()"), check.TIMED, "remembers"),
     (
         "arrays that the compiler knows",
-        filling(with_jax="jax.jit(lambda: case.with_jax(*on_device))"),
+        changed(TABLE, ("compiled(*on_device)", "jax.jit(lambda: case.with_jax(*on_device))")),
         check.COMPILED_SIDE,
         "knows no numbers",
     ),
-    ("JAX is not jitted", filling(with_jax="lambda: case.with_jax(*on_device)"), check.COMPILED_SIDE, "not compiled"),
     (
         "NumPy on arrays of the device",
-        filling(no_jax="lambda: case.no_jax(*on_device)"),
+        changed(TABLE, ("no_jax(*case.arguments)", "no_jax(*on_device)")),
         check.NUMPY_SIDE,
         "is not NumPy",
     ),
     (
         "transferred in each call",
-        filling(with_jax="lambda: compiled(*case.arguments)"),
+        changed(TABLE, ("compiled(*on_device)", "compiled(*case.arguments)")),
         check.COMPILED_SIDE,
         "transfers",
     ),
-    ("rounded up", breaking_even(calls="math.ceil(compile_seconds / (no_jax - jax))"), check.TIE, "one call later"),
-    ("zero if there is no gain", breaking_even(never="0"), check.NEVER, "float\\(.inf.\\)"),
-    ("equal times not handled", breaking_even(when="<"), check.NEVER, "ZeroDivisionError"),
+    ("rounded up", (1, (CALLS, "-int(-compile_seconds // (no_jax - jax))")), check.TIE, "one call later"),
+    ("zero if there is no gain", (1, ('float("inf")', "0")), check.NEVER, "float\\(.inf.\\)"),
+    ("equal times not handled", (1, ("jax >= no", "jax > no")), check.NEVER, "ZeroDivisionError"),
     (
         "timing a first call",
-        timing(inside="jax.block_until_ready(jax.jit(lambda *args: function(*args))(*arguments))"),
+        (2, (".lower(*arguments).compile()", "(*arguments).block_until_ready()")),
         check.NOT_RUN,
         "does not call it",
     ),
-    ("milliseconds", timing(unit="1000"), check.TIMED, "in seconds"),
-    ("one column after the other", filling(fill=COLUMN_BY_COLUMN), check.COMPARED, "side by side"),
+    ("milliseconds", (2, (CLOCK, "return 1000 * (time.perf_counter() - start)")), check.TIMED, "in seconds"),
+    ("one column after the other", changed(TABLE, (FILL, COLUMN_BY_COLUMN)), check.COMPARED, "side by side"),
     (
         "missing rows",
-        filling(rows="list(cases.items())[:8]"),
+        changed(TABLE, ("in cases.items()", "in list(cases.items())[:8]")),
         (check.COMPARED, check.AGREED, check.FASTER),
         "ResNet-18/No-JAX",
     ),
-    ("results not compared", filling(options=", check=False"), check.AGREED, "never compared"),
-    ("a column multiplied by 100", filling(fill=FORGED), (check.COMPARED, check.AGREED, check.FASTER), "as it says"),
+    (
+        "results not compared",
+        changed(TABLE, ("shortest=1e-4", "shortest=1e-4, check=False")),
+        check.AGREED,
+        "never compared",
+    ),
+    (
+        "a column multiplied by 100",
+        changed(TABLE, (FILL, FORGED)),
+        (check.COMPARED, check.AGREED, check.FASTER),
+        "as it says",
+    ),
+    ("a search that ends", (1, (CALLS, SEARCH)), check.EARNED, "how many of these gains"),
+    (
+        "compiled after the clock",
+        (
+            2,
+            ("    jax.jit", "    lowered = jax.jit"),
+            (".compile()", ""),
+            (CLOCK, "seconds = time.perf_counter() - start\n    lowered.compile()\n    return seconds"),
+        ),
+        check.TIMED,
+        "leaves out the compiling",
+    ),
 )
 
-WHILE = {
-    "P5-4-solution-2": """
-def square_root(a):
-    x, before = a, 0.0
-    while abs(x - before) > 1e-6 * x:
-        x, before = (x + a / x) / 2, x
-    return x
-"""
-}
-THREE_STEPS = {
-    "P5-4-solution-2": """
-def square_root(a):
-    return jax.lax.fori_loop(0, 3, lambda i, x: jnp.where(x > 0, (x + a / x) / 2, 0.0), a)
-"""
-}
-
+NEWTON = "while_loop(differs, improve, a + 1)"
+WHILE = """r = a + 1
+    while differs(r):
+        r = improve(r)
+    return r"""
+MEAN, KEPT = "count, total = state[0] + 1, state[1] + x", "jax.random.bernoulli(key, 1 - rate, x.shape)"
+SO_MANY = "(jax.random.permutation(key, x.size) >= round(rate * x.size)).reshape(x.shape)"
 BROKEN = mistakes(
     "P5.4",
     (
@@ -228,88 +259,131 @@ BROKEN = mistakes(
         (check.ROOTS, check.ZERO),
         "the operations exponential, log",
     ),
-    ("a mask as an index", summing("x[x > 0].sum()"), (check.SUMMED, check.ROWS), "a Boolean index"),
-    ("a Python loop", WHILE, (check.ROOTS, check.ZERO), "while_loop"),
-    ("three steps", THREE_STEPS, check.ROOTS, "when does the loop end"),
-    ("zero not handled", rooting(safe="a", result="root"), check.ZERO, "0 / 0|half of the previous"),
+    ("a mask as an index", (1, ("jnp.where(x > 0, x, 0)", "x[x > 0]")), (check.SUMMED, check.ROWS), "a Boolean index"),
+    ("a Python loop", (2, (f"return jax.lax.{NEWTON}", WHILE)), (check.ROOTS, check.ZERO), "while_loop"),
+    (
+        "three steps",
+        (2, (NEWTON, "fori_loop(0, 3, lambda i, r: jnp.where(r > 0, improve(r), 0.0), a)")),
+        check.ROOTS,
+        "when does the loop end",
+    ),
+    ("zero not handled", (2, ("> 1e-6 * a\n", ">= 1e-6 * a\n")), check.ZERO, "0 / 0|half of the previous"),
     (
         "state in a global list",
-        remembering("seen.append(x)\nreturn sum(seen) / len(seen), (len(seen), sum(seen))"),
+        (
+            3,
+            ("def running", "seen = []\n\n\ndef running"),
+            (MEAN, "seen.append(x)\n    count, total = len(seen), sum(seen)"),
+        ),
         (check.RUNNING, check.SAME),
         "wrong data type of the state after 1",
     ),
+    ("the old state returned", (3, ("count, (count, total)", "count, state")), check.RUNNING, "the state after 1"),
+    ("NumPy's random numbers", (4, (KEPT, "np.random.random(x.shape) > rate")), check.MASKS, "never np"),
+    ("not scaled", (4, ("x / (1 - rate), 0", "x, 0")), check.SCALED, "by which factor"),
+    ("whole rows dropped", (4, ("rate, x.shape)", "rate, (len(x), 1))")), check.DROPPED, "wrong sha"),
+    ("the same mask always", (4, ("bernoulli(key", "bernoulli(jax.random.key(0)")), check.MASKS, "the same mask"),
     (
-        "the old state returned",
-        remembering("return (state[1] + x) / (state[0] + 1), state"),
+        "infinities that cancel out",
+        (1, ("jnp.where(x > 0, x, 0).sum()", "(x.sum() + jnp.abs(x).sum()) / 2")),
+        check.SUMMED,
+        "from -inf to",
+    ),
+    (
+        "an integer count",
+        (3, ("state[0] + 1", "state[0].astype(jnp.int32) + 1")),
         check.RUNNING,
-        "the state after 1",
+        "wrong data type of the state",
     ),
-    ("NumPy's random numbers", dropping("np.random.random(x.shape) > rate"), check.MASKS, "never np"),
-    ("not scaled", dropping(result="jnp.where(kept, x, 0)"), check.SCALED, "by which factor"),
-    (
-        "whole rows dropped",
-        dropping("jax.random.bernoulli(key, 1 - rate, (len(x), 1))"),
-        check.DROPPED,
-        "wrong sha",
-    ),
-    (
-        "the same mask always",
-        dropping("jax.random.bernoulli(jax.random.key(0), 1 - rate, x.shape)"),
-        check.MASKS,
-        "the same mask",
-    ),
+    ("exactly so many dropped", (4, (KEPT, SO_MANY)), check.DROPPED, "the same number of elements"),
 )
 
-READ_BY_ANOTHER = {
-    "P5-5-solution-3": """
-from mlhood.jaxlab.tracing.tracer import Program
-def live(program):
-    kept = [x for x in program.equations if any(x.output in other.inputs for other in program.equations)]
-    return Program(program.inputs, tuple(kept), program.outputs)
-"""
-}
-
-ALL_LIVE = {"P5-5-solution-3": "def live(program):\n    return program\n"}
-
+OUTPUTS, NEEDED = "map(read, program.outputs)", "needed, kept = set(program.outputs)"
+READ = "values[operand] if isinstance(operand, Variable) else operand"
+OPERATION = "NUMPY[equation.op](*map(read, equation.inputs))"
+LAST = "program.outputs or [program.equations[-1].output]"
+ALL_READ = "{x for e in program.equations for x in e.inputs if isinstance(x, Variable)}"
+TWO_LEVELS = """    for _ in range(2):
+        needed |= {x for e in program.equations if e.output in needed for x in e.inputs}
+    for equation in reversed"""
+COMPUTED = "made = {e.output: e for e in program.equations}\n    [made[output] for output in program.outputs]\n    "
 TRACER = mistakes(
     "P5.5",
     (
         "a list of outputs",
-        evaluating(result="[read(x) for x in program.outputs]"),
+        (2, (f"tuple({OUTPUTS})", f"list({OUTPUTS})")),
         (check.RUN, check.NUMBERS, check.AGAIN),
         "no tuple in",
     ),
-    ("the same variable each time", recording(output="Variable(only.number, shape)"), check.NEW, "fresh"),
+    ("the same variable each time", (1, ("fresh(SHAPES", "Variable(0, SHAPES")), check.NEW, "fresh"),
+    ("numbers have one element", (1, ("else ()", "else (1,)")), check.SHAPES, "has the wrong shape"),
     (
-        "numbers have one element",
-        recording(shape="SHAPES[op](*(x.shape if isinstance(x, Variable) else (1,) for x in operands))"),
-        check.SHAPES,
-        "has the wrong shape",
+        "nothing is appended",
+        (1, ("equations.append(Equation(op, tuple(operands), output))", "pass")),
+        check.WRITTEN,
+        "`record` appends is not one",
     ),
-    ("nothing is appended", recording(append="pass"), check.WRITTEN, "`record` appends is not one"),
     (
         "equations in reverse order",
-        evaluating(order="reversed(program.equations)"),
+        (2, ("in program.equations", "in reversed(program.equations)")),
         (check.RUN, check.AGAIN),
         "inputs first",
     ),
-    ("all operands are variables", evaluating(read="values[x]"), check.NUMBERS, "not a Variable is a number"),
+    ("all operands are variables", (2, (READ, "values[operand]")), check.NUMBERS, "not a Variable is a number"),
     (
         "values dropped once read",
-        evaluating(after="[values.pop(x, None) for x in equation.inputs]"),
+        (2, (OPERATION, f"{OPERATION}\n        [values.pop(x, None) for x in equation.inputs]")),
         check.AGAIN,
         "keep every value to the end",
     ),
     (
         "the last result is an output of a program without outputs",
-        evaluating(result="tuple(read(x) for x in program.outputs or [program.equations[-1].output])")
-        | living(needed="set(program.outputs or [program.equations[-1].output])"),
+        edited("P5-5-solution-2", (OUTPUTS, f"map(read, {LAST})"))
+        | edited("P5-5-solution-3", ("set(program.outputs)", f"set({LAST})")),
         (check.NUMBERS, check.GONE),
         "the wrong number of items",
     ),
-    ("nothing is removed", ALL_LIVE, (check.GONE, check.STAYS), "who needs"),
-    ("equations left in reverse order", living(kept="tuple(kept)"), check.STAYS, "the order stays"),
-    ("every value that is read is kept", READ_BY_ANOTHER, (check.GONE, check.STAYS), "first the outputs"),
+    (
+        "nothing is removed",
+        {"P5-5-solution-3": "def live(program):\n    return program\n"},
+        (check.GONE, check.STAYS),
+        "who needs",
+    ),
+    ("equations left in reverse order", (3, ("kept[::-1]", "kept")), check.STAYS, "the order stays"),
+    (
+        "every value that is read is kept",
+        (3, (NEEDED, f"needed, kept = {ALL_READ}")),
+        (check.GONE, check.STAYS),
+        "first the outputs",
+    ),
+    (
+        "numbers that are integers, evaluated",
+        (2, (READ, "operand if isinstance(operand, float) else values[operand]")),
+        check.NUMBERS,
+        "KeyError",
+    ),
+    (
+        "results of the first call",
+        (
+            2,
+            ("def evaluate", "EARLIER = {}\n\n\ndef evaluate"),
+            (OPERATION, f"EARLIER.setdefault(equation, {OPERATION})"),
+        ),
+        check.RUN,
+        "keep the value of every variable",
+    ),
+    ("outputs copied", (2, (OUTPUTS, "np.array(read(x)) for x in program.outputs")), check.AGAIN, "not a copy"),
+    (
+        "needed at two levels",
+        (
+            3,
+            ("    for equation in reversed", TWO_LEVELS),
+            ("needed.update(x for x in equation.inputs if isinstance(x, Variable))", "pass"),
+        ),
+        check.STAYS,
+        "missing or out of order",
+    ),
+    ("an input as an output", (3, (NEEDED, COMPUTED + NEEDED)), check.STAYS, "KeyError"),
 )
 
-WRONG = (*NETWORKS, *IN_NUMPY, *TABLE, *BROKEN, *TRACER)
+WRONG = (*NETWORKS, *OPERATORS, *COMPARISONS, *BROKEN, *TRACER)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import nbformat
 
-from tests.grading.projects import p1_quick, p3_snippets, p4_snippets, p5_snippets_learning
+from tests.grading.projects import p1_quick, p3_quick, p4_quick, p5_quick
 
 ROOT = Path(__file__).parents[3]
-QUICK = {"P1": p1_quick.QUICK, "P3": p3_snippets.QUICK, "P4": p4_snippets.QUICK, "P5": p5_snippets_learning.QUICK}
+QUICK = {"P1": p1_quick.QUICK, "P3": p3_quick.QUICK, "P4": p4_quick.QUICK, "P5": p5_quick.QUICK}
 
 
 EXPORT = re.compile(r'exchange\.export\(.+, "resnet18\.onnx", dynamic_batch=False\)')

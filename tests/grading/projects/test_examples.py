@@ -15,7 +15,7 @@ import pytest
 from mlhood.exchange import find_browser, lenet_onnx
 from mlhood.grading.checks import timing
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
-from mlhood.grading.checks.task import Project, Task
+from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import RunSettings, grade
 from mlhood.grading.execution.kernel import NewKernel
 from mlhood.grading.notebooks.notebook import label
@@ -63,7 +63,6 @@ FIRST = [(project, next(iter(styles))) for project, styles in RIGHT.items()]
 IN_SUITE = [each for each in FIRST if each[0] == "P4"]
 WHOLE = [*FIRST, *((project, style) for project, style in STYLES if project in ("P1", "P3"))]
 SECRET_SEED = 20_260_117
-WITH_THE_PACKAGE = "with the package"
 EMPTY = "pass"  # the source of a cell without a solution
 PLAIN_LOOPS = ("P3", "plain loops")
 pytestmark = pytest.mark.slow
@@ -96,11 +95,6 @@ def notebook_index(entry: Mistake) -> int:
 # other in a kernel in which the right notebook runs: that one task's fault costs no other has been shown by then.
 NOTEBOOKS = 1
 WRONG_NOTEBOOKS = [(project, index) for project in RIGHT for index in range(NOTEBOOKS)]
-
-
-def task_for(task: Task, style: str) -> Task:
-    """A task; where the package itself solves it, to show that it can, all of the package exists."""
-    return replace(task, libraries=None) if style == WITH_THE_PACKAGE else task
 
 
 def failed_checks(result: TaskResult) -> list[CheckResult]:
@@ -185,8 +179,7 @@ class ExampleGrader:
             if (project, style) not in WHOLE and (own := {name: cells[name] for name in run.solution.keys() & cells})
         ]
         for style, own in styles:
-            styled = TaskRun(run.run, task_for(run.task, style))
-            self.styles[project, style][run.task.id] = styled.grade(run.solution | own)
+            self.styles[project, style][run.task.id] = run.grade(run.solution | own)
         if styles:
             run.grade(run.solution)  # later cells need it
 

@@ -14,18 +14,27 @@ from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.projects.p3 import P3
 from mlhood.grading.rpc.transport import LocalTransport
+from tests.grading.projects.examples import edited
 from tests.grading.projects.p3_right import GPU_STYLES
-from tests.grading.projects.p3_snippets import gpu_needs, kernels, tiled
 from tests.grading.projects.p3_wrong_gpu import GPU
 
 TASKS = ("P3.12", "P3.13", "P3.14")
+CELLS = (
+    "12-solution",
+    "12-solution-2",
+    "13-solution",
+    "13-solution-2",
+    "13-solution-3",
+    "14-solution",
+    "14-solution-2",
+)
 
 
 def failures(cells: dict[str, str], task: str, folder) -> dict[str, str]:
     """The message of each failed check of a task."""
     names = {"np": np, "cuda": cuda, "float32": float32, "TILE": 16}
-    for source in ({**kernels(), **tiled(), **gpu_needs()} | cells).values():
-        exec(source, names)
+    for cell in (f"P3-{name}" for name in CELLS):
+        exec((edited(cell) | cells)[cell], names)
     result = grade_task(P3.task(task), Session(LocalTransport(names), folder, folder), 5)
     return {
         check.name: " ".join([check.what, *check.parts.values()]) for check in result.checks if check.status != "passed"

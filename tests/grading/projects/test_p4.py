@@ -21,7 +21,7 @@ from mlhood.grading.projects.collect import parameters_of, with_values
 from mlhood.grading.projects.p4 import P4, orders, reference, table, traffic, xla
 from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.transport import LocalTransport
-from tests.grading.projects import p4_snippets
+from tests.grading.projects.examples import edited
 from tests.grading.projects.local_grading import graded, lost, names_in, result_of
 
 ROOT = Path(__file__).parents[3]
@@ -190,7 +190,7 @@ def test_renaming_changes_no_computation(layer):
 
 
 def test_a_wrong_steps_costs_only_its_own_points(tmp_path):
-    names = names_in(p4_snippets.stepping(slices="for c in range(1)"), p4_snippets.multiplying())
+    names = names_in(edited("P4-2-solution", ("range(slices)", "range(1)")), edited("P4-2-solution-2"))
     messages = graded(names, tmp_path, "P4.2")
     assert messages["every_step_is_there_once"]
     assert messages["product_is_right"] == messages["slices_add_up"] == ""
@@ -200,7 +200,7 @@ def test_a_wrong_steps_costs_only_its_own_points(tmp_path):
 
 
 def test_a_wrong_needs_costs_only_its_own_points(tmp_path):
-    names = names_in(p4_snippets.needing(l2="stay"), p4_snippets.halving())
+    names = names_in(edited("P4-4-solution", ("held + k2 * (streamed + out)", "held")), edited("P4-4-solution-2"))
     needs = names["needs"]
     messages = lost(names, tmp_path, "P4.4")
     assert list(messages) == ["l2_holds_passing_tiles"]
@@ -209,7 +209,7 @@ def test_a_wrong_needs_costs_only_its_own_points(tmp_path):
 
 def test_a_product_that_does_not_use_steps_fails(tmp_path):
     whole = "def sliced_product(columns, weights, *sizes):\n    return np.einsum('fct,ctp->fp', weights, columns)\n"
-    messages = lost(names_in(p4_snippets.stepping(), {"product": whole}), tmp_path, "P4.2")
+    messages = lost(names_in(edited("P4-2-solution"), {"product": whole}), tmp_path, "P4.2")
     assert list(messages) == ["product_is_right"]
     assert "computes from the steps" in messages["product_is_right"]
 
@@ -221,16 +221,16 @@ def sliced_product(columns, weights, order, k1, k2, k3, window, filters):
         pass
     return np.einsum("fct,ctp->fp", weights, columns)
 """
-    messages = lost(names_in(p4_snippets.stepping(), {"product": thrown_away}), tmp_path, "P4.2")
+    messages = lost(names_in(edited("P4-2-solution"), {"product": thrown_away}), tmp_path, "P4.2")
     assert list(messages) == ["product_is_right"]
     assert "computes from the steps" in messages["product_is_right"]
 
 
-@pytest.mark.parametrize(("right", "wrong"), [("window, filters):", "filters, window):"), ("k2, k3):", "k3, k2):")])
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("window, filters):", "filters, window):"), ("slices, k2, k3):", "slices, k3, k2):")]
+)
 def test_swapped_sizes_are_noticed_in_the_calls_of_steps(right, wrong, tmp_path):
-    head, loop, body = p4_snippets.multiplying()["P4-2-solution-2"].partition("\n")
-    cell = {"product": head.replace(right, wrong) + loop + (body.replace(right, wrong) if "k2" in right else body)}
-    names = names_in(p4_snippets.stepping(), cell)
+    names = names_in(edited("P4-2-solution"), edited("P4-2-solution-2", (right, wrong)))
     steps = names["steps"]
     messages = lost(names, tmp_path, "P4.2")
     assert list(messages) == ["product_is_right"]
@@ -250,29 +250,33 @@ def sliced_product(columns, weights, order, k1, k2, k3, window, filters):
             y[f, i] = y.get((f, i), 0) + part
     return np.block([[y[f, i] for i in range(input_tiles)] for f in range(weight_tiles)])
 """
-    messages = graded(names_in(p4_snippets.stepping(), {"product": cell}), tmp_path, "P4.2")
+    messages = graded(names_in(edited("P4-2-solution"), {"product": cell}), tmp_path, "P4.2")
     assert not any(messages.values()), messages
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    ("fits", "checks"),
+    ("change", "checks"),
     [
         (
-            "needs('IS', *tiles, sizes)[level] <= rooms[level]",
+            ("needs(order", "needs('IS'"),
             ["tiles_are_halved_until_they_fit", "an_exact_fit_fits"],
         ),
-        ("needs(order, *tiles, sizes)[level] <= int(rooms[level])", ["the_papers_example_comes_out"]),
+        (("> rooms[level]", "> int(rooms[level])"), ["the_papers_example_comes_out"]),
     ],
 )
-def test_an_ignored_order_and_infinite_capacities_are_noticed(fits, checks, seed, tmp_path):
-    messages = lost(names_in(p4_snippets.needing(), p4_snippets.halving(fits=fits)), tmp_path, "P4.4", seed=seed)
+def test_an_ignored_order_and_infinite_capacities_are_noticed(change, checks, seed, tmp_path):
+    messages = lost(names_in(edited("P4-4-solution"), edited("P4-4-solution-2", change)), tmp_path, "P4.4", seed=seed)
     assert list(messages) == checks
 
 
-@pytest.mark.parametrize("tiles", ["(problem.channels, k2, k3)", "(problem.channels, passing, 1)", "(k1, k2, k3)"])
+@pytest.mark.parametrize(
+    "tiles", ["(problem.channels, k2, k3)", "(problem.channels, most[order][1], 1)", "(k1, k2, k3)"]
+)
 def test_all_tiles_are_taken_if_nothing_exceeds_a_cache(tiles, tmp_path):
-    messages = graded(names_in(p4_snippets.choosing(large=tiles)), tmp_path, "P4.5")
+    large = f"{{order: {tiles} for order, (k1, k2, k3) in analysed.items()}}"
+    cell = edited("P4-5-solution", ('"too large": most', f'"too large": {large}'))
+    messages = graded(names_in(cell), tmp_path, "P4.5")
     assert "exceeds no cache" in messages["too_large_breaks_a_cache"]
 
 
@@ -326,17 +330,15 @@ def test_the_order_of_a_variant_is_given_or_fixed(index, tmp_path):
 
 
 def test_opcodes_in_the_wrong_order_get_a_message_of_their_own(tmp_path):
-    cell = p4_snippets.fusing()["P4-9-solution"].replace(
-        "return computations", "return {n: v[::-1] for n, v in computations.items()}"
-    )
-    messages = graded(names_in({"fused": cell}), tmp_path, "P4.9")
+    cell = edited("P4-9-solution", ("return computations", "return {n: v[::-1] for n, v in computations.items()}"))
+    messages = graded(names_in(edited("P4-9-given-1"), cell), tmp_path, "P4.9")
     assert not messages["fused_computations_are_found"]
     assert not messages["parameters_are_left_out"]
     assert "in the wrong order" in messages["opcodes_are_listed"]
 
 
 def test_a_nest_that_lists_other_visits_is_no_nest(tmp_path):
-    scope = names_in(p4_snippets.visiting(), p4_snippets.scheduling())
+    scope = names_in(edited("P4-1-solution"), edited("P4-1-solution-2"))
     assert not any(graded(scope, tmp_path, "P4.1").values())
 
     class Listed(Nest):
