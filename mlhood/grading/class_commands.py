@@ -165,10 +165,10 @@ def class_report(
     echo("mlhood class-report: loading", err=True)
     from rich.console import Console
 
+    from mlhood.grading.progress import CommandProgress
     from mlhood.grading.reports.class_report import write_class_report
-    from mlhood.grading.reports.page_progress import PageProgress
 
-    with PageProgress(Console(stderr=True)) as progress:
+    with CommandProgress(Console(stderr=True)) as progress:
         message = write_class_report(_path(gradebook), to, given or (), progress)
     echo(message)
 
@@ -188,10 +188,10 @@ def feedback(
     echo("mlhood feedback: loading", err=True)
     from rich.console import Console
 
+    from mlhood.grading.progress import CommandProgress
     from mlhood.grading.reports.feedback import write_feedback
-    from mlhood.grading.reports.page_progress import PageProgress
 
-    with PageProgress(Console(stderr=True)) as progress:
+    with CommandProgress(Console(stderr=True)) as progress:
         message = write_feedback(_path(gradebook), to, tuple(project or ()), progress)
     echo(message)
 

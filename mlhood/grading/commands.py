@@ -65,8 +65,8 @@ def run(
     """
     from rich.console import Console
 
-    from mlhood.grading.execution.progress import progress_display
     from mlhood.grading.notebooks.notebook import course_notebooks, require_notebook
+    from mlhood.grading.progress import CommandProgress
     from mlhood.run.report import write_report
     from mlhood.run.run import run_notebooks
     from mlhood.run.variant import require_for_variant, variant_folder
@@ -77,7 +77,7 @@ def run(
     target = out or (variant_folder(paths[0].parent, variant) if variant else Path("out"))
     if variant:
         require_for_variant(paths, target, write_back)
-    with progress_display(Console(stderr=True)) as display:
+    with CommandProgress(Console(stderr=True)) as display:
         outcome = run_notebooks(paths, target, display, write_report, write_back=write_back, variant=variant or "")
     report = str(outcome.error) if outcome.report is None else f"report: {relative(outcome.report)}"
     echo("\n\n".join([*map(_run_text, outcome.runs), report]))
@@ -196,12 +196,12 @@ def _progress(name: str, *, quiet: bool):
     """Show how far a notebook is while it runs; nothing if the output is for a program."""
     from rich.console import Console
 
-    from mlhood.grading.execution.progress import progress_display
+    from mlhood.grading.progress import CommandProgress
 
     if quiet:
         yield lambda step: None
         return
-    with progress_display(Console(stderr=True)) as display:
+    with CommandProgress(Console(stderr=True)) as display:
         display.begin(name, 1, 1)
         yield display.step
         display.end(None)

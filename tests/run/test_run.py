@@ -17,10 +17,8 @@ import numpy as np
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from PIL import Image
-from rich.console import Console
 
 from mlhood.errors import NotebookError, OutputError
-from mlhood.grading.execution.progress import ProgressBar, ProgressLog, progress_display
 from mlhood.grading.notebooks.notebook import clean, course_notebooks, read, write
 from mlhood.run import output_folder
 from mlhood.run import run as run_module
@@ -224,11 +222,6 @@ def test_clean_merges_streams_and_drops_widgets(course):
     assert (cell.execution_count, [output.text for output in cell.outputs]) == (1, ["ab"])
     assert "execution" not in cell.metadata
     assert book.metadata.language_info == {"name": "python"}
-
-
-def test_the_progress_display_suits_the_console():
-    assert isinstance(progress_display(Console(force_terminal=True)), ProgressBar)
-    assert isinstance(progress_display(Console(force_terminal=False)), ProgressLog)
 
 
 COMMAND = "from tests.grading import synthetic_course as s; s.install(); from mlhood.cli import main; main()"

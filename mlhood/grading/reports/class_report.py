@@ -14,8 +14,8 @@ from mlhood.grading.checks.submission import Reached, format_figure
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.gradebook.records import MISSING, Record, records
+from mlhood.grading.progress import Notify, ignore
 from mlhood.grading.reports.outputs import PageBudget
-from mlhood.grading.reports.page_progress import Notify, ignore
 from mlhood.grading.reports.render import render
 from mlhood.grading.similarity.class_similarity import Similarity, compare_class
 

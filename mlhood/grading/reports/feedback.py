@@ -28,9 +28,9 @@ from mlhood.grading.gradebook.records import Record, records
 from mlhood.grading.gradebook.store import stored_notebook, stored_path
 from mlhood.grading.notebooks.notebook import label
 from mlhood.grading.notebooks.questions import RubricRow, synced_questions
+from mlhood.grading.progress import Notify, ignore
 from mlhood.grading.reports.marks_text import format_points
 from mlhood.grading.reports.outputs import PageBudget, pictures_of
-from mlhood.grading.reports.page_progress import Notify, ignore
 from mlhood.grading.reports.pictures import Picture, prepare
 from mlhood.grading.reports.render import render
 from mlhood.grading.reports.sanitize import plain

@@ -11,8 +11,8 @@ from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.gradebook.records import Record
 from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.notebooks.source_notebook import SourceCell
+from mlhood.grading.progress import ignore
 from mlhood.grading.reports.class_report import class_report
-from mlhood.grading.reports.page_progress import ignore
 from mlhood.grading.similarity.class_similarity import Similarity, compare_class, document_of, package_functions
 from mlhood.grading.similarity.compare import Passage, SimilarGroup, SimilarPair, reduced
 from tests.grading.exporters.test_formats import BOMB, record, task
