@@ -6,7 +6,7 @@ tell about common mistakes. Calling, comparing, and wording a failure with its i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -51,8 +51,9 @@ class Comparison:
             that an error in those costs their points only; None if there is no such value. It gets the submission, the
             result, and the arguments.
         parts: Of a result that is a tuple, the elements that are compared, if it has them, and what they are.
-        presupposes: Checks by the element: where one fails, its element is not compared, so that an error costs the
-            points of one check.
+        presupposes: Checks by what they are about: an element of the result, by its index in a tuple or its place in a
+            dictionary, or the first argument, if that is a text. Where one fails, that is not compared, so that an
+            error costs the points of one check.
         typed: Whether arrays have to be of the solution's type; integers may have more bits if not.
         rtol: Relative tolerance of arrays of floating-point numbers; at least 4e-3 in half precision.
         atol: Absolute tolerance.
@@ -71,7 +72,7 @@ class Comparison:
     others: Mapping[str, Callable[..., Arguments]] = field(default_factory=dict, hash=False)
     own: Callable[..., Any] | None = None
     parts: Mapping[int, str] = field(default_factory=dict, hash=False)
-    presupposes: Mapping[int, Check] = field(default_factory=dict, hash=False)
+    presupposes: Mapping[int | str, Check] = field(default_factory=dict, hash=False)
     typed: bool = False
     rtol: float = 1e-4
     atol: float = 1e-5
@@ -83,6 +84,9 @@ class Comparison:
             CheckFailed: A result differs; or they follow from other results, and are the same for all arguments.
         """
         followed, hint = [], render(self.hint, vars(submission.parameters))
+        failed = {about for about, check in self.presupposes.items() if not submission.passed(check)}
+        something = f"nothing that `{self.function}` returns is right in simpler cases"
+        expect.true(not failed or len(failed) < max(len(self.presupposes), len(self.parts)), something)
         for arguments in self.cases(submission, *chosen):
             keywords = arguments[-1] if isinstance(arguments[-1], Keywords) else None
             arguments = arguments if keywords is None else arguments[:-1]
@@ -94,7 +98,9 @@ class Comparison:
                 wrong = {
                     text: submission.solution(self.function, *other(*arguments)) for text, other in self.others.items()
                 }
-                got, want = self._compared(submission, result, want)
+                if arguments and isinstance(arguments[0], str) and arguments[0] in failed:
+                    continue
+                got, want = self._compared(submission, result, want, failed)
                 if self._follows(submission, result, got, want, arguments):
                     followed.append((repr(got), repr(want)))
                 else:
@@ -114,7 +120,9 @@ class Comparison:
             check_rules(result.get("broken"), f"`{self.function}`")
         return result
 
-    def _compared(self, submission: Submission, result: Any, want: Any) -> tuple[Any, Any]:
+    def _compared(
+        self, submission: Submission, result: Any, want: Any, failed: Collection[int | str]
+    ) -> tuple[Any, Any]:
         """Return what is compared of a result, and of the solution's."""
         if (key := self._key(submission)) != "":
             what = f"what `{self.function}` returns"
@@ -125,13 +133,13 @@ class Comparison:
                 result = expect.mapping(result, (key,), what, hint=hint)
             result, want = result[key], want[key]
         if self.parts:
-            failed = {i for i, check in self.presupposes.items() if not submission.passed(check)}
             complete = isinstance(result, list | tuple) and (len(result) == len(want) or bool(failed))
             what = f"`{self.function}` does not return a tuple of all its results"
             expect.true(complete, what, expected=f"{len(want)} in a tuple", got=result)
             names = {i: name for i, name in self.parts.items() if i < min(len(want), len(result)) and i not in failed}
-            expect.true(bool(names), f"nothing that `{self.function}` returns is right in simpler cases")
             return {name: result[i] for i, name in names.items()}, {name: want[i] for i, name in names.items()}
+        if failed and isinstance(want, dict):
+            want = {key: right for place, (key, right) in enumerate(want.items()) if place not in failed}
         return (self.view(result), self.view(want)) if self.view else (result, want)
 
     def _key(self, submission: Submission) -> Any:

@@ -116,7 +116,7 @@ ORDERS: tuple[Mistake, ...] = (
             "floats for integers",
             (1, (GROUPS, "np.ceil(streamed / k2), np.ceil(stationary / k3)")),
             (INTO_L1, INTO_L2, INTO_L3, LAST_GROUPS, STILL),
-            "no integer in what `loads`",
+            "no integer in `L1` of `loads`",
         ),
     ),
 )

@@ -77,18 +77,10 @@ def outputs_stay(submission: Submission) -> Iterator[Arguments]:
         yield _draw_case(submission, "OS")
 
 
-def _call_cycles(submission: Submission, *case: Any) -> Any:
-    """Call `cycles`; of a dataflow that has lost its points already, they are as they should be."""
-    cycles, right = submission.call("cycles", *case), submission.solution("cycles", *case)
-    passed = {"WS": weights_stay, "IS": inputs_stay, "OS": outputs_stay}
-    passed = {dataflow: submission.passed(check) for dataflow, check in passed.items()}
-    return cycles if passed[case[0]] or not any(passed.values()) else right
-
-
 @compared(
     2,
     "cycles",
-    call=_call_cycles,
+    presupposes={"WS": weights_stay, "IS": inputs_stay, "OS": outputs_stay},
     hint="how many folds lie along the rows, how many along the columns? The last of each is one, too, even if it is "
     "not full",
 )

@@ -13,7 +13,7 @@ import numpy as np
 
 from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, checks_in
+from mlhood.grading.checks.task import Check, Task, checks_in
 from mlhood.grading.projects.p4.libraries import NESTS
 from mlhood.grading.variants.parameter import Parameter
 
@@ -102,16 +102,10 @@ def tiles_into_l3(submission: Submission) -> Iterator[Arguments]:
     return full_groups(submission)
 
 
-def _call_loads(submission: Submission, *sizes: int) -> Any:
-    """Call `loads`; levels that have lost their points already are as they should be."""
-    loaded, right = submission.call("loads", *sizes), submission.solution("loads", *sizes)
-    passed = [submission.passed(check) for check in (tiles_into_l1, tiles_into_l2, tiles_into_l3)]
-    if not any(passed) or not isinstance(loaded, dict):
-        return loaded
-    return loaded | {key: right[key] for key, counts in zip(right, passed, strict=True) if not counts}
+LEVELS_RIGHT: dict[int | str, Check] = dict(enumerate((tiles_into_l1, tiles_into_l2, tiles_into_l3)))
 
 
-@compared(2, "loads", call=_call_loads, hint="a group that is not full is a group, with fewer tiles")
+@compared(2, "loads", presupposes=LEVELS_RIGHT, hint="a group that is not full is a group, with fewer tiles")
 def last_groups_count(submission: Submission) -> Iterator[Arguments]:
     """`loads` counts groups that are not full."""
     return partial_groups(submission)
@@ -120,7 +114,7 @@ def last_groups_count(submission: Submission) -> Iterator[Arguments]:
 @compared(
     2,
     "loads",
-    call=_call_loads,
+    presupposes=LEVELS_RIGHT,
     hint="whenever a loop moves on, its next tile or group is loaded, even if it is the only one there is",
 )
 def what_is_still_there_is_loaded(submission: Submission) -> Iterator[Arguments]:
