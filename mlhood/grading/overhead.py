@@ -79,7 +79,7 @@ TINY_SUBJECT = Subject("tiny", tiny_notebook, TINY)
 
 
 @dataclass(frozen=True)
-class Timing:
+class GradingTime:
     """One grading, in seconds.
 
     Args:
@@ -117,10 +117,10 @@ class Timing:
 class Overheads:
     """All gradings, by subject and mode."""
 
-    timings: dict[tuple[str, str], list[Timing]] = field(default_factory=dict)
+    timings: dict[tuple[str, str], list[GradingTime]] = field(default_factory=dict)
 
     @property
-    def rows(self) -> list[tuple[str, str, list[Timing]]]:
+    def rows(self) -> list[tuple[str, str, list[GradingTime]]]:
         """Subject, mode and gradings, grouped by subject."""
         subjects = dict.fromkeys(subject for subject, _ in self.timings)
         keys = [(subject, mode) for subject in subjects for mode in MODES]
@@ -162,7 +162,7 @@ class Overheads:
         return {"rows": rows, "held": self.held}
 
 
-def _row(subject: str, mode: str, timings: list[Timing]) -> dict[str, object]:
+def _row(subject: str, mode: str, timings: list[GradingTime]) -> dict[str, object]:
     low, high = interval([timing.overhead for timing in timings])
     parts = {name: f"{_median(timings, name):.2f}" for name in ("before", "between", "after", "cells", "checks")}
     overhead = f"{_median(timings, 'overhead'):.2f} [{low:.2f}, {high:.2f}]"
@@ -170,7 +170,7 @@ def _row(subject: str, mode: str, timings: list[Timing]) -> dict[str, object]:
     return {"notebook": subject, "kernel": mode, "n": len(timings), "overhead s": overhead, **parts, "whole": whole}
 
 
-def _median(timings: list[Timing], name: str) -> float:
+def _median(timings: list[GradingTime], name: str) -> float:
     return statistics.median(getattr(timing, name) for timing in timings)
 
 
@@ -204,7 +204,7 @@ def measure(overheads: Overheads, subjects: list[Subject], rounds: int, log: Cal
                     log(f"round {number} of {rounds}: {subject.name}, {mode}: {timing.overhead:.2f} s")
 
 
-def time_grading(subject: Subject, pool: SandboxPool | None, clock: Clock = time.perf_counter) -> Timing:
+def time_grading(subject: Subject, pool: SandboxPool | None, clock: Clock = time.perf_counter) -> GradingTime:
     """Grade a subject, and return where the time went.
 
     Cells of the course that the notebook has changed or lost are run from the course's copy, and count as overhead.
@@ -213,7 +213,7 @@ def time_grading(subject: Subject, pool: SandboxPool | None, clock: Clock = time
         GradingError: No sandbox or no kernel starts.
         NotebookError: The notebook cannot be read.
     """
-    recorder = _Recorder(clock)
+    recorder = _StepRecorder(clock)
     began = clock()
     notebook = subject.read()
     for cell in notebook.cells:
@@ -226,10 +226,10 @@ def time_grading(subject: Subject, pool: SandboxPool | None, clock: Clock = time
     ended = clock()
     cells = sum(_seconds(cell) for cell in notebook.cells)
     before, after = recorder.first - began, ended - recorder.last
-    return Timing(ended - began, cells, recorder.checks, before, after, recorder.solved)
+    return GradingTime(ended - began, cells, recorder.checks, before, after, recorder.solved)
 
 
-class _Recorder:
+class _StepRecorder:
     """Records the times of the steps and results of a grading."""
 
     def __init__(self, clock: Clock) -> None:

@@ -18,7 +18,7 @@ if sys.platform != "linux":
 from mlhood.grading import overhead
 from mlhood.grading.checks.marks import TaskResult
 from mlhood.grading.execution.grade_notebook import CellStep
-from mlhood.grading.overhead import Overheads, Subject, Timing, time_grading
+from mlhood.grading.overhead import GradingTime, Overheads, Subject, time_grading
 
 PROBLEM = problem()
 
@@ -28,7 +28,7 @@ def ticking(*times: float):
 
 
 def test_checks_take_the_time_between_the_step_of_a_task_and_its_result():
-    recorder = overhead._Recorder(ticking(1.0, 2.0, 5.0, 6.0, 6.5))
+    recorder = overhead._StepRecorder(ticking(1.0, 2.0, 5.0, 6.0, 6.5))
     recorder.step(CellStep(0, 3, "a cell"))
     recorder.step(CellStep(1, 3, "marking T1.1"))
     recorder.result(TaskResult("T1.1", "One", ()))
@@ -48,14 +48,14 @@ def test_a_cell_lasts_from_busy_to_idle():
 
 
 def test_overhead_is_the_remaining_time():
-    timing = Timing(whole=10.0, cells=6.0, checks=3.0, before=0.5, after=0.25, solved=True)
+    timing = GradingTime(whole=10.0, cells=6.0, checks=3.0, before=0.5, after=0.25, solved=True)
     assert (timing.overhead, timing.between) == (1.0, 0.25)
 
 
 @pytest.mark.parametrize(("whole", "held"), [(9.9, True), (10.1, False)])
 def test_the_median_with_a_warm_sandbox_decides(whole, held):
     def timing(seconds):
-        return Timing(seconds, 6.0, 3.0, 0.5, 0.2, solved=True)
+        return GradingTime(seconds, 6.0, 3.0, 0.5, 0.2, solved=True)
 
     overheads = Overheads({("tiny", "warm"): [timing(9.5), timing(whole), timing(20)], ("tiny", "cold"): [timing(30)]})
     assert overheads.held == held

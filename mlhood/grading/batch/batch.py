@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mlhood.grading.batch.executor import Executor, Finished, Job, Lost, Started, TaskFinished
+from mlhood.grading.batch.executor import Finished, Job, JobExecutor, Lost, Started, TaskFinished
 from mlhood.grading.batch.result_keys import digest_of, result_key, shared_result_key
 from mlhood.grading.batch.versions import GivenVersions
 from mlhood.grading.checks.marks import TaskResult, measured_again
-from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Identification
+from mlhood.grading.gradebook.gradebook import Gradebook, Identification, SubmissionEntry
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.variants.signature import UNSIGNED
@@ -36,7 +36,7 @@ class Batch:
     def __init__(
         self,
         gradebook: Gradebook,
-        executor: Executor,
+        executor: JobExecutor,
         progress: BatchProgress,
         seconds: float = 3600.0,
         versions: GivenVersions | None = None,
@@ -99,7 +99,7 @@ class Batch:
         refused = [entry for entry in entries if entry.key and self.gradebook.state(entry.key) == "refused"]
         self.gradebook.update_entries(self._with_earlier_grading(entry, counted.get(_slot(entry))) for entry in refused)
 
-    def _regrade_undecided(self, entries: Mapping[str, Entry]) -> None:
+    def _regrade_undecided(self, entries: Mapping[str, SubmissionEntry]) -> None:
         """Grade again where measurements left checks undecided: one notebook at a time, while no other job runs.
 
         It happens once: a later call repeats only what was interrupted.
@@ -116,7 +116,7 @@ class Batch:
             self.progress.stage(f"measuring again alone what is undecided, {which}")
             self._run([job])
 
-    def _with_earlier_grading(self, entry: Entry, counted: str | None) -> Entry:
+    def _with_earlier_grading(self, entry: SubmissionEntry, counted: str | None) -> SubmissionEntry:
         """Return a submission that was refused with its earlier grading, if it has one: a refusal takes no points."""
         grading = self.gradebook.grading(entry.key or "")
         earlier = counted if counted and self.gradebook.state(counted) == "done" else None
@@ -134,17 +134,17 @@ class Batch:
     def _identified(self, file: SubmittedFile) -> Identification | None:
         return self.gradebook.identification(file.sha256, self._course)
 
-    def _entry(self, file: SubmittedFile) -> Entry:
+    def _entry(self, file: SubmittedFile) -> SubmissionEntry:
         """Return a submission with its project and the key of its grading, or with the reason why it has none."""
         project, problem, found = self._identified(file) or Identification("", "its project was not identified")
         expected = file.assignment.upper()
         if project and expected in self._projects and expected != project:
             problem = f"it was submitted for {expected}, but its cells are those of {project}"
         if problem or project not in self._projects:
-            return Entry(replace(file, problem=problem or f"there is no project {project}"))
+            return SubmissionEntry(replace(file, problem=problem or f"there is no project {project}"))
         version, note = self.versions.marked_as(file, found)
         marked = replace(file, version=version, problem=note)
-        return Entry(marked, project, self._key(marked, self._projects[project].digest))
+        return SubmissionEntry(marked, project, self._key(marked, self._projects[project].digest))
 
     def _key(self, file: SubmittedFile, checks: str) -> str:
         """Return the key of a submission's grading: the one that an earlier version has finished, if there is one."""
@@ -210,5 +210,5 @@ class Batch:
         return False
 
 
-def _slot(entry: Entry) -> tuple[str, str]:
+def _slot(entry: SubmissionEntry) -> tuple[str, str]:
     return entry.submission.student, entry.submission.slot

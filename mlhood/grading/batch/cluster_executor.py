@@ -23,7 +23,7 @@ from mlhood.grading.batch.cluster_worker import LOST, Request, WorkerPool, proce
 from mlhood.grading.batch.executor import (
     START_SECONDS,
     TICK_SECONDS,
-    Course,
+    CourseDescription,
     Event,
     Job,
     Lost,
@@ -84,7 +84,7 @@ class ClusterExecutor:
             raise self._unusable("no connection")
         return self._client
 
-    def start(self) -> Course:
+    def start(self) -> CourseDescription:
         """Connect; all workers describe the course and their environment.
 
         Raises:
@@ -101,7 +101,7 @@ class ClusterExecutor:
         environments = {facts["environment"] for facts in descriptions.values()}
         if len(environments) > 1:
             raise self._unusable(f"workers with {len(environments)} different environments: {', '.join(descriptions)}")
-        course = Course.from_facts(next(iter(descriptions.values())))
+        course = CourseDescription.from_facts(next(iter(descriptions.values())))
         self._environment = course.environment
         self._check()
         return course

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from distributed import WorkerPlugin, get_worker
 
 from mlhood.errors import GradingError
-from mlhood.grading.batch.executor import Course, Finished, Job, Lost, TaskFinished
+from mlhood.grading.batch.executor import CourseDescription, Finished, Job, Lost, TaskFinished
 from mlhood.grading.batch.local_executor import LocalExecutor
 from mlhood.grading.intake.collect import SubmittedFile
 
@@ -77,7 +77,7 @@ class WorkerPool(WorkerPlugin):
         self._folder = worker.local_directory  # Dask removes it, also after a crash
         self._lock = threading.Lock()
         self._executors: list[LocalExecutor] = []
-        self._idle: list[tuple[LocalExecutor, Course]] = []
+        self._idle: list[tuple[LocalExecutor, CourseDescription]] = []
         self._closed = False
 
     def teardown(self, worker: object) -> None:
@@ -98,7 +98,7 @@ class WorkerPool(WorkerPlugin):
         except GradingError as error:  # no process starts
             return {"kind": LOST, "reason": error.parts.get("got", error.what)}
 
-    def _acquire(self) -> tuple[LocalExecutor, Course]:
+    def _acquire(self) -> tuple[LocalExecutor, CourseDescription]:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the batch has ended")
@@ -110,7 +110,9 @@ class WorkerPool(WorkerPlugin):
             self._executors.append(executor)
         return executor, executor.start()
 
-    def _answer(self, executor: LocalExecutor, course: Course, request: Request, report_task: ReportTask) -> Facts:
+    def _answer(
+        self, executor: LocalExecutor, course: CourseDescription, request: Request, report_task: ReportTask
+    ) -> Facts:
         if request.kind == "describe":
             projects = [project.as_dict() for project in course.projects]
             return {"kind": "ready", "projects": projects, "environment": course.environment}

@@ -83,22 +83,22 @@ Event = Started | TaskFinished | Finished | Lost
 
 
 @dataclass(frozen=True)
-class Course:
+class CourseDescription:
     """The projects of the course and the environment of the workers, as the workers describe them."""
 
     projects: tuple[ProjectSpec, ...]
     environment: str
 
     @classmethod
-    def from_facts(cls, facts: dict[str, Any]) -> Course:
+    def from_facts(cls, facts: dict[str, Any]) -> CourseDescription:
         """Read the description that a worker sends when it is ready."""
         return cls(tuple(map(ProjectSpec.from_dict, facts["projects"])), facts["environment"])
 
 
-class Executor(Protocol):
+class JobExecutor(Protocol):
     """Runs jobs, several at once."""
 
-    def start(self) -> Course:
+    def start(self) -> CourseDescription:
         """Start the workers, or connect to them.
 
         Raises:

@@ -14,7 +14,7 @@ from mlhood.files.locks import try_lock
 from mlhood.files.paths import read_text
 from mlhood.grading.batch.batch import Batch
 from mlhood.grading.batch.class_result import ClassResult
-from mlhood.grading.batch.executor import Executor
+from mlhood.grading.batch.executor import JobExecutor
 from mlhood.grading.batch.local_executor import LocalExecutor
 from mlhood.grading.batch.result_keys import digest_of
 from mlhood.grading.batch.versions import GivenVersions
@@ -100,7 +100,7 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, progr
         return ClassResult(gradebook.path, layouts, results, others, extras, roster_of(gradebook))
 
 
-def _executor(options: GradeOptions, seed: int, gradebook: Gradebook) -> Executor:
+def _executor(options: GradeOptions, seed: int, gradebook: Gradebook) -> JobExecutor:
     """Return what runs the jobs: processes on this machine, or a Dask cluster."""
     if not options.scheduler:
         return LocalExecutor(options.sandbox, seed, options.jobs)

@@ -25,7 +25,7 @@ from mlhood.grading.batch.executor import (
     START_SECONDS,
     TICK_SECONDS,
     TIMED_OUT,
-    Course,
+    CourseDescription,
     Event,
     Job,
     Lost,
@@ -195,7 +195,7 @@ class LocalExecutor:
         self._waiting: deque[Job] = deque()
         self._startup_failures = 0
 
-    def start(self) -> Course:
+    def start(self) -> CourseDescription:
         """Start one worker; it describes the course."""
         self._start_worker()
         try:
@@ -205,7 +205,7 @@ class LocalExecutor:
         if message.kind != "ready":
             raise no_worker(message.facts.get("reason") or message.worker.exit_reason())
         self._set_idle(message.worker)
-        return Course.from_facts(message.facts)
+        return CourseDescription.from_facts(message.facts)
 
     def submit(self, jobs: Iterable[Job]) -> None:
         """Queue jobs."""

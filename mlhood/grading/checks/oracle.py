@@ -26,7 +26,7 @@ HINTS = (
 
 
 @dataclass(frozen=True)
-class Value:
+class PortFacts:
     """An input or output of a graph: its name, and its dimensions as numbers, names, or None where unknown."""
 
     name: str
@@ -42,8 +42,8 @@ class Value:
 class OnnxFacts:
     """Inputs, outputs and operators of an ONNX model, the results of running it, and its versions (IR, operators)."""
 
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
+    inputs: tuple[PortFacts, ...]
+    outputs: tuple[PortFacts, ...]
     operators: tuple[str, ...]
     results: tuple[np.ndarray, ...]
     versions: tuple[int, ...]
@@ -113,7 +113,9 @@ def onnx_facts(data: bytes | Path, feed: np.ndarray | None = None, *, what: str,
         reason = SOURCE_LOCATION.sub("", str(failure))
         hint = next((hint for text, hint in HINTS if text in reason), None)
         raise CheckFailed(f"{what} is not a model that ONNX Runtime can run", got=reason, hint=hint) from None
-    inputs, outputs = (tuple(Value(name, tuple(dims)) for name, dims in facts[key]) for key in ("inputs", "outputs"))
+    inputs, outputs = (
+        tuple(PortFacts(name, tuple(dims)) for name, dims in facts[key]) for key in ("inputs", "outputs")
+    )
     return OnnxFacts(inputs, outputs, *(tuple(facts[key]) for key in ("operators", "results", "versions")))
 
 

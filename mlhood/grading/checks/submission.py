@@ -391,7 +391,7 @@ def check_rules(broken: object, name: str) -> None:
     """Fail if a call has broken a rule that holds for all functions of a notebook; its top says them.
 
     Args:
-        broken: What `rpc.guard.Guard` says.
+        broken: What `rpc.guard.CallGuard` says.
         name: The function, for the student.
 
     Raises:

@@ -16,7 +16,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.probes import Kept
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.timing import KEEP
-from mlhood.grading.checks.timing_verdict import Course, Prepared, TimedCall
+from mlhood.grading.checks.timing_verdict import CourseVersion, Prepared, TimedCall
 from mlhood.grading.rpc.codec import Remote
 
 SUMMED = "mlhood.grading.checks.timed_images:summed"
@@ -78,14 +78,14 @@ def timed_on_images(
 
 def course_on_images(
     name: str, make: Callable[[], tuple[Callable[[np.ndarray], Any], np.ndarray]], most: float, calls: int = 1
-) -> Course:
+) -> CourseVersion:
     """Return the course's version of a timed call.
 
     Args:
-        name: As of `Course`.
+        name: As of `CourseVersion`.
         make: Returns the function and an image, when it is first called.
-        most: As of `Course`.
-        calls: As of `Course`.
+        most: As of `CourseVersion`.
+        calls: As of `CourseVersion`.
     """
     ready = cache(make)
 
@@ -93,7 +93,7 @@ def course_on_images(
         function, image = ready()
         summed(function, Kept([image]), [1] * calls, [1.0] * calls, [0])
 
-    return Course(name, run, most, calls)
+    return CourseVersion(name, run, most, calls)
 
 
 def summed(

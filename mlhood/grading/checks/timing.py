@@ -15,7 +15,7 @@ The numbers in a table are the student's word, so its claims are measured again 
    before, so results cannot be replayed, and a random part of the results of all calls is checked after the clock has
    stopped.
 4. Where the slower side is the student's, the course's own version of the same algorithm runs in this process, in the
-   same rounds: being slow on purpose makes no function fast (`Course`).
+   same rounds: being slow on purpose makes no function fast (`CourseVersion`).
 5. Both processes run on one core meanwhile, and the student's is stopped while the course's version runs (`one_core`):
    threads make nothing faster, and nothing slower that it is compared with.
 
@@ -38,12 +38,12 @@ from typing import Any
 from mlhood.grading.checks.one_core import one_core, stopped
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.timing_verdict import (
-    Course,
+    CourseVersion,
     Prepared,
     Rounds,
     TimedCall,
     TimingClaim,
-    Verdict,
+    TimingVerdict,
     decide,
     too_slow,
 )
@@ -80,7 +80,7 @@ def clocks_of(submission: Submission) -> Clocks:
 
 def measure_claim(
     submission: Submission, claim: TimingClaim, *, seconds: float = FIRST_SECONDS, clocks: Clocks | None = None
-) -> Verdict:
+) -> TimingVerdict:
     """Measure a claim until it is decided.
 
     Args:
@@ -109,7 +109,7 @@ def measure_claim(
     return verdict if decided else replace(verdict, state="inconclusive")
 
 
-def _warm_up(submission: Submission, claim: TimingClaim, clocks: Clocks) -> Verdict | None:
+def _warm_up(submission: Submission, claim: TimingClaim, clocks: Clocks) -> TimingVerdict | None:
     """Call both sides once, since they may compile; refuse a slower side that would take minutes to race."""
     _time_message(submission, claim.fast, 1, clocks.submission)
     taken = _time_message(submission, claim.slow, 1, clocks.submission)
@@ -122,7 +122,7 @@ def _warm_up(submission: Submission, claim: TimingClaim, clocks: Clocks) -> Verd
             return None
         taken = _time_message(submission, claim.slow, 1, clocks.submission)
     reason = f"{claim.name}: the slower takes {factor:.0f} times as long as the course's"
-    return Verdict("fails", reason, claim.claimed, too_slow(factor, claim.course))
+    return TimingVerdict("fails", reason, claim.claimed, too_slow(factor, claim.course))
 
 
 def _with_enough_calls(submission: Submission, claim: TimingClaim, clock: Clock) -> TimingClaim:
@@ -139,7 +139,7 @@ def _with_enough_calls(submission: Submission, claim: TimingClaim, clock: Clock)
     return claim
 
 
-def _attempt(submission: Submission, claim: TimingClaim, seconds: float, clocks: Clocks) -> Verdict:
+def _attempt(submission: Submission, claim: TimingClaim, seconds: float, clocks: Clocks) -> TimingVerdict:
     clock = clocks.submission
     stop, rounds = clock() + seconds, Rounds()
     for look in LOOKS:
@@ -185,7 +185,7 @@ def _time_message(submission: Submission, call: TimedCall, calls: int, clock: Cl
     return duration
 
 
-def _time_course(submission: Submission, course: Course, clock: Clock) -> float:
+def _time_course(submission: Submission, course: CourseVersion, clock: Clock) -> float:
     """Return the seconds of one call of the course's version."""
     with stopped(submission):
         start = clock()

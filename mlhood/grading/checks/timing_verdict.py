@@ -79,7 +79,7 @@ class TimedCall:
 
 
 @dataclass(frozen=True)
-class Course:
+class CourseVersion:
     """The course's own version of the slower side, which runs in this process.
 
     Args:
@@ -113,7 +113,7 @@ class TimingClaim:
     slow: TimedCall
     fast: TimedCall
     claimed: Ratio
-    course: Course | None = None
+    course: CourseVersion | None = None
     allowance: float = ALLOWANCE
     directed: bool = True
 
@@ -135,7 +135,7 @@ class Rounds:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TimingVerdict:
     """The verdict on a claim.
 
     Args:
@@ -151,7 +151,7 @@ class Verdict:
     what: str = ""
 
 
-def decide(rounds: Rounds, claim: TimingClaim) -> Verdict:
+def decide(rounds: Rounds, claim: TimingClaim) -> TimingVerdict:
     """Return the verdict on a claim.
 
     Args:
@@ -170,10 +170,10 @@ def decide(rounds: Rounds, claim: TimingClaim) -> Verdict:
         answers.append(_pace(factor, claim.course))
         reason += f"; the slower takes {factor} times as long as the course's"
         what = too_slow(factor.value, claim.course) if answers[-1] == "fails" else what
-    return Verdict(max(answers, key=STATES.index), reason, ratio, what)
+    return TimingVerdict(max(answers, key=STATES.index), reason, ratio, what)
 
 
-def too_slow(factor: float, course: Course) -> str:
+def too_slow(factor: float, course: CourseVersion) -> str:
     """Return the sentence for a slower side that is slower than any honest version."""
     return (
         f"your {course.name} takes {factor:.0f} times as long as the course's own version of the same algorithm; "
@@ -202,7 +202,7 @@ def _size(claim: TimingClaim, ratio: Ratio) -> State:
     return "inconclusive" if gap > -error and error > math.log(PRECISION) else "holds"
 
 
-def _pace(factor: Ratio, course: Course) -> State:
+def _pace(factor: Ratio, course: CourseVersion) -> State:
     if factor.value <= course.most:
         return "holds"
     return "fails" if factor.low > course.most else "inconclusive"

@@ -33,7 +33,7 @@ Statement = tuple[str, tuple[object, ...]]
 
 
 @dataclass(frozen=True)
-class Entry:
+class SubmissionEntry:
     """A submission in the gradebook: its project where that is known, and the key of the grading that counts."""
 
     submission: SubmittedFile
@@ -230,15 +230,15 @@ class Gradebook:
         )
         self._write((insert, (*_submission_row(submission), now)) for submission in submissions)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[SubmissionEntry]:
         """Return all submissions, by student."""
         rows = self._rows(
             "SELECT student, name, assignment, source, sha256, submitted, late, problem, project, key"
             " FROM submissions ORDER BY student, slot"
         )
-        return [Entry(_read_submission(row[:8]), row[8], row[9]) for row in rows]
+        return [SubmissionEntry(_read_submission(row[:8]), row[8], row[9]) for row in rows]
 
-    def update_entries(self, entries: Iterable[Entry]) -> None:
+    def update_entries(self, entries: Iterable[SubmissionEntry]) -> None:
         """Store which grading counts for each submission, or why there is none."""
         update = (
             "UPDATE submissions SET project = ?, key = ?, problem = ? WHERE student = ? AND slot = ? AND sha256 = ?"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from mlhood.grading.checks.marks import CheckResult, ManualMark, TaskResult
-from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Grading, MarkedItem
+from mlhood.grading.gradebook.gradebook import Gradebook, Grading, MarkedItem, SubmissionEntry
 from mlhood.grading.gradebook.late import Lateness, LatePolicy, parse_late_policy
 from mlhood.grading.gradebook.project_spec import ProjectSpec, TaskSpec
 from mlhood.grading.gradebook.roster import Roster, Student
@@ -87,7 +87,7 @@ def records(gradebook: Gradebook, policy: LatePolicy | None = None) -> list[Reco
         text = gradebook.metadata(LATE_POLICY)
         policy = parse_late_policy(text, gradebook.path) if text else LatePolicy()
     projects = gradebook.projects()
-    chosen: dict[tuple[str, str], Entry] = {}
+    chosen: dict[tuple[str, str], SubmissionEntry] = {}
     for entry in gradebook.entries():
         project = _project_of(entry)
         if project in projects:
@@ -141,11 +141,11 @@ def unassigned(gradebook: Gradebook) -> list[SubmittedFile]:
     return [entry.submission for entry in gradebook.entries() if _project_of(entry) not in projects]
 
 
-def _project_of(entry: Entry) -> str:
+def _project_of(entry: SubmissionEntry) -> str:
     return entry.project or entry.submission.assignment.upper()
 
 
-def _record(gradebook: Gradebook, entry: Entry, project: ProjectSpec, policy: LatePolicy) -> Record:
+def _record(gradebook: Gradebook, entry: SubmissionEntry, project: ProjectSpec, policy: LatePolicy) -> Record:
     submission, deadline = entry.submission, policy.of(project.id)
     grading = gradebook.grading(entry.key) if entry.key else None
     if grading is None:

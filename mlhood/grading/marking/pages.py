@@ -34,7 +34,7 @@ KEYS = (
 
 
 @dataclass(frozen=True)
-class Row:
+class ItemRow:
     """A row of the overview: a question or task, how many of its answers are marked, and which one to open."""
 
     id: str
@@ -46,7 +46,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Line:
+class AnswerLine:
     """A line of an answer, and whether it has one of the `RARE` words."""
 
     text: str
@@ -59,7 +59,7 @@ def overview_page(items: Mapping[str, Item], gradebook: str, nonce: str) -> str:
     for key, item in items.items():
         groups.setdefault((item.id, "undecided task" if item.task else "written answer"), []).append((key, item))
     rows = [
-        Row(name, group[0][1].title, kind, _marked(item for _, item in group), len(group), _start(group))
+        ItemRow(name, group[0][1].title, kind, _marked(item for _, item in group), len(group), _start(group))
         for (name, kind), group in groups.items()
     ]
     return render(
@@ -117,6 +117,6 @@ def question_of(item: Item) -> QuestionText | None:
     return None if item.task else synced_questions(item.record.project.id).get(item.id)
 
 
-def answer_lines(text: str) -> list[Line]:
+def answer_lines(text: str) -> list[AnswerLine]:
     """Return the lines of a student's text."""
-    return [Line(line, bool(RARE.search(line))) for line in plain(text, MAX_CODE).split("\n")]
+    return [AnswerLine(line, bool(RARE.search(line))) for line in plain(text, MAX_CODE).split("\n")]

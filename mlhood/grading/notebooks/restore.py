@@ -69,7 +69,7 @@ CONSEQUENCES = {
 
 
 @dataclass(frozen=True)
-class Change:
+class CellChange:
     """How a submission differs from the source notebook in one of its cells; `kind` is one of `KINDS`."""
 
     cell: SourceCell
@@ -87,7 +87,7 @@ class RestoredNotebook:
     """The cells to run, and how the submission differs from the source notebook."""
 
     cells: tuple[RestoredCell, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[CellChange, ...]
 
 
 def restore(notebook: NotebookNode, project: Project) -> RestoredNotebook:
@@ -355,19 +355,19 @@ class _Matching:
             return RestoredCell(node, entry.cell.task, delays_grading=entry.kept and first)
         return RestoredCell(node, entry.cell.task, entry.cell.role, delays_grading=first)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[CellChange]:
         """Yield the differences between the submission and the source notebook, in the source notebook's order."""
         any_names = any(entry.names for entry in self.source_notebook)
         for entry in self.source_notebook:
             name = self._name(entry.cell)
             if entry.cell.locked and entry.changed:
-                yield Change(entry.cell, name, "changed")
+                yield CellChange(entry.cell, name, "changed")
             elif entry.intact and not entry.kept:
-                yield Change(entry.cell, name, "moved")
+                yield CellChange(entry.cell, name, "moved")
             elif not entry.intact and not entry.changed and (entry.cell.locked or any_names):  # solutions need names
-                yield Change(entry.cell, name, "not code" if entry.not_code else "missing")
+                yield CellChange(entry.cell, name, "not code" if entry.not_code else "missing")
             if entry.names > 1:
-                yield Change(entry.cell, name, "duplicated")
+                yield CellChange(entry.cell, name, "duplicated")
 
     def _name(self, cell: SourceCell) -> str:
         same = sum((entry.cell.task, entry.cell.role) == (cell.task, cell.role) for entry in self.source_notebook)

@@ -24,7 +24,7 @@ MAX_HARDEST = 12
 
 
 @dataclass(frozen=True)
-class Distribution:
+class PointDistribution:
     """The points that a class has earned in one task, or in all of them; `counts` is their histogram."""
 
     id: str
@@ -77,7 +77,7 @@ class ProjectView:
     ungraded: Sequence[Record]
     missing: Sequence[Record]
     graded: int
-    distributions: Sequence[Distribution]
+    distributions: Sequence[PointDistribution]
     hardest: Sequence[HardCheck]
     rankings: Sequence[Ranking]
     reasons: Counter[str]
@@ -140,7 +140,7 @@ def _view(results: Sequence[Record], similarity: Similarity) -> ProjectView:
     )
 
 
-def _distributions(graded: Sequence[Record]) -> Iterator[Distribution]:
+def _distributions(graded: Sequence[Record]) -> Iterator[PointDistribution]:
     project = graded[0].project
     yield _distribution("", "all tasks", project.points, [record.earned for record in graded])
     for index, task in enumerate(project.tasks):
@@ -172,10 +172,10 @@ def _ranks(figures: Sequence[Reached]) -> Iterator[Rank]:
             yield Rank(place, format_figure(value), 0, course=True)
 
 
-def _distribution(task_id: str, title: str, points: float, earned: Sequence[float]) -> Distribution:
+def _distribution(task_id: str, title: str, points: float, earned: Sequence[float]) -> PointDistribution:
     bins = [min(int(BINS * score / points), BINS - 1) if points else 0 for score in earned]
     counts = [bins.count(i) for i in range(BINS)]
-    return Distribution(task_id, title, points, statistics.mean(earned), statistics.median(earned), counts)
+    return PointDistribution(task_id, title, points, statistics.mean(earned), statistics.median(earned), counts)
 
 
 def _checks(graded: Iterable[Record]) -> Iterator[tuple[str, CheckResult]]:

@@ -42,7 +42,7 @@ MAX_PAGE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Answer:
+class MarkedAnswer:
     """A written question and the points that a person gave for the answer; None if nobody has yet.
 
     The rubric is shown with the points: before that it would list the answer.
@@ -72,7 +72,7 @@ class Feedback:
     marks: Marks
     student: str = ""
     notebook: NotebookNode | None = None
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[MarkedAnswer, ...] = ()
     penalty: float = 0.0
     remarks: tuple[str, ...] = ()
 
@@ -210,7 +210,7 @@ def _without_notebook(record: Record, store: Path) -> Feedback:
         mark = record.manual_marks.get(question.id)
         points, comment = (mark.points, mark.comment) if mark else (None, "")
         rubric = texts[question.id].rubric if mark and question.id in texts else ()
-        answers.append(Answer(question.id, question.title, question.bonus, points, comment, rubric))
+        answers.append(MarkedAnswer(question.id, question.title, question.bonus, points, comment, rubric))
     return Feedback(
         Marks(project.id, project.title, tasks, record.seconds),
         f"{submission.name} ({record.student})" if submission.name else record.student,

@@ -25,7 +25,7 @@ class RuleBroken(Exception):
         super().__init__(f"{rule} {getattr(function, '__name__', type(function).__name__)}")
 
 
-class Guard:
+class CallGuard:
     """Compares the arguments of a call before and after it.
 
     Args:
@@ -62,7 +62,7 @@ def guarded(
 ) -> tuple[Any, str]:
     """Call a function; return its result and what `Guard.broken` says of it."""
     kwargs = kwargs or {}
-    guard = Guard(list(args), dict(kwargs))
+    guard = CallGuard(list(args), dict(kwargs))
     result = function(*args, **kwargs)
     return result, guard.broken(result)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from mlhood.grading.rpc.codec import decode, encode
 from mlhood.grading.rpc.file_channel import read_message, write_fresh
-from mlhood.grading.rpc.guard import Guard
+from mlhood.grading.rpc.guard import CallGuard
 
 MAX_PRINTED = 4000
 NOT_DEFINED = "the notebook defines no"
@@ -53,7 +53,7 @@ def handle_request(request: bytes, namespace: Mapping[str, Any], *, installed: b
         try:
             parts = decode(request, _objects.__getitem__)
             with loaded({} if installed else parts.get("sources", {})):
-                guard = Guard(parts["args"], parts["kwargs"]) if parts.get("guard") else None
+                guard = CallGuard(parts["args"], parts["kwargs"]) if parts.get("guard") else None
                 value = _execute(parts, namespace)
                 broken = {"broken": guard.broken(value)} if guard else {}
                 reply = encode({"value": value} | broken, register)

@@ -24,14 +24,14 @@ BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 IGNORED_FIELDS = ("annotation", "returns", "type_comment", "type_params", "ctx", "kind")
 
 
-class Token(NamedTuple):
+class SyntaxToken(NamedTuple):
     """A node of the reduced syntax tree: its kind and its line."""
 
     kind: str
     line: int
 
 
-def syntax_tokens(source: str) -> list[Token]:
+def syntax_tokens(source: str) -> list[SyntaxToken]:
     """Return the tokens of a program, at most two for a character; none if it cannot be parsed."""
     tree = _parse(source)
     if tree is None:
@@ -83,22 +83,22 @@ class _Tokenizer:
     def __init__(self, defined: frozenset[str]) -> None:
         self.defined = defined
 
-    def block(self, statements: Iterable[ast.AST]) -> list[Token]:
+    def block(self, statements: Iterable[ast.AST]) -> list[SyntaxToken]:
         """Rule 6, and rule 1 for statements."""
         expanded = (inner for statement in statements for inner in _executed(statement))
         reduced = [self.statement(statement) for statement in expanded if not _is_ignored(statement)]
         reduced.sort(key=lambda tokens: [token.kind for token in tokens])
         return [token for tokens in reduced for token in tokens]
 
-    def statement(self, node: ast.AST) -> list[Token]:
+    def statement(self, node: ast.AST) -> list[SyntaxToken]:
         try:
-            tokens: list[Token] = []
+            tokens: list[SyntaxToken] = []
             self.node(node, getattr(node, "lineno", 1), tokens)
             return tokens
         except RecursionError:  # such as a sum of thousands of terms: the rest of the program still counts
-            return [Token("deep", getattr(node, "lineno", 1))]
+            return [SyntaxToken("deep", getattr(node, "lineno", 1))]
 
-    def node(self, node: ast.AST, line: int, tokens: list[Token]) -> None:
+    def node(self, node: ast.AST, line: int, tokens: list[SyntaxToken]) -> None:
         """Append the tokens of a node, whose line is that of its parent unless it has one."""
         line = getattr(node, "lineno", line)
         node = _unwrapped(node)
@@ -107,14 +107,14 @@ class _Tokenizer:
             node = ast.Assign([node.target], ast.copy_location(value, node))
         elif isinstance(node, ast.AnnAssign):
             node = ast.Assign([node.target], node.value or ast.Constant(None))
-        tokens.append(Token(self.kind(node), line))
+        tokens.append(SyntaxToken(self.kind(node), line))
         if isinstance(node, ast.JoinedStr):
             return
         for field, value in ast.iter_fields(node):
             if field in IGNORED_FIELDS:
                 continue
             if field in BLOCKS and isinstance(value, list):
-                tokens += [Token("{", line), *self.block(value), Token("}", line)] if value else []
+                tokens += [SyntaxToken("{", line), *self.block(value), SyntaxToken("}", line)] if value else []
             else:
                 for child in value if isinstance(value, list) else [value]:
                     if isinstance(child, ast.AST):

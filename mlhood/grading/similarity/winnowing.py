@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from mlhood.grading.similarity.syntax_tokens import Token, syntax_tokens
+from mlhood.grading.similarity.syntax_tokens import SyntaxToken, syntax_tokens
 
 K = 12
 WINDOW = 6
@@ -24,7 +24,7 @@ def fingerprints(source: str) -> Fingerprints:
     return winnow(syntax_tokens(source))
 
 
-def winnow(tokens: Sequence[Token]) -> Fingerprints:
+def winnow(tokens: Sequence[SyntaxToken]) -> Fingerprints:
     """Return the fingerprints of a token sequence, with the lines of each; one shorter than K has none."""
     kinds = [token.kind for token in tokens]
     hashes = [_hash(kinds[i : i + K]) for i in range(len(tokens) - K + 1)]

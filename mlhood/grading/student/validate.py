@@ -19,7 +19,7 @@ from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import CellStep, RunSettings, grade
 from mlhood.grading.execution.kernel import CellOutcome
 from mlhood.grading.notebooks.notebook import Label, label, project_of, read
-from mlhood.grading.notebooks.restore import Change, restore
+from mlhood.grading.notebooks.restore import CellChange, restore
 from mlhood.grading.notebooks.source_notebook import ANSWER_STUB, SOLUTION
 from mlhood.grading.notebooks.version import require_current_version
 from mlhood.grading.rpc.server import NOT_DEFINED
@@ -31,7 +31,7 @@ REPAIRS = {"missing": COPY_AGAIN, "not code": "turn it back into a code cell"}
 
 
 @dataclass(frozen=True)
-class Finding:
+class Remark:
     """A fact about the notebook, and what the student can do about it."""
 
     task: str
@@ -49,9 +49,9 @@ class Validation:
 
     notebook: str
     title: str
-    repairs: tuple[Finding, ...]
-    notes: tuple[Finding, ...]
-    changes: tuple[Finding, ...] = ()
+    repairs: tuple[Remark, ...]
+    notes: tuple[Remark, ...]
+    changes: tuple[Remark, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -93,7 +93,7 @@ def validate(path: str | Path, *, on_step: Callable[[CellStep], None] = lambda s
     failures, marks = _run(copy.deepcopy(notebook), project, on_step)
     repairs = [
         *missing_cells(notebook, project),
-        *(Finding(failure.task, _where(failure), RUN_ALL) for failure in failures if not _excused(failure, empty)),
+        *(Remark(failure.task, _where(failure), RUN_ALL) for failure in failures if not _excused(failure, empty)),
         *_not_available(marks),
         *_not_defined(marks, {*empty, *(failure.task for failure in failures)}),
     ]
@@ -110,29 +110,29 @@ def validate(path: str | Path, *, on_step: Callable[[CellStep], None] = lambda s
     )
 
 
-def missing_cells(notebook: NotebookNode, project: Project) -> Iterator[Finding]:
+def missing_cells(notebook: NotebookNode, project: Project) -> Iterator[Remark]:
     """Yield the solution and answer cells that are missing or of another type."""
     for change in restore(notebook, project).changes:
         if _needs_repair(change):
-            yield Finding(change.cell.task, change.text, REPAIRS[change.kind])
+            yield Remark(change.cell.task, change.text, REPAIRS[change.kind])
     for question in project.questions:
         cells = _cells(notebook, question.id, "question")
         if not cells:
-            yield Finding(question.id, f"the answer cell of the question {question.id} is missing", COPY_AGAIN)
+            yield Remark(question.id, f"the answer cell of the question {question.id} is missing", COPY_AGAIN)
         for _, cell in cells:
             if cell.cell_type != "markdown":
                 what = f"the answer cell of the question {question.id} has become a {cell.cell_type} cell"
-                yield Finding(question.id, what, "turn it back into a markdown cell")
+                yield Remark(question.id, what, "turn it back into a markdown cell")
 
 
-def changes(notebook: NotebookNode, project: Project) -> Iterator[Finding]:
+def changes(notebook: NotebookNode, project: Project) -> Iterator[Remark]:
     """Yield the changes of the course's own cells, and copies of cells."""
     for change in restore(notebook, project).changes:
         if not _needs_repair(change):
-            yield Finding(change.cell.task, change.text)
+            yield Remark(change.cell.task, change.text)
 
 
-def _needs_repair(change: Change) -> bool:
+def _needs_repair(change: CellChange) -> bool:
     return change.cell.role == SOLUTION and change.kind in REPAIRS
 
 
@@ -177,15 +177,15 @@ def _run(notebook: NotebookNode, project: Project, on_step: Callable[[CellStep],
         return failures, grade(notebook, project, Path(folder), settings)
 
 
-def _not_available(marks: Marks) -> Iterator[Finding]:
+def _not_available(marks: Marks) -> Iterator[Remark]:
     """Yield what tasks use that does not exist where they are graded."""
     for task in marks.tasks:
         texts = (text for check in task.checks for text in (check.what, check.parts.get("got", "")))
         if text := next((text for text in texts if NOT_AVAILABLE in text), ""):
-            yield Finding(task.id, f"{task.id}: {text}", "solve it with the libraries that its text names")
+            yield Remark(task.id, f"{task.id}: {text}", "solve it with the libraries that its text names")
 
 
-def _not_defined(marks: Marks, reported: Collection[str]) -> Iterator[Finding]:
+def _not_defined(marks: Marks, reported: Collection[str]) -> Iterator[Remark]:
     """Yield the names that checks call and that tasks do not define, such as a function that was renamed.
 
     Args:
@@ -195,7 +195,7 @@ def _not_defined(marks: Marks, reported: Collection[str]) -> Iterator[Finding]:
     for task in marks.tasks:
         for text in dict.fromkeys(check.what for check in task.checks if NOT_DEFINED in check.what):
             if task.id not in reported:
-                yield Finding(task.id, f"{task.id}: {text}", "keep the names that the task gives: the checks call them")
+                yield Remark(task.id, f"{task.id}: {text}", "keep the names that the task gives: the checks call them")
 
 
 def _excused(failure: _Failure, empty: dict[str, int]) -> bool:
@@ -208,22 +208,22 @@ def _where(failure: _Failure) -> str:
     return f"cell {failure.index + 1}{task} (`{failure.source}`) fails in a clean kernel: {failure.error[:300]}"
 
 
-def _as_note(failure: _Failure, empty: dict[str, int]) -> Finding:
+def _as_note(failure: _Failure, empty: dict[str, int]) -> Remark:
     before = ", ".join(task for task, index in empty.items() if index <= failure.index)
-    return Finding(failure.task, f"{_where(failure)} (perhaps because {before} is still empty)")
+    return Remark(failure.task, f"{_where(failure)} (perhaps because {before} is still empty)")
 
 
-def _open_tasks(project: Project, empty: dict[str, int]) -> list[Finding]:
+def _open_tasks(project: Project, empty: dict[str, int]) -> list[Remark]:
     return [
-        Finding(task.id, f"{task.id} {task.title} is still empty ({task.points:g} points)")
+        Remark(task.id, f"{task.id} {task.title} is still empty ({task.points:g} points)")
         for task in project.tasks
         if task.id in empty
     ]
 
 
-def _open_questions(notebook: NotebookNode, project: Project) -> list[Finding]:
+def _open_questions(notebook: NotebookNode, project: Project) -> list[Remark]:
     return [
-        Finding(question.id, f"the question {question.id} {question.title} is not answered yet")
+        Remark(question.id, f"the question {question.id} {question.title} is not answered yet")
         for question in project.questions
         for _, cell in _cells(notebook, question.id, "question")
         if ANSWER_STUB in cell.source or not cell.source.strip()

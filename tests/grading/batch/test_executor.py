@@ -8,7 +8,7 @@ import pytest
 
 from mlhood.grading.batch import local_executor
 from mlhood.grading.batch.batch import Batch
-from mlhood.grading.batch.executor import Course, Finished, Lost, Started, TaskFinished
+from mlhood.grading.batch.executor import CourseDescription, Finished, Lost, Started, TaskFinished
 from mlhood.grading.gradebook.gradebook import Gradebook
 from mlhood.grading.gradebook.records import records
 from mlhood.grading.intake.collect import SubmittedFile
@@ -27,7 +27,7 @@ class ScriptedExecutor:
         self.closed = False
 
     def start(self):
-        return Course(tuple(PROJECTS), "environment")
+        return CourseDescription(tuple(PROJECTS), "environment")
 
     def submit(self, jobs):
         self.waiting.extend(jobs)

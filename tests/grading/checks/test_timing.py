@@ -17,7 +17,7 @@ from mlhood.grading.checks.tables import check_comparisons, check_remeasured_cla
 from mlhood.grading.checks.task import Check, Task
 from mlhood.grading.checks.timing_verdict import (
     ALLOWANCE,
-    Course,
+    CourseVersion,
     Prepared,
     Rounds,
     TimedCall,
@@ -64,7 +64,7 @@ def timed(name: str, calls: int = CALLS) -> TimedCall:
     return TimedCall(name, prepare, calls)
 
 
-def claim(claimed: Ratio = LARGE, course: Course | None = None) -> TimingClaim:
+def claim(claimed: Ratio = LARGE, course: CourseVersion | None = None) -> TimingClaim:
     return TimingClaim("slow over fast", timed("slow"), timed("fast"), claimed, course)
 
 
@@ -248,7 +248,7 @@ def test_an_understated_ratio_gets_a_note_and_costs_nothing(submission, default_
 def test_a_slower_side_that_is_slow_on_purpose_fails(slow, lost, submission, names, clock, default_clock):
     """The course's version takes 30 ms for a call. The table is honest: the faster side is as much faster."""
     names.update(slow=clock.doubling(slow))
-    course = Course("no-BLAS convolution", lambda: clock.doubling(0.3)(np.ones(1)), most=9.0, calls=10)
+    course = CourseVersion("no-BLAS convolution", lambda: clock.doubling(0.3)(np.ones(1)), most=9.0, calls=10)
     honest = claim(scaled(LARGE, slow / 0.25), course)
     if not lost:
         check_remeasured_claims(submission, lambda: [honest], "not faster", "measure")
@@ -263,7 +263,7 @@ def test_a_slower_side_that_is_slow_on_purpose_fails(slow, lost, submission, nam
 
 def test_the_first_call_of_the_slower_side_may_compile(submission, names, clock):
     names.update(slow=clock.doubling([500.0] + [0.25] * 99))
-    course = Course("loops", lambda: clock.doubling(0.1)(np.ones(1)), most=9.0)
+    course = CourseVersion("loops", lambda: clock.doubling(0.1)(np.ones(1)), most=9.0)
     assert timing.measure_claim(submission, claim(course=course), clocks=timing.Clocks(clock, clock)).state == "holds"
 
 
@@ -304,7 +304,7 @@ def test_a_table_that_says_nothing_is_not_confirmed(submission, clock):
 
 def test_claims_are_measured_once_for_all_checks_of_a_table(submission, monkeypatch):
     measured = []
-    failed = timing.Verdict("fails", "", LARGE)
+    failed = timing.TimingVerdict("fails", "", LARGE)
     monkeypatch.setattr(timing, "measure_claim", lambda *_: measured.append(1) or failed)
     for _ in range(2):
         with pytest.raises(CheckFailed, match="not faster"):
@@ -319,7 +319,7 @@ def test_claims_are_measured_in_random_order_if_there_is_no_time_for_all(submiss
 
     def measure_claim(_, claim, **options):
         measured.add(claim.name)
-        return timing.Verdict("holds", "", LARGE)
+        return timing.TimingVerdict("holds", "", LARGE)
 
     monkeypatch.setattr(timing, "measure_claim", measure_claim)
     claims = [replace(claim(), name=name) for name in "abcd"]

@@ -15,7 +15,7 @@ import pytest
 
 from mlhood.grading.checks import timing
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
-from mlhood.grading.checks.timing_verdict import Course, Prepared, TimedCall, TimingClaim
+from mlhood.grading.checks.timing_verdict import CourseVersion, Prepared, TimedCall, TimingClaim
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.measure.ratio import Ratio, median_ratio
 
@@ -111,7 +111,7 @@ def identical(claimed: float):
     return table
 
 
-def verdict(kind: str, name: str, table, seed: int, folder: Path) -> timing.Verdict:
+def verdict(kind: str, name: str, table, seed: int, folder: Path) -> timing.TimingVerdict:
     rng = np.random.default_rng(seed)
     laptop = Laptop(rng, **LAPTOPS[kind])
     claim, claimed = table(laptop, CLAIMS[name])
@@ -131,7 +131,7 @@ def verdict(kind: str, name: str, table, seed: int, folder: Path) -> timing.Verd
 
     transport.send = timed_send  # type: ignore[method-assign]
     submission = Submission(Session(transport, folder, folder), CheckContext(rng))
-    course = Course("loops", lambda: laptop.work(claim.slow), most=8.0)
+    course = CourseVersion("loops", lambda: laptop.work(claim.slow), most=8.0)
     timing_claim = TimingClaim(name, side("slow"), side("fast"), claimed, course)
     return timing.measure_claim(submission, timing_claim, seconds=3, clocks=timing.Clocks(laptop, laptop))
 

@@ -6,7 +6,7 @@ import pytest
 
 from mlhood.errors import GradingError, MlhoodError, OutputError
 from mlhood.grading.checks.marks import CheckResult, ManualMark, TaskResult
-from mlhood.grading.gradebook.gradebook import Entry, Gradebook, MarkedItem
+from mlhood.grading.gradebook.gradebook import Gradebook, MarkedItem, SubmissionEntry
 from mlhood.grading.intake.collect import SubmittedFile
 from tests.grading.batch.fake_grader import project
 
@@ -64,7 +64,7 @@ def test_a_later_submission_replaces_an_earlier_one(book):
             SubmittedFile("bob", assignment="P1", sha256="2"),
         ]
     )
-    book.update_entries([Entry(entry.submission, "P1", "key") for entry in book.entries()])
+    book.update_entries([SubmissionEntry(entry.submission, "P1", "key") for entry in book.entries()])
     book.add_submissions(
         [
             SubmittedFile("ada", assignment="P1", source="b", sha256="3"),

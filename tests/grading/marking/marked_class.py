@@ -8,7 +8,7 @@ from pathlib import Path
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from mlhood.grading.checks.marks import CheckResult, TaskResult
-from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, SUBMISSIONS_FOLDER, Entry, Gradebook
+from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, SUBMISSIONS_FOLDER, Gradebook, SubmissionEntry
 from mlhood.grading.gradebook.records import Record, records
 from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.notebooks.notebook import write
@@ -59,7 +59,7 @@ def submit(folder: Path, student: str, answer: str, code: str = CODE, *, undecid
             checks = CheckResult("a", "It <i>runs</i>", 4, "passed"), CheckResult("b", "It is right", 6, *second)
             book.put_task(sha256, TaskResult(f"P1.{number}", f"Task {number}", checks))
         book.close_grading(sha256, "done")
-        book.update_entries([Entry(submission, "P1", sha256)])
+        book.update_entries([SubmissionEntry(submission, "P1", sha256)])
 
 
 def marked_class(folder: Path) -> Path:

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 import mlhood
 from mlhood.compiler.analysis.convolutions import convolutions
 from mlhood.grading.checks import timing
-from mlhood.grading.checks.timing_verdict import Course
+from mlhood.grading.checks.timing_verdict import CourseVersion
 from mlhood.grading.projects.p3 import P3, costs, fast_product, network, probes, timed
 from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.transport import LocalTransport
@@ -113,7 +113,7 @@ def external_clock(monkeypatch):
         def run():
             NOW[0] += 0.03
 
-        return Course("no-BLAS convolution", run, most=8.0)
+        return CourseVersion("no-BLAS convolution", run, most=8.0)
 
     monkeypatch.setattr(timed, "definition", definition)
     monkeypatch.setattr(timing, "wait_until_quiet", lambda: None)
@@ -256,7 +256,7 @@ def model_by_the_definition(monkeypatch):
         def run():
             NOW[0] += 0.3
 
-        return Course("no-BLAS model", run, most=8.0)
+        return CourseVersion("no-BLAS model", run, most=8.0)
 
     monkeypatch.setattr(timed, "model_by_definition", definition)
 

@@ -11,7 +11,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
-from mlhood.grading.reports.feedback import Answer, Feedback
+from mlhood.grading.reports.feedback import Feedback, MarkedAnswer
 from mlhood.measure.table import MIME
 
 SERVER = "http://127.0.0.1:9/stolen"  # no server; a request is observed before it is sent
@@ -97,5 +97,5 @@ def feedback(notebook: NotebookNode, project: str) -> Feedback:
         cell.metadata["name"] = cell.metadata["title"] = TEXT
         cell.source, cell.outputs, hostile = TEXT, hostile[:8], hostile[8:]
     notebook.metadata["title"] = notebook.metadata["authors"] = TEXT
-    answers = (Answer(f"{project}.4", TEXT, 5, 2, HTML[0]),)
+    answers = (MarkedAnswer(f"{project}.4", TEXT, 5, 2, HTML[0]),)
     return Feedback(marks(project), TEXT, notebook, answers, 1, (TEXT,))

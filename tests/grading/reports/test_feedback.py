@@ -14,7 +14,7 @@ from mlhood.grading.gradebook.gradebook import Gradebook, MarkedItem
 from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.reports import feedback as feedback_module
-from mlhood.grading.reports.feedback import Answer, Feedback, feedback_of, feedback_page, write_feedback
+from mlhood.grading.reports.feedback import Feedback, MarkedAnswer, feedback_of, feedback_page, write_feedback
 from mlhood.grading.reports.sanitize import MAX_CODE, highlight_python, plain
 from tests.grading.exporters.test_formats import record, task
 from tests.grading.test_class_commands import call
@@ -32,7 +32,7 @@ MARKS = Marks(
     ),
     seed=SEED,
 )
-ANSWERS = (Answer("T9.4", "Why two?", 5, 4.5, "Well said."), Answer("T9.5", "Why not?", 5))
+ANSWERS = (MarkedAnswer("T9.4", "Why two?", 5, 4.5, "Well said."), MarkedAnswer("T9.5", "Why not?", 5))
 
 
 @pytest.fixture

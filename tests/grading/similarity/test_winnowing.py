@@ -3,14 +3,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlhood.grading.similarity.syntax_tokens import Token
+from mlhood.grading.similarity.syntax_tokens import SyntaxToken
 from mlhood.grading.similarity.winnowing import WINDOW, K, fingerprints, winnow
 
 KINDS = st.lists(st.sampled_from("abcd"), max_size=60)
 
 
-def tokens(kinds: list[str]) -> list[Token]:
-    return [Token(kind, line) for line, kind in enumerate(kinds, start=1)]
+def tokens(kinds: list[str]) -> list[SyntaxToken]:
+    return [SyntaxToken(kind, line) for line, kind in enumerate(kinds, start=1)]
 
 
 @given(KINDS, KINDS, KINDS, KINDS, st.lists(st.sampled_from("abcd"), min_size=K + WINDOW - 1, max_size=40))

@@ -33,7 +33,7 @@ TURNS = {
 
 
 @dataclass(frozen=True)
-class Drawing:
+class PdfDrawing:
     """Words and painted shapes of a PDF, in points from the upper left corner of the page, after its rotation.
 
     Attributes:
@@ -79,10 +79,10 @@ def check_drawing(pdf: Path, model: Path, *texts: str, what: str, hint: str) -> 
     shown = "".join(words)  # a font may draw a part of a word apart
     for text in texts:
         expect.true(text in shown, f"{what} does not show the graph: it lacks the text `{text}`", hint=hint)
-    _check(Drawing(tuple(words), places, shapes, sizes), [(str(op), sources) for op, sources in nodes], what, hint)
+    _check(PdfDrawing(tuple(words), places, shapes, sizes), [(str(op), sources) for op, sources in nodes], what, hint)
 
 
-def _check(drawing: Drawing, nodes: Sequence[tuple[str, list[int]]], what: str, hint: str) -> None:
+def _check(drawing: PdfDrawing, nodes: Sequence[tuple[str, list[int]]], what: str, hint: str) -> None:
     what = f"{what} does not show the graph"
     boxes = _boxes(drawing, {operator for operator, _ in nodes})
     counts = Counter(box.operator for box in boxes)
@@ -106,7 +106,7 @@ def _check(drawing: Drawing, nodes: Sequence[tuple[str, list[int]]], what: str, 
     expect.true(enough, unconnected, expected=f"{len(pairs)} lines", got=joined, hint=hint)
 
 
-def _boxes(drawing: Drawing, operators: set[str]) -> list[_Box]:
+def _boxes(drawing: PdfDrawing, operators: set[str]) -> list[_Box]:
     """The boxes that are drawn around the name of one operator, and of no other."""
     if not len(drawing.shapes):
         return []
@@ -211,7 +211,7 @@ class _Reader:
         self._sizes: list[tuple[float, float]] = []
 
     def result(self) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-        """The parts of a `Drawing`."""
+        """The parts of a `PdfDrawing`."""
         places, shapes = np.array(self._places, float).reshape(-1, 3), np.array(self._shapes, float).reshape(-1, 5)
         return self._words, places, shapes, np.array(self._sizes, float).reshape(-1, 2)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.timed_images import Placed, course_on_images, timed_on_images
-from mlhood.grading.checks.timing_verdict import Course, TimedCall, TimingClaim
+from mlhood.grading.checks.timing_verdict import CourseVersion, TimedCall, TimingClaim
 from mlhood.grading.projects.p3.network import CLASSES, resnet18
 from mlhood.grading.projects.p3.probes import bound, compiled_model
 from mlhood.grading.rpc.codec import Remote
@@ -57,7 +57,7 @@ def timed_convolution(name: str, function: Remote, layer: Layer) -> TimedCall:
     return timed_on_images(place, f"what `{name}` returns while it is timed", calls=CALLS)
 
 
-def definition(layer: Layer) -> Course:
+def definition(layer: Layer) -> CourseVersion:
     """Return the course's convolution by compiled loops, which is what P3.2 asks for."""
 
     def make() -> tuple[Callable[..., Any], np.ndarray]:
@@ -116,6 +116,6 @@ def timed_model(
     return timed_on_images(place, "what the model returns while it is timed", atol=1e-2)
 
 
-def model_by_definition(path: Path, image: np.ndarray, shapes: list[list[int]]) -> Course:
+def model_by_definition(path: Path, image: np.ndarray, shapes: list[list[int]]) -> CourseVersion:
     """Return the model with the course's compiled loops, which are what P3.2 asks for."""
     return course_on_images("no-BLAS model", lambda: (compiled_model(str(path), shapes, by_definition), image), MOST)

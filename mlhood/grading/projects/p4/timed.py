@@ -10,7 +10,7 @@ import numpy as np
 from mlhood.dataflow.slicing.problem import ORDERS, Order
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.timed_images import Placed, course_on_images, timed_on_images
-from mlhood.grading.checks.timing_verdict import Course, TimedCall, TimingClaim
+from mlhood.grading.checks.timing_verdict import CourseVersion, TimedCall, TimingClaim
 from mlhood.grading.projects.p3.timed import draw
 from mlhood.grading.projects.p4 import probes
 from mlhood.grading.projects.p4.kernels import Triple
@@ -75,7 +75,7 @@ def timed_slices(layer: Layer, order: Order, tiles: Triple) -> TimedCall:
     return timed_on_images(place, f"what slices of {tiles} compute, {order}", calls=CALLS)
 
 
-def same_slices(layer: Layer, order: Order, tiles: Triple) -> Course:
+def same_slices(layer: Layer, order: Order, tiles: Triple) -> CourseVersion:
     """Return the same slices, run here."""
 
     def make() -> tuple[Callable[..., Any], np.ndarray]:
@@ -114,7 +114,7 @@ def timed_network(order: Order, tiles: Triple) -> TimedCall:
     return timed_on_images(place, what, calls=NETWORK_CALLS)
 
 
-def same_network(solution: Callable[..., Callable], order: Order, tiles: Triple) -> Course:
+def same_network(solution: Callable[..., Callable], order: Order, tiles: Triple) -> CourseVersion:
     """Return the same network, run here by the course's own `sliced_kernel` with all arguments but order and tiles."""
 
     def make() -> tuple[Callable[..., Any], np.ndarray]:

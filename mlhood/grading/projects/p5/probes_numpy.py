@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading.rpc.guard import CHANGED, Guard, call_guarded, guarded
+from mlhood.grading.rpc.guard import CHANGED, CallGuard, call_guarded, guarded
 
 
 def counted_lines(function: Callable, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def counted_lines(function: Callable, args: list[Any], kwargs: dict[str, Any]) -
         lines += 1
         return trace
 
-    guard = Guard(list(args), dict(kwargs))
+    guard = CallGuard(list(args), dict(kwargs))
     before, collecting = sys.gettrace(), gc.isenabled()
     gc.disable()  # JAX has a callback for garbage collections, whose lines would be taken for the function's
     sys.settrace(trace)

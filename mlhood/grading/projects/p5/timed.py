@@ -13,7 +13,7 @@ import numpy as np
 
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.timed_images import Placed, course_on_images, timed_on_images
-from mlhood.grading.checks.timing_verdict import Course, TimedCall, TimingClaim
+from mlhood.grading.checks.timing_verdict import CourseVersion, TimedCall, TimingClaim
 from mlhood.grading.rpc.codec import Remote
 from mlhood.jaxlab.operators import network, no_jax
 from mlhood.jaxlab.operators.cases import FUSED, NETWORK, resnet18
@@ -64,7 +64,7 @@ def claims(operators: dict[str, Remote], layout: Layout, claimed: dict[str, Rati
     ]
 
 
-def _oriented(row: str, no_jax: TimedCall, jax: TimedCall, claimed: Ratio, course: Course) -> TimingClaim:
+def _oriented(row: str, no_jax: TimedCall, jax: TimedCall, claimed: Ratio, course: CourseVersion) -> TimingClaim:
     """Return the claim that the column which the table has ahead is as much faster; being ahead is no task."""
     if claimed.value >= 1:
         return TimingClaim(f"{row}, No-JAX over JAX", no_jax, jax, claimed, course, ALLOWANCE, directed=False)
