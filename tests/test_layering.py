@@ -67,6 +67,7 @@ PLAN: dict[str, set[str]] = {
         "grading.reports",
         "grading.student",
         "grading.overhead",
+        "grading.progress",
         "run",
         "notebook_view",
     },
@@ -77,6 +78,7 @@ PLAN: dict[str, set[str]] = {
     "grading.rpc": {"compiler", "grading.sandbox"},
     "grading.variants": set(),
     "grading.bare": set(),
+    "grading.progress": {"grading.execution"},
     "grading.checks": {
         "grading.variants",
         "compiler",
@@ -115,7 +117,7 @@ PLAN: dict[str, set[str]] = {
     },
     "grading.similarity": {"grading.projects", "grading.notebooks", "grading.gradebook"},
     "grading.reports": {"grading.rpc", "grading.checks", "grading.notebooks", "grading.execution", "grading.gradebook"}
-    | {"grading.similarity", "grading.projects"},
+    | {"grading.similarity", "grading.projects", "grading.progress"},
     "grading.marking": {"grading.notebooks", "grading.intake", "grading.gradebook", "grading.reports"},
     # a batch uses the course in its workers only
     "grading.batch": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
@@ -123,7 +125,7 @@ PLAN: dict[str, set[str]] = {
     "grading.gradescope": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
     | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.batch", "grading.exporters"},
     "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.marking"}
-    | {"grading.reports", "grading.variants"},
+    | {"grading.reports", "grading.variants", "grading.progress"},
     # it reads notebooks, draws their formulas, and imports what it documents by name
     "site": {"grading.notebooks", "notebook_view"},
     # it imports the modules of commands by their names
