@@ -16,7 +16,7 @@ from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import BLUE, VERMILION
 
 HALF = 0.5
-_COLUMN, _MIN_WIDTH = 4.4, 6.6  # inches: of one of several columns, and of the figure
+_COLUMN, _MIN_WIDTH = 3.3, 6.4  # inches: of one of several columns, and of the figure
 _CHARACTERS = 12.7  # per inch, in the small font
 
 

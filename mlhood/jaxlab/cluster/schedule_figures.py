@@ -17,7 +17,7 @@ from mlhood.plotting.diagram import BLUE, LIGHT_BLUE, LIGHT_GREY, ORANGE, VERMIL
 
 # light and plain, darker and hatched: distinguishable without colour
 _STYLES = {FORWARD: (LIGHT_BLUE, ""), BACKWARD: (ORANGE, "///")}
-_WIDTH, _CHART_WIDTH = 9.4, 7.2  # inches: of the figure, and of the longest schedule in it
+_WIDTH, _CHART_WIDTH = 6.8, 4.7  # inches: of the figure, and of the longest schedule in it
 _CHARACTER = 0.07  # inches per digit in a box
 
 

@@ -233,7 +233,7 @@ TASKS = (
         solution_is_fallback=True,
         varies=(CHOICE_ARGUMENT,),
         libraries=TYPES,
-        minutes=10,
+        minutes=15,
     ),
     Task(
         "P2.7",
