@@ -235,7 +235,7 @@ def _like(got: Any, want: Any, what: str) -> Any:
         return {key: _like(got[key], right, what) for key, right in want.items()}
     if isinstance(want, list | tuple):
         got = expect.sequence(got, type(want), what)
-        expect.equal(len(got), len(want), f"the wrong number of items in {what}")
+        expect.true(len(got) == len(want), f"the wrong number of items in {what}", expected=want, got=got)
         return type(want)(_like(item, right, what) for item, right in zip(got, want, strict=True))
     return got
 

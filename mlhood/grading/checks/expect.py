@@ -223,7 +223,7 @@ def integer(value: object, what: str, **parts) -> int:
         return int(value[()])
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise CheckFailed(f"no integer in {what}", expected="an integer: `//` divides integers", got=value, **parts)
+    raise CheckFailed(f"no integer in {what}", expected="an integer, as `//` and int() return it", got=value, **parts)
 
 
 def sequence(value: object, kind: type[list] | type[tuple], what: str, **parts) -> list | tuple:
@@ -287,7 +287,7 @@ def resembles(got: object, expected: np.ndarray, what: str, **parts) -> None:
     values = array(got, expected.shape, what, **parts).astype(np.float64).ravel()
     wanted = expected.astype(np.float64).ravel()
     varies = values.size > 1 and values.std() > 0 and float(np.corrcoef(values, wanted)[0, 1]) > RESEMBLANCE
-    what = f"the values have nothing to do with the right ones in {what}"
+    what = f"the values do not resemble the right ones in {what}"
     true(varies, what, expected=expected.ravel()[:4], got=values[:4], **parts)
 
 

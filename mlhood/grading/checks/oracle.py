@@ -1,5 +1,5 @@
 """The facts about a submitted artefact: an ONNX model from ONNX Runtime, a compiler graph from the compiler's verifier
-and interpreter. Each is read in an isolated process."""
+and interpreter. All of a submission's are read in one isolated process (`Submission.parser`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from mlhood.grading.checks.expect import CheckFailed
 from mlhood.grading.rpc.codec import Hir
-from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
+from mlhood.grading.rpc.limited import IsolatedCallError, IsolatedProcess
 
 # the location of an error in ONNX Runtime's source, which does not help a student
 SOURCE_LOCATION = re.compile(r"/\S+\.(cc|h):\d+ .*?\) ")
@@ -76,11 +76,12 @@ class GraphFacts:
 
 
 def graph_facts(
-    graphs: list[tuple[Hir, dict[str, np.ndarray]]], *, what: str, seconds: float = 60.0
+    parser: IsolatedProcess, graphs: list[tuple[Hir, dict[str, np.ndarray]]], *, what: str
 ) -> list[GraphFacts]:
     """Parse compiler graphs, verify them, and run each on its inputs.
 
     Args:
+        parser: The process that does it.
         graphs: Graphs from the student's process, each with an array for every placeholder; a graph without any array
             is not run.
         what: Their name in messages.
@@ -89,16 +90,14 @@ def graph_facts(
         CheckFailed: A graph is not valid, or does not run on its inputs.
     """
     try:
-        results = run_isolated(
-            "mlhood.grading.checks.oracle:_read_graphs", [list(pair) for pair in graphs], seconds=seconds
-        )
+        results = parser.call("mlhood.grading.checks.oracle:_read_graphs", [list(pair) for pair in graphs])
     except IsolatedCallError as failure:
         raise CheckFailed(f"{what} is not a valid graph", got=str(failure)) from None
     return [GraphFacts(tuple(NodeFacts(*node) for node in nodes), outputs) for nodes, outputs in results]
 
 
-def onnx_facts(data: bytes | Path, feed: np.ndarray | None = None, *, what: str, seconds: float = 60.0) -> OnnxFacts:
-    """Read an ONNX model and, if `feed` is given, run it on its first input.
+def onnx_facts(parser: IsolatedProcess, data: bytes | Path, feed: np.ndarray | None = None, *, what: str) -> OnnxFacts:
+    """Read an ONNX model in a process and, if `feed` is given, run it on its first input.
 
     If the model fixes the first dimension, it is run on batches of that size, so that a fixed batch fails only the
     check that asks for a dynamic one.
@@ -108,7 +107,7 @@ def onnx_facts(data: bytes | Path, feed: np.ndarray | None = None, *, what: str,
     """
     content = data.read_bytes() if isinstance(data, Path) else data
     try:
-        facts = run_isolated("mlhood.grading.checks.oracle:_read_onnx", content, feed, seconds=seconds)
+        facts = parser.call("mlhood.grading.checks.oracle:_read_onnx", content, feed)
     except IsolatedCallError as failure:
         reason = SOURCE_LOCATION.sub("", str(failure))
         hint = next((hint for text, hint in HINTS if text in reason), None)

@@ -32,6 +32,7 @@ from mlhood.grading.checks.expect import (
 )
 from mlhood.grading.rpc.codec import CodecError, Remote, decode, encode
 from mlhood.grading.rpc.guard import CHANGED, REUSED, SHARED, RuleBroken
+from mlhood.grading.rpc.limited import IsolatedProcess
 from mlhood.grading.rpc.server import NOT_DEFINED
 from mlhood.grading.rpc.sources import sources_of
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile, NoReply, Transport
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from mlhood.measure.table import Table
 
 
+PARSER_SECONDS = 90.0  # of a call
 # what every function of a notebook keeps to, as its top says
 RULES = {
     CHANGED: "{name} changes its arguments",
@@ -150,6 +152,11 @@ class Submission:
         return self.session.folder
 
     @property
+    def parser(self) -> IsolatedProcess:
+        """A process that reads what the submission has written, one for all checks: it takes a second to start."""
+        return self.session.kept.setdefault("parser", IsolatedProcess(PARSER_SECONDS))
+
+    @property
     def scratch(self) -> Path:
         """A folder that both processes can write."""
         return self.session.scratch
@@ -224,7 +231,8 @@ class Submission:
         Raises:
             CheckFailed: As of `call`.
         """
-        result = self.call(target, self.value(name), *args, **kwargs)
+        request: dict[str, Any] = {"call": True, "method": None, "args": (self.value(name), *args), "kwargs": kwargs}
+        result = self._request_target(target, f"`{name}`", **request)
         if keys:
             result = mapping(result, keys, f"what `{name}` does")
             check_rules(result.get("broken"), f"`{name}`")
@@ -336,10 +344,10 @@ class Submission:
             raise CheckFailed(f"`{name}` is too large", expected="at most 64 MiB", got=f"{status.st_size >> 20} MiB")
         return path
 
-    def _request_target(self, target: str | Remote, **request: Any) -> Any:
+    def _request_target(self, target: str | Remote, name: str = "", **request: Any) -> Any:
         sources = sources_of(target) if isinstance(target, str) else {}
         message = {"target": target, **request} | ({"sources": sources} if sources else {})
-        name = _name_for_student(target)
+        name = name or _name_for_student(target)
         guarded = request["call"] and isinstance(target, str) and ":" not in target
         return self._request(message | ({"guard": True} if guarded else {}), name)
 

@@ -16,10 +16,11 @@ from mlhood.grading.checks.expect import CheckFailed
 from mlhood.grading.checks.oracle import graph_facts, onnx_facts
 from mlhood.grading.projects.p1.drawing import check_drawing
 from mlhood.grading.rpc.codec import Hir, decode, encode
-from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
+from mlhood.grading.rpc.limited import IsolatedCallError, IsolatedProcess, run_isolated
 from mlhood.grading.sandbox.bubblewrap import problem
 
 X = np.ones((3, 4), np.float32)
+PARSER = IsolatedProcess(60.0)
 
 
 def model(*nodes: onnx.NodeProto, **constants: list[int]) -> bytes:
@@ -41,15 +42,15 @@ def filled(shape: list[int]) -> bytes:
 
 
 def test_a_model_that_unfolds_fails_its_check():
-    assert onnx_facts(filled([40, 40]), X, what="it").results[0].shape == (3, 4)
+    assert onnx_facts(PARSER, filled([40, 40]), X, what="it").results[0].shape == (3, 4)
     with pytest.raises(CheckFailed, match=r"allocate|memory"):
-        onnx_facts(filled([40_000, 15_000]), X, what="it")
+        onnx_facts(PARSER, filled([40_000, 15_000]), X, what="it")
     tiled = model(helper.make_node("Tile", ["x", "s"], ["y"]), s=[1, 2_000_000])
     with pytest.raises(CheckFailed, match="exceed the limit of 72 MiB"):
-        onnx_facts(tiled, X, what="it")
+        onnx_facts(PARSER, tiled, X, what="it")
     loop = model(*(helper.make_node("MatMul", [f"c{i}", f"c{i}"], [f"c{i + 1}"]) for i in range(90)), c0=[1])
     with pytest.raises(CheckFailed, match="it is not a model"):
-        onnx_facts(loop, X, what="it")
+        onnx_facts(PARSER, loop, X, what="it")
 
 
 def test_a_graph_that_unfolds_fails_its_check():
@@ -58,12 +59,15 @@ def test_a_graph_that_unfolds_fails_its_check():
     w = graph.constant("w", np.ones((60_000, 1), np.float32))
     graph.output(graph.add(FullyConnected(()), x, w, name="fc").outputs[0], "y")
     sent = decode(encode(graph))
-    assert graph_facts([(sent, {"x": np.ones((2, 1), np.float32)})], what="it")[0].results["y"].shape == (2, 60_000)
+    assert graph_facts(PARSER, [(sent, {"x": np.ones((2, 1), np.float32)})], what="it")[0].results["y"].shape == (
+        2,
+        60_000,
+    )
     with pytest.raises(CheckFailed, match=r"memory|allocate"):
-        graph_facts([(sent, {"x": np.ones((9_000, 1), np.float32)})], what="it")
+        graph_facts(PARSER, [(sent, {"x": np.ones((9_000, 1), np.float32)})], what="it")
     for text in ("graph of nothing", "(" * 100_000, "x" * (9 << 20)):
         with pytest.raises(CheckFailed, match="it is not a valid graph"):
-            graph_facts([(Hir(text, {}), {})], what="it")
+            graph_facts(PARSER, [(Hir(text, {}), {})], what="it")
 
 
 def test_a_file_that_is_no_pdf_fails_its_check(tmp_path):

@@ -285,7 +285,7 @@ def conv2d(x, w, bias=None, stride=1, padding=0):
     return np.zeros((len(x), len(w), x.shape[2] - w.shape[2] + 1, x.shape[3] - w.shape[3] + 1))
 """
     messages = graded(names_in({"conv2d": zeros}), tmp_path, "P5.2")
-    assert "nothing to do with the right ones" in messages["pixels_are_not_looped_over"]
+    assert "do not resemble the right ones" in messages["pixels_are_not_looped_over"]
 
 
 # -- the plans of P5.14

@@ -44,7 +44,7 @@ def _export(submission: Submission) -> tuple[OnnxFacts, np.ndarray]:
     path.unlink(missing_ok=True)
     argument = {"names": [names[:2]], "batch_name": names[2:]}.get(submission.parameters.export_argument, [])
     submission.call("to_onnx", model, str(path), *argument)
-    facts = onnx_facts(submission.written(path), images, what="the file that `to_onnx` writes")
+    facts = onnx_facts(submission.parser, submission.written(path), images, what="the file that `to_onnx` writes")
     return facts, reference.lenet(weights, images)
 
 
@@ -106,7 +106,7 @@ def lenet_onnx_holds_the_trained_model(submission: Submission) -> None:
     """`lenet.onnx` contains the trained model."""
     data = digits()
     images = data.test_images + 0.05 * submission.normal(*data.test_images.shape)
-    facts = onnx_facts(submission.file("lenet.onnx"), images, what="`lenet.onnx`")
+    facts = onnx_facts(submission.parser, submission.file("lenet.onnx"), images, what="`lenet.onnx`")
     _check_default_names(submission.parameters.export_argument, facts)
     want = reference.lenet(weights_of(submission.in_notebook(), "model", images[:16]), images)
     got = expect.array(facts.results[0], want.shape, "what `lenet.onnx` computes")
@@ -139,7 +139,7 @@ def _drawn_scans(submission: Submission, signs: np.ndarray) -> tuple[np.ndarray,
 def _scanned(submission: Submission, images: np.ndarray) -> tuple[np.ndarray, reference.Weights]:
     """Return what the file of the student's scanner computes, and the weights of its LeNet."""
     weights, file = submission.once("scanner", lambda: _export_scanner(submission))
-    return onnx_facts(file, images, what="the file of `Exportable`").results[0], weights
+    return onnx_facts(submission.parser, file, images, what="the file of `Exportable`").results[0], weights
 
 
 def _export_scanner(submission: Submission) -> tuple[reference.Weights, Path]:

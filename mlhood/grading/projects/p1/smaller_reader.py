@@ -8,7 +8,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.oracle import onnx_facts
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Check, Task
-from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
+from mlhood.grading.rpc.limited import IsolatedCallError
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits, perturbed
 
@@ -36,7 +36,7 @@ def _measure(submission: Submission) -> tuple[int, float, float]:
     """Return how many numbers the student's file holds, and which shares it reads of held-out and training digits."""
     path = submission.file(FILE)
     try:
-        numbers, model = run_isolated(COUNTER, path.read_bytes())
+        numbers, model = submission.parser.call(COUNTER, path.read_bytes())
     except IsolatedCallError as failure:
         expect.fail(f"the numbers in `{FILE}` cannot be counted", got=str(failure))
     data = digits(mnist="")
@@ -45,7 +45,7 @@ def _measure(submission: Submission) -> tuple[int, float, float]:
     images = np.ascontiguousarray(SENSORS[submission.parameters.sensor](images))
     labels = np.concatenate([np.tile(data.test_labels, COPIES), data.train_labels])
     order = submission.rng.permutation(len(labels))
-    facts = onnx_facts(model, images[order], what=f"`{FILE}`")
+    facts = onnx_facts(submission.parser, model, images[order], what=f"`{FILE}`")
     hint = "its output is `logits` [batch,10] for `image` [batch,1,32,32]"
     logits = expect.array(facts.results[0], (len(labels), 10), f"what `{FILE}` computes", hint=hint)
     right = logits[np.argsort(order)].argmax(1) == labels

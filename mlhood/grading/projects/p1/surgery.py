@@ -71,7 +71,7 @@ def lenet_is_printed(submission: Submission) -> None:
     name = "lenet.onnx.pdf" if submission.parameters.printed == "appended" else "lenet.pdf"
     pdf, model = submission.file(name), submission.file("lenet.onnx")
     hint = "print your lenet.onnx with your print_graph"
-    layers = Counter(onnx_facts(model, what="`lenet.onnx`").operators)
+    layers = Counter(onnx_facts(submission.parser, model, what="`lenet.onnx`").operators)
     dense = layers["Gemm"] + layers["MatMul"]
     what, expected = "`lenet.onnx` is not a LeNet", "two convolutions and three dense layers"
     expect.true(layers["Conv"] >= 2 and dense >= 3, what, expected=expected, got=dict(layers), hint=hint)
@@ -89,6 +89,7 @@ def _call_forks(submission: Submission, path: str) -> Any:
     5,
     "forks",
     call=_call_forks,
+    given=lambda *_: "a Split, and a chain of Add behind it: each adds a weight, the same value, or an earlier one",
     hint="how many nodes have each value among their inputs? A node that reads a value twice is one, and a weight does "
     "not count; the graph's input comes first, then the outputs of its nodes, one node after the other",
 )
@@ -140,7 +141,7 @@ def graph_has_two_operators(submission: Submission) -> None:
     activation = submission.parameters.activation
     weight, bias = _draw_layer(submission)
     data = _build_graph(submission, weight, bias)
-    facts = onnx_facts(data, what="what `build_graph` returns")
+    facts = onnx_facts(submission.parser, data, what="what `build_graph` returns")
     expect.equal(facts.operators, ("Gemm", activation), "the graph that `build_graph` returns has the wrong operators")
     with expect.case(f"a weight of shape {weight.shape}"):
         _check_declarations(facts, weight.shape)
@@ -172,7 +173,7 @@ def graph_computes_the_layer(submission: Submission) -> None:
     formula, activation = submission.parameters.formula, submission.parameters.activation
     weight, bias = _draw_layer(submission)
     x = submission.normal(6, len(weight))
-    facts = onnx_facts(_build_graph(submission, weight, bias), x, what="what `build_graph` returns")
+    facts = onnx_facts(submission.parser, _build_graph(submission, weight, bias), x, what="what `build_graph` returns")
     hint = "which axis of the weight does Gemm sum over, with and without transB?"
     if "-" in formula:
         hint = "Gemm multiplies the product by alpha, and what it adds by beta"
@@ -212,7 +213,7 @@ def _cut(submission: Submission, data: bytes, nodes: int, feed: np.ndarray) -> n
     shorter.unlink(missing_ok=True)
     submission.call("cut", str(path), str(shorter))
     expect.true(path.read_bytes() == data, "`cut` changes the file that it reads", hint="only `shorter` is written")
-    facts = onnx_facts(submission.written(shorter), feed, what="the file that `cut` writes")
+    facts = onnx_facts(submission.parser, submission.written(shorter), feed, what="the file that `cut` writes")
     hint = f"the input of {last} replaces the old output"
     expect.equal(len(facts.outputs), 1, "the cut network has more than one output", hint=hint)
     if len(facts.operators) > nodes - removed:
@@ -233,14 +234,12 @@ def features_come_out_of_lenet(submission: Submission) -> None:
     """LeNet cut before its last {{ "layer outputs the 84 features that this layer reads" if cut_nodes == 1 else "%d nodes outputs what the first of them reads"|format(cut_nodes) }}."""  # noqa: E501 a template
     weights, removed = reference.random_weights(submission.rng), submission.parameters.cut_nodes
     images = random_images(submission, 5)
-    got, want = (
-        _cut(submission, reference.lenet_onnx(weights), 12, images),
-        reference.lenet(weights, images, removed=removed),
-    )
     hint = "which value does the last node read? It is what comes after the ReLU, not before it"
     if removed > 1:
         hint = f"which value does {_LAST[removed]} read?"
-    expect.close(got, want, "the features", hint=hint, atol=1e-4, given="a LeNet with different weights")
+    with expect.case("a LeNet with different weights", hint):
+        got = _cut(submission, reference.lenet_onnx(weights), 12, images)
+        expect.close(got, reference.lenet(weights, images, removed=removed), "the features", atol=1e-4)
 
 
 @points(3)
@@ -251,10 +250,10 @@ def any_network_can_be_cut(submission: Submission) -> None:
     widths = (hidden, 30) if removed > 2 else (hidden,)
     data, shorter = reference.mlp_onnx(submission.rng, *widths, removed=removed)
     x = submission.normal(4, 784)
-    got, want = _cut(submission, data, 2 * len(widths) + 2, x), reference.result(shorter, x)
     hint = "look up the node and its first input in the graph: it need not be the output of the node before it"
-    given = f"an MLP with {hidden} hidden units, in which a node transposes the last weight"
-    expect.close(got, want, "the features", atol=1e-4, given=given, hint=hint)
+    with expect.case(f"an MLP with {hidden} hidden units, in which a node transposes the last weight", hint):
+        got = _cut(submission, data, 2 * len(widths) + 2, x)
+        expect.close(got, reference.result(shorter, x), "the features", atol=1e-4)
 
 
 TASKS = (

@@ -57,7 +57,7 @@ def _check(submission: Submission, op: str, rule: str, cases: list[Case]) -> Non
         expect.true(isinstance(hir, Hir), f"`{rule}` does not produce a graph", got=hir)
         pairs.append((hir, {"x": x}))
         right.append(run(import_model(data), x=x)["y"])
-    graphs = graph_facts(pairs, what=f"the graph that `{rule}` produces")
+    graphs = graph_facts(submission.parser, pairs, what=f"the graph that `{rule}` produces")
     for facts, want, (weights, attributes, hint) in zip(graphs, right, cases, strict=True):
         with expect.case(_given(op, weights, attributes), hint):
             operators = [node.operator for node in facts.nodes]

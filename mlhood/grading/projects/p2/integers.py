@@ -23,7 +23,7 @@ HALVES = Parameter("halves", ("up", "down", "away from zero"))
 LOWEST = Parameter("lowest", (-128, -127))
 
 # what `choose_parameters` has to think of besides the schema
-RANGE_HINT = """. If 0 is not between low and high, the range has to be widened to include it; an empty range \
+RANGE_HINT = """ If 0 is not between low and high, the range has to be widened to include it; an empty range \
 determines no scale: take 0.1{{ {"none": "", "bits": "; what are the smallest and the largest integer of so many bits?",
 "headroom": "; both ends of the widened range are multiplied by `headroom`",
 "narrow": "; if `narrow`, -127 is the smallest integer: in how many steps does 127 follow?"}[choice_argument] }}"""
@@ -91,11 +91,11 @@ SCHEMAS = {
     ),
     "symmetric_unsigned": (
         "Symmetric or unsigned: no integers are wasted on negative values where there are none",
-        "is anything of the widened range below 0? Only then are integers for it needed",
+        "is anything of the widened range below 0? Only then are integers for it needed.",
     ),
     "power_of_two": (
         "Power of two: multiplying by the scale is a shift",
-        "which powers of two are not below the symmetric scale? Exact powers stay as they are",
+        "which powers of two are not below the symmetric scale? Exact powers stay as they are.",
     ),
 }
 CHOICES = tuple(
@@ -169,7 +169,7 @@ def padding_stands_for_zero(submission: Submission) -> Iterator[Arguments]:
 )
 def sums_do_not_overflow(submission: Submission) -> Iterator[Arguments]:
     """The accumulators have at least 32 bits: nothing overflows."""
-    yield from _sums(submission, _layer(submission, 110, 128), -128, 1)
+    yield from _sums(submission, _layer(submission, 110, 128), -128, 0)
     # odd sums around 150,000,000: float32 has every integer up to 2**24
     rng = submission.rng
     x, w = (rng.integers(55, 64, shape) * 2 + 1 for shape in ((1, 64, 7, 6), (2, 64, 5, 5)))

@@ -137,7 +137,7 @@ def rewritten(submission: Submission, name: str, builders: list[GraphBuilder]) -
             expect.fail(f"`{name}` does not produce a graph", got=result["graph"], given=builder.name)
         pairs.append((result["graph"], inputs if builder.compared else {}))
         reports.append((result["changed"], result["last"]))
-    graphs = graph_facts(pairs, what=f"the graph after `{name}`")
+    graphs = graph_facts(submission.parser, pairs, what=f"the graph after `{name}`")
     for builder, facts, want in zip(builders, graphs, references, strict=True):
         if builder.compared:
             _check_results(name, builder, facts, want)

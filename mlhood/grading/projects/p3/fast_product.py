@@ -217,7 +217,7 @@ def _check_step(submission: Submission, step: float) -> None:
         name = "the course's own solution"
         submission.reach(race.against.value, course=1.0)
     state, got = _state(races, step), f"{race.against} of it, and {race.share} of NumPy's"
-    expected = f"{step:g} of the speed of {name}, timed side by side, which allows for the way of the message"
+    expected = f"{step:g} of the speed of {name}, timed side by side: less than the title says, as messages count, too"
     if not state:
         raise expect.CheckUndecided(f"{UNDECIDED}: `gemm_fast` has {got}; {expected}, is within this machine's noise")
     hint = "count what the innermost loop loads and stores for each multiply-add; what could serve several rows?"

@@ -127,7 +127,7 @@ def means_run_along(submission: Submission) -> None:
                 for part in results[1:]:
                     expect.is_array(part, np.float32, f"the state after {count} by `running_mean`")
                 got, what = np.hstack([np.ravel(part) for part in results[1:]]), f"the state after {count}"
-                expect.close(got, states[count], f"{what} by `running_mean`", hint=f"({', '.join(names)})")
+                expect.close(got, states[count], f"{what} by `running_mean`", hint=f"the state is ({', '.join(names)})")
 
 
 def _state(values: list[float]) -> dict[str, float]:
