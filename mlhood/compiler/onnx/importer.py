@@ -24,7 +24,7 @@ from mlhood.compiler.onnx.shape_arithmetic import evaluate_names
 from mlhood.compiler.operators import IMPORT_RULES, ImportRule
 from mlhood.compiler.operators.cast import Cast, array_of, element_of, widened
 from mlhood.compiler.operators.control_flow import ControlFlow
-from mlhood.compiler.operators.creation import Shape, Size
+from mlhood.compiler.operators.creation import Shape
 from mlhood.compiler.operators.onnx_node import MAX_NODES, Budget, OnnxNode
 from mlhood.errors import CompilerError
 from mlhood.exchange.functions import STANDARD, all_nodes, inline_functions
@@ -316,9 +316,6 @@ class _Import:
         if isinstance(node.operator, Shape) and node.inputs[0] is not None:
             shape = node.inputs[0].type.shape[node.operator.start : node.operator.stop]
             self.known[output] = _normalize(np.array(shape, object))
-            return
-        if isinstance(node.operator, Size) and node.inputs[0] is not None:
-            self.known[output] = _normalize(np.array(node.inputs[0].type.size, object))
             return
         if isinstance(node.operator, ControlFlow):  # which may run for long
             return

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import helper
 
 from mlhood.compiler.hir.lengths import Dim, range_length
-from mlhood.compiler.hir.operator import Operator, common_element, require, require_unquantized, unsupported
+from mlhood.compiler.hir.operator import Operator, common_element, require, require_unquantized
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Constant, Value
-from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, NOT_REAL, POSITIONAL, export_directly
-from mlhood.compiler.operators.cast import Cast, number_of
+from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, NOT_REAL, POSITIONAL
+from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
@@ -26,26 +25,6 @@ class Creation(Operator):
     value_range = NO_BOUNDS
     macs = NO_PRODUCTS
     family = "other"
-
-
-@dataclass(frozen=True)
-class Splat(Creation):
-    """A tensor with the shape of x and equal elements."""
-
-    value: float | int | bool
-    element: str
-
-    from_onnx = unsupported("the import of Dropout makes it, for a mask")
-
-    def infer(self, x: TensorType) -> TensorType:
-        return TensorType(self.element, x.shape)
-
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.full(x.shape, self.value, self.element)
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        fill = helper.make_tensor("value", number_of(self.element), [1], [self.value])
-        return writer.emit("ConstantOfShape", writer.emit("Shape", *inputs), name=name, value=fill)
 
 
 @dataclass(frozen=True)
@@ -66,20 +45,6 @@ class Shape(Creation):
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.emit("Shape", *inputs, name=name, start=self.start or None, end=self.stop)
-
-
-class Size(Creation):
-    """The number of elements of x, int64."""
-
-    onnx = ("Size",)
-    to_onnx = export_directly
-
-    def infer(self, x: TensorType) -> TensorType:
-        require_unquantized(x)
-        return TensorType("int64", ())
-
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.array(x.size, np.int64)
 
 
 @dataclass(frozen=True)
@@ -161,4 +126,4 @@ def _dynamic_length(source: OnnxNode, bounds: list[Value]) -> Dim | None:
     return range_length(start, limit, delta)
 
 
-OPERATORS = (Splat, Shape, Size, Range)
+OPERATORS = (Shape, Range)

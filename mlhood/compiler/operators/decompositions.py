@@ -24,16 +24,58 @@ from mlhood.compiler.hir.types import normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Add, Div, Equal, Greater, Less, Mul, Or, Pow, Sub, Where
 from mlhood.compiler.operators.cast import Cast, Identity, array_of
-from mlhood.compiler.operators.creation import Range, Splat
+from mlhood.compiler.operators.creation import Range, Shape
 from mlhood.compiler.operators.dynamic import is_dynamic
 from mlhood.compiler.operators.indexing import ScatterElements, require_equal
-from mlhood.compiler.operators.movement import Expand, Gather, Slice
+from mlhood.compiler.operators.movement import Expand, Gather, Slice, Transpose
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.operators.pooling import AveragePool
 from mlhood.compiler.operators.reduction import ReduceMean
 from mlhood.compiler.operators.shape import Reshape, Unsqueeze
 from mlhood.compiler.operators.windows import Window, read_window
+
+
+def import_depth_to_space(source: OnnxNode) -> Value:
+    """DepthToSpace: channels as blocks of pixels; ordered by pixel, then channel (DCR), or by channel first (CRD)."""
+    x, block, by_pixel = _blocks(source)
+    n, channels, height, width = map(Length.of, x.type.shape)
+    depth = _divided(channels, block**2, "number of channels")
+    axes = (block, block, depth) if by_pixel else (depth, block, block)
+    split = source.add(Reshape((n, *axes, height, width)), x)
+    moved = source.add(Transpose((0, 3, 4, 1, 5, 2) if by_pixel else (0, 1, 4, 2, 5, 3)), split)
+    return source.add(Reshape((n, depth, product((height, block)), product((width, block)))), moved)
+
+
+def import_space_to_depth(source: OnnxNode) -> Value:
+    """SpaceToDepth: blocks of pixels as channels, in the orders of DepthToSpace."""
+    x, block, by_pixel = _blocks(source)
+    n, channels, height, width = map(Length.of, x.type.shape)
+    rows, columns = _divided(height, block, "height"), _divided(width, block, "width")
+    split = source.add(Reshape((n, channels, rows, block, columns, block)), x)
+    moved = source.add(Transpose((0, 3, 5, 1, 2, 4) if by_pixel else (0, 1, 3, 5, 2, 4)), split)
+    return source.add(Reshape((n, product((channels, block**2)), rows, columns)), moved)
+
+
+def _blocks(source: OnnxNode) -> tuple[Value, int, bool]:
+    """Return the image, the side of a block, and whether channels are ordered by pixel first."""
+    x, block, mode = source.input(0), source.attribute("blocksize", 0), source.attribute("mode", "DCR")
+    require(x.type.rank == 4, "the input must have four axes", expected="[n, c, h, w]", got=list(x.type.shape))
+    require(mode in ("DCR", "CRD"), "unknown mode", expected="DCR or CRD", got=mode)
+    require(block > 0, "the size of a block must be positive", got=block)
+    return x, block, mode == "DCR"
+
+
+def _divided(size: Dim, divisor: int, what: str) -> Dim:
+    fits = isinstance(size, str) or size % divisor == 0
+    require(fits, f"the {what} is no multiple of the block's", expected=f"a multiple of {divisor}", got=size)
+    return divide_dim(size, divisor)
+
+
+def import_size(source: OnnxNode) -> Value:
+    """Size: the product of the lengths of the axes."""
+    shape = source.add(Shape(), source.input(0))
+    return source.call("ReduceProd", shape, source.constant(np.array([0])), keepdims=0)
 
 
 def import_lp_pool(source: OnnxNode) -> Value:
@@ -135,8 +177,8 @@ def import_dropout(source: OnnxNode) -> tuple[Value, ...]:
     y = source.add(Identity(), x)
     if not source.uses_output(1):
         return (y,)
-    mask = Splat(True, "bool") if source.opset >= 10 else Splat(1, x.type.element)
-    return y, source.add(mask, x)
+    one = np.array(1, bool if source.opset >= 10 else x.type.dtype)
+    return y, source.add(Expand(tuple(map(Length.of, x.type.shape))), source.constant(one))
 
 
 def import_split(source: OnnxNode) -> list[Value]:
@@ -260,6 +302,7 @@ RULES = {
     "Col2Im": import_col2im,
     "Constant": import_constant,
     "ConstantOfShape": import_constant_of_shape,
+    "DepthToSpace": import_depth_to_space,
     "Dropout": import_dropout,
     "IsInf": import_is_inf,
     "IsNaN": import_is_nan,
@@ -271,7 +314,9 @@ RULES = {
     "OneHot": import_one_hot,
     "RMSNormalization": import_rms_normalization,
     "Shrink": import_shrink,
+    "Size": import_size,
     "SimplifiedLayerNormalization": import_rms_normalization,  # ONNX Runtime writes it, without a domain
+    "SpaceToDepth": import_space_to_depth,
     "Split": import_split,
     "ThresholdedRelu": import_thresholded_relu,
 }

@@ -329,7 +329,7 @@ def _origin(value: Value) -> Placeholder | None:
         value = worklist.pop()
         if isinstance(value, Placeholder):
             origins.append(value)
-        elif value.producer is not None and value.producer.operator.name not in ("Shape", "Size"):
+        elif value.producer is not None and value.producer.operator.name != "Shape":
             inputs = [each for each in value.producer.inputs if each is not None and each not in seen]
             seen.update(inputs)
             worklist += inputs

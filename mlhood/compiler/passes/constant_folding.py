@@ -1,7 +1,7 @@
 """Constant folding: evaluate nodes with constant inputs at compile time.
 
-1. f(constants)  ->  constant                                 by the operator's reference semantics
-2. Shape(x), Size(x)  ->  constant                            if all sizes involved are static
+1. f(constants)  ->  constant    by the operator's reference semantics
+2. Shape(x)      ->  constant    if all sizes involved are static
 
 A result that is larger than its inputs is folded only up to `MAX_RESULT_BYTES`, and at most `MAX_ADDED_BYTES` are
 added in total, so that a small file cannot expand to gigabytes. A Dequantize is not folded, because it keeps a weight
@@ -16,7 +16,7 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import as_tuple, footprint
 from mlhood.compiler.hir.values import Constant, Node
 from mlhood.compiler.operators.control_flow import ControlFlow
-from mlhood.compiler.operators.creation import Shape, Size
+from mlhood.compiler.operators.creation import Shape
 from mlhood.compiler.operators.quantized import Dequantize
 from mlhood.compiler.passes.rewriting import has_no_uses
 from mlhood.errors import CompilerError
@@ -43,7 +43,7 @@ def fold_constants(graph: Graph) -> bool:
 def _is_constant(node: Node) -> bool:
     if isinstance(node.operator, (Dequantize, ControlFlow)):
         return False
-    if isinstance(node.operator, (Shape, Size)):  # rule 2
+    if isinstance(node.operator, Shape):  # rule 2
         return all(isinstance(size, int) for size in _queried_sizes(node))
     inputs = [value for value in node.inputs if value is not None]
     return bool(inputs) and all(isinstance(value, Constant) for value in inputs)  # rule 1
@@ -51,7 +51,7 @@ def _is_constant(node: Node) -> bool:
 
 def _queried_sizes(node: Node) -> tuple:
     shape = node.inputs[0].type.shape if node.inputs[0] is not None else ("unknown",)
-    return shape[node.operator.start : node.operator.stop] if isinstance(node.operator, Shape) else shape
+    return shape[node.operator.attributes["start"] : node.operator.attributes["stop"]]
 
 
 def _result_bytes(node: Node) -> int | None:
@@ -60,7 +60,7 @@ def _result_bytes(node: Node) -> int | None:
     sizes = [type.size * type.dtype.itemsize for type in types if isinstance(type.size, int)]
     if len(sizes) < len(types):
         return None
-    if not isinstance(node.operator, (Shape, Size)):
+    if not isinstance(node.operator, Shape):
         inputs = [None if value is None else value.type for value in node.inputs]
         if footprint(node.operator, inputs, types) > MAX_WORKSPACE_BYTES:  # such as a convolution's im2col matrix
             return None
@@ -69,9 +69,8 @@ def _result_bytes(node: Node) -> int | None:
 
 
 def _evaluate(node: Node) -> tuple[np.ndarray, ...] | None:
-    if isinstance(node.operator, (Shape, Size)):
-        sizes = np.array(_queried_sizes(node), np.int64)
-        return (sizes if isinstance(node.operator, Shape) else np.array(np.prod(sizes, dtype=np.int64)),)
+    if isinstance(node.operator, Shape):
+        return (np.array(_queried_sizes(node), np.int64),)
     types = tuple(None if value is None else value.type for value in node.inputs)
     arrays = [value.data if isinstance(value, Constant) else None for value in node.inputs]
     try:

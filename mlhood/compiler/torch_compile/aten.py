@@ -60,39 +60,19 @@ def _unary(onnx_operator: str) -> Rule:
     return translate
 
 
-def _predicate(onnx_operator: str) -> Rule:
-    return lambda b, x: b.emit(onnx_operator, x.name)
+_UNARY = "Relu Sigmoid Tanh Exp Log Sqrt Reciprocal Neg Abs Erf Mish Floor Ceil Round Sin Cos Tan Asin Acos Atan"
+_UNARY += " Sinh Cosh Asinh Acosh Atanh"
+RULES.update({getattr(aten, name.lower()).default: _unary(name) for name in _UNARY.split()})
 
 
-UNARY = {
-    "Relu": aten.relu.default,
-    "Sigmoid": aten.sigmoid.default,
-    "Tanh": aten.tanh.default,
-    "Exp": aten.exp.default,
-    "Log": aten.log.default,
-    "Sqrt": aten.sqrt.default,
-    "Reciprocal": aten.reciprocal.default,
-    "Neg": aten.neg.default,
-    "Abs": aten.abs.default,
-    "Erf": aten.erf.default,
-    "Mish": aten.mish.default,
-    "Floor": aten.floor.default,
-    "Ceil": aten.ceil.default,
-    "Round": aten.round.default,
-    "Sin": aten.sin.default,
-    "Cos": aten.cos.default,
-    "Tan": aten.tan.default,
-    "Asin": aten.asin.default,
-    "Acos": aten.acos.default,
-    "Atan": aten.atan.default,
-    "Sinh": aten.sinh.default,
-    "Cosh": aten.cosh.default,
-    "Asinh": aten.asinh.default,
-    "Acosh": aten.acosh.default,
-    "Atanh": aten.atanh.default,
-}
-RULES.update({overload: _unary(name) for name, overload in UNARY.items()})
-RULES.update({aten.isnan.default: _predicate("IsNaN"), aten.isinf.default: _predicate("IsInf")})
+@rule(aten.isnan.default)
+def _is_nan(b: OnnxBuilder, x: Tensor) -> str:
+    return b.emit("IsNaN", x.name)
+
+
+@rule(aten.isinf.default)
+def _is_inf(b: OnnxBuilder, x: Tensor) -> str:
+    return b.emit("IsInf", x.name)
 
 
 @rule(aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)
@@ -153,32 +133,11 @@ def _to_copy(b: OnnxBuilder, x: Tensor, *_: Any) -> str:
     return b.emit("Identity", b.cast(x, b.output.dtype))
 
 
-def _binary(onnx_operator: str) -> Rule:
-    def translate(b: OnnxBuilder, x: Any, y: Any, *_: Any) -> str:
-        dtype = b.output.dtype
-        require(dtype != torch.bool, "arithmetic on bools")
-        return b.emit(onnx_operator, operand(b, x, dtype), operand(b, y, dtype))
-
-    return translate
-
-
-RULES.update(
-    {
-        aten.mul.Tensor: _binary("Mul"),
-        aten.mul.Scalar: _binary("Mul"),
-        aten.div.Tensor: _binary("Div"),
-        aten.div.Scalar: _binary("Div"),
-        aten.maximum.default: _binary("Max"),
-        aten.minimum.default: _binary("Min"),
-    }
-)
-
-
 def _is_bool(value: Any) -> bool:
     return value.dtype == torch.bool if isinstance(value, Tensor) else isinstance(value, bool)
 
 
-def _scaled_sum(onnx_operator: str) -> Rule:
+def _arithmetic(onnx_operator: str) -> Rule:
     def translate(b: OnnxBuilder, x: Any, y: Any, alpha: Any = 1) -> str:
         dtype = b.output.dtype
         require(dtype != torch.bool and not isinstance(alpha, bool), "arithmetic on bools")
@@ -191,14 +150,10 @@ def _scaled_sum(onnx_operator: str) -> Rule:
     return translate
 
 
-RULES.update(
-    {
-        aten.add.Tensor: _scaled_sum("Add"),
-        aten.add.Scalar: _scaled_sum("Add"),
-        aten.sub.Tensor: _scaled_sum("Sub"),
-        aten.sub.Scalar: _scaled_sum("Sub"),
-    }
-)
+for _name in ("Add", "Sub", "Mul", "Div"):
+    _overloads = getattr(aten, _name.lower())
+    RULES[_overloads.Tensor] = RULES[_overloads.Scalar] = _arithmetic(_name)
+RULES.update({aten.maximum.default: _arithmetic("Max"), aten.minimum.default: _arithmetic("Min")})
 
 
 @rule(aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor, aten.pow.Scalar)

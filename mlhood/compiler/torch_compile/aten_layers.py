@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlhood.compiler.torch_compile.aten import aten, require, require_floats, rule
+from mlhood.compiler.torch_compile.aten import RULES, Rule, aten, require, require_floats, rule
 from mlhood.compiler.torch_compile.onnx_builder import OnnxBuilder, Tensor
 
 Names = tuple[str | None, ...]
@@ -211,16 +211,15 @@ def _group_norm(
     return result, None, None
 
 
-@rule(aten._softmax.default)
-def _softmax(b: OnnxBuilder, x: Tensor, axis: int, to_float: bool) -> str:
-    require(x.rank > 0, "no axis")
-    return b.emit("Softmax", x.name, axis=axis)
+def _softmax(onnx_operator: str) -> Rule:
+    def translate(b: OnnxBuilder, x: Tensor, axis: int, to_float: bool) -> str:
+        require(x.rank > 0, "no axis")
+        return b.emit(onnx_operator, x.name, axis=axis)
+
+    return translate
 
 
-@rule(aten._log_softmax.default)
-def _log_softmax(b: OnnxBuilder, x: Tensor, axis: int, to_float: bool) -> str:
-    require(x.rank > 0, "no axis")
-    return b.emit("LogSoftmax", x.name, axis=axis)
+RULES.update({aten._softmax.default: _softmax("Softmax"), aten._log_softmax.default: _softmax("LogSoftmax")})
 
 
 @rule(aten._native_multi_head_attention.default)

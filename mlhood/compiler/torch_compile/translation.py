@@ -19,7 +19,7 @@ from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 # Loading them fills the table.
-from mlhood.compiler.torch_compile import aten_layers, aten_movement, aten_reductions  # noqa: F401
+from mlhood.compiler.torch_compile import aten_elements, aten_layers  # noqa: F401
 from mlhood.compiler.torch_compile.aten import INTEGER_FUNCTIONS, RULES
 from mlhood.compiler.torch_compile.onnx_builder import NotTranslated, OnnxBuilder, Tensor, onnx_element
 

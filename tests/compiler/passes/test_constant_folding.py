@@ -5,7 +5,7 @@ import pytest
 
 from mlhood.compiler.hir import Quantization, verify
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul
-from mlhood.compiler.operators.creation import Shape, Size, Splat
+from mlhood.compiler.operators.creation import Shape
 from mlhood.compiler.operators.movement import Concat, Expand, Gather, Tile, Transpose
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
@@ -50,7 +50,7 @@ def test_quantised_constants_keep_their_parameters():
     assert graph.constants["q"].type.quantization == Q
 
 
-@pytest.mark.parametrize("operator", [Shape(), Shape(2), Shape(1, -1), Size()])
+@pytest.mark.parametrize("operator", [Shape(), Shape(2), Shape(1, -1)])
 def test_a_static_shape_is_folded(operator):
     graph = apply(lambda b: b(operator, b.x(2, 3, 4, 5)), PASS)
     assert kinds(graph) == []
@@ -62,9 +62,7 @@ def test_static_sizes_next_to_a_dynamic_axis_are_folded():
 
 STAYS = {
     "a dynamic axis": lambda b: b(Shape(), b.x("n", 3)),
-    "the size of a dynamic shape": lambda b: b(Size(), b.x("n", 3)),
     "a placeholder": lambda b: b(Add(), b.x(3), np.ones(3, np.float32)),
-    "only the shape is static": lambda b: b(Splat(1.0, "float32"), b.x(3)),
     "fails at run time": lambda b: b(Gather(0), np.ones(3, np.float32), np.array([7])),
     "too large a result": lambda b: b(Expand((MAX_RESULT_BYTES, 2)), np.ones(1, np.float32)),
 }

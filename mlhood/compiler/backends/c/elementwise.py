@@ -8,7 +8,6 @@ from mlhood.compiler.backends.c.kernel import (
     broadcast_strides,
     c_type,
     shape_of,
-    size_of,
     strides_of,
     suffix,
     visit,
@@ -20,7 +19,6 @@ from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.operators.activation import AddActivation
 from mlhood.compiler.operators.arithmetic import Add, Pow
 from mlhood.compiler.operators.chain import CONSTANT, ElementwiseChain, operator_of
-from mlhood.compiler.operators.creation import Splat
 from mlhood.compiler.operators.rescale import parameters_of
 
 
@@ -82,28 +80,10 @@ def cast(kernel: Kernel) -> Lines:
     return _visit(kernel, body)
 
 
-def splat(kernel: Kernel) -> Lines:
-    """Return the loop that fills a tensor with one number."""
-    operator = kernel.operator
-    value = operator.value if isinstance(operator, Splat) else 0
-    return visit(
-        shape_of(kernel.y),
-        [strides_of(shape_of(kernel.y))],
-        lambda places: [f"y[{places[0]}] = {number(value, kernel.y.element)};"],
-    )
-
-
 def shape(kernel: Kernel) -> Lines:
-    """Return the assignments of a shape, or of a number of elements, which are known."""
-    values = kernel.operator.evaluate(_Shaped(shape_of(kernel.x), size_of(kernel.x)))  # type: ignore[arg-type]
-    return [f"y[{i}] = {number(value, 'int64')};" for i, value in enumerate(values.reshape(-1))]
-
-
-class _Shaped:
-    """What operators that depend on no element read of an array."""
-
-    def __init__(self, shape: tuple[int, ...], size: int) -> None:
-        self.shape, self.size = shape, size
+    """Return the assignments of a shape, which is known."""
+    lengths = shape_of(kernel.x)[kernel.operator.start : kernel.operator.stop]
+    return [f"y[{i}] = {length};" for i, length in enumerate(lengths)]
 
 
 def _parameters(quantization: Quantization, shape: tuple[int, ...]) -> tuple[Lines, str, str, tuple[int, ...]]:

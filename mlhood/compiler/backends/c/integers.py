@@ -23,8 +23,6 @@ from mlhood.compiler.backends.c.products import Sum, convolution, dense, matrice
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.operators.activation import Activation
 from mlhood.compiler.operators.fixed_point import MULTIPLIER_BITS, fixed_points
-from mlhood.compiler.operators.integer import ConvInteger, MatMulInteger, QuantizedConv
-from mlhood.compiler.operators.lookup import Lookup
 from mlhood.compiler.operators.rescale import _WIDEST, bit_width, max_magnitude, parameters_of, stored_range
 
 
@@ -150,7 +148,7 @@ def _sum(kernel: Kernel, type: str, finish: Callable[[str, str], Lines]) -> Sum:
 def quantized_conv(kernel: Kernel) -> Lines:
     """Return a QuantizedConv, rescaled by shifts, or by a real number as ONNX specifies QLinearConv."""
     operator = kernel.operator
-    if not isinstance(operator, QuantizedConv) or operator.rescale == "shift":
+    if operator.rescale == "shift":
         return _layer(kernel, convolution)
     of_x, of_w = parameters_of(kernel.x), parameters_of(kernel.input(1))
     type, _ = _accumulator(kernel, int(np.prod(shape_of(kernel.input(1))[1:])))
@@ -199,8 +197,6 @@ def quantized_matmul(kernel: Kernel) -> Lines:
 def conv_integer(kernel: Kernel) -> Lines:
     """Return a ConvInteger."""
     operator = kernel.operator
-    if not isinstance(operator, ConvInteger):
-        return []
 
     def product(i: str, j: str, f: str) -> str:
         x = _factor("x", i, (operator.x_offset,), f, "")
@@ -213,8 +209,6 @@ def conv_integer(kernel: Kernel) -> Lines:
 def matmul_integer(kernel: Kernel) -> Lines:
     """Return a MatMulInteger."""
     operator = kernel.operator
-    if not isinstance(operator, MatMulInteger):
-        return []
     offsets = operator.a_offset, operator.b_offset
     lines = [*_offset_table("row", offsets[0]), *_offset_table("column", offsets[1])]
     store = _products(kernel, offsets, lambda y, f: [f"y[{y}] = (int32_t)(uint32_t)sum;"])
@@ -263,7 +257,7 @@ def rescale(kernel: Kernel) -> Lines:
 def lookup(kernel: Kernel) -> Lines:
     """Return a Lookup: a table of 256 entries, the first for the smallest value of x."""
     operator, wide = kernel.operator, shape_of(kernel.y)
-    entries = operator.table(kernel.x) if isinstance(operator, Lookup) else np.zeros(256, np.int8)
+    entries = operator.table(kernel.x)
     smallest = int(np.iinfo(kernel.x.dtype).min)
 
     def body(places: list[str]) -> Lines:

@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,13 +24,13 @@ class Kernel:
     """What a rule is given: an operator, and the types of its operands, without dynamic axes.
 
     Args:
-        operator: The operator.
+        operator: The operator; each rule reads the attributes of its own.
         inputs: The inputs' types; None for one that is left out.
         results: The results' types.
         constants: The inputs' elements where they are constants, None elsewhere.
     """
 
-    operator: Operator
+    operator: Any
     inputs: tuple[TensorType | None, ...]
     results: tuple[TensorType, ...]
     constants: tuple[np.ndarray | None, ...]

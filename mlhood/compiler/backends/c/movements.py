@@ -21,7 +21,7 @@ from mlhood.compiler.backends.c.kernel import (
 )
 from mlhood.compiler.backends.c.literals import number, table
 from mlhood.compiler.hir.types import normalize_axis
-from mlhood.compiler.operators.movement import Concat, Gather, Slice, Tile, Transpose
+from mlhood.compiler.operators.movement import Slice
 from mlhood.compiler.operators.padding import Pad
 
 
@@ -36,9 +36,8 @@ def _copy(shape: tuple[int, ...], read: tuple[int, ...], base: int = 0) -> Lines
 
 def transpose(kernel: Kernel) -> Lines:
     """Return a Transpose: axis i of y has the stride of the axis of x that it is."""
-    permutation = kernel.operator.permutation if isinstance(kernel.operator, Transpose) else ()
     strides = strides_of(shape_of(kernel.x))
-    return _copy(shape_of(kernel.y), tuple(strides[axis] for axis in permutation))
+    return _copy(shape_of(kernel.y), tuple(strides[axis] for axis in kernel.operator.permutation))
 
 
 def expand(kernel: Kernel) -> Lines:
@@ -49,7 +48,7 @@ def expand(kernel: Kernel) -> Lines:
 
 def tile(kernel: Kernel) -> Lines:
     """Return a Tile: each axis of y is an axis of repeats, with stride 0, and one of x."""
-    repeats = map(int, kernel.operator.repeats) if isinstance(kernel.operator, Tile) else ()
+    repeats = map(int, kernel.operator.repeats)
     shape, own = shape_of(kernel.x), strides_of(shape_of(kernel.x))
     wide = [size for pair in zip(repeats, shape, strict=True) for size in pair]
     return _copy(tuple(wide), tuple(step for stride in own for step in (0, stride)))
@@ -58,7 +57,7 @@ def tile(kernel: Kernel) -> Lines:
 def extract(kernel: Kernel) -> Lines:
     """Return a Slice: strides times steps, from the first element that is selected."""
     operator, shape = kernel.operator, shape_of(kernel.x)
-    axes = operator.axes if isinstance(operator, Slice) else ()
+    axes = operator.axes
     starts, steps = [0] * len(shape), [1] * len(shape)
     for axis in {normalize_axis(axis, len(shape)) for axis in axes}:
         position = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
@@ -80,7 +79,7 @@ def _only(operator, position: int) -> Slice:
 def concat(kernel: Kernel) -> Lines:
     """Return a Concat: each input's rows, at their place in the rows of y."""
     shape = shape_of(kernel.y)
-    axis = normalize_axis(kernel.operator.axis, len(shape)) if isinstance(kernel.operator, Concat) else 0
+    axis = normalize_axis(kernel.operator.axis, len(shape))
     outer, row = math.prod(shape[:axis]), math.prod(shape[axis:])
     lines, start = [], 0
     for position, name in enumerate(kernel.names):
@@ -94,7 +93,7 @@ def concat(kernel: Kernel) -> Lines:
 def gather(kernel: Kernel) -> Lines:
     """Return a Gather. An index out of range, which is an error elsewhere, reads the nearest slice: C has no errors."""
     operator, shape = kernel.operator, shape_of(kernel.x)
-    axis = normalize_axis(operator.axis, len(shape)) if isinstance(operator, Gather) else 0
+    axis = normalize_axis(operator.axis, len(shape))
     outer, size, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
     count = size_of(kernel.input(1))
     read = at(["i", "k", "l"], [size * inner, inner, 1]).replace("k", "(int)k")
@@ -109,8 +108,6 @@ def gather(kernel: Kernel) -> Lines:
 def pad(kernel: Kernel) -> Lines:
     """Return a Pad: for each position of y the position in x, -1 outside, from one table for each axis."""
     operator, shape, wide = kernel.operator, shape_of(kernel.x), shape_of(kernel.y)
-    if not isinstance(operator, Pad):
-        return []
     rank, names = len(shape), indices(len(shape))
     lines, places, outside = [], [], []
     for axis in range(rank):

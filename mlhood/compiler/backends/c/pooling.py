@@ -18,15 +18,10 @@ from mlhood.compiler.backends.c.kernel import (
     size_of,
     strides_of,
     suffix,
-    visit,
 )
 from mlhood.compiler.backends.c.literals import number, table
 from mlhood.compiler.backends.c.products import indices_of, window_loops
-from mlhood.compiler.operators.depth_space import Blocks
-from mlhood.compiler.operators.integer_elementwise import QuantizedAveragePool
-from mlhood.compiler.operators.pooling import AveragePool, MaxPool, Pool
-from mlhood.compiler.operators.resize import Resize
-from mlhood.compiler.operators.transposed_convolution import ConvTranspose
+from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.windows import Window
 from mlhood.errors import CompilerError
 
@@ -55,8 +50,6 @@ def lowest(kernel: Kernel) -> str:
 def max_pool(kernel: Kernel) -> Lines:
     """Return a MaxPool."""
     operator = kernel.operator
-    if not isinstance(operator, MaxPool):
-        return []
     if operator.indices:
         return _max_pool_with_indices(kernel, operator)
     best = f"best = max_{suffix(kernel.x)}(best, {_read(kernel)});"
@@ -100,8 +93,6 @@ def average_pool(kernel: Kernel) -> Lines:
     """Return an AveragePool."""
     operator, type = kernel.operator, c_type(kernel.x)
     kernel.require_float()
-    if not isinstance(operator, AveragePool):
-        return []
     body = _counting(operator.window, shape_of(kernel.x)[2:], operator.count_pads, f"sum += {_read(kernel)};")
     return _windows(
         kernel, [f"{type} sum = 0;", "int count = 0;"], body, lambda place: [f"y[{place}] = sum / ({type})count;"]
@@ -110,9 +101,7 @@ def average_pool(kernel: Kernel) -> Lines:
 
 def counted_windows(kernel: Kernel, finish: Callable[[str], Lines], offset: int) -> Lines:
     """Return a quantised AveragePool up to the sum and the count of each window, which `finish` rescales."""
-    operator: Pool | None = kernel.operator if isinstance(kernel.operator, QuantizedAveragePool) else None
-    if operator is None:
-        return []
+    operator = kernel.operator
     add = f"sum += {_read(kernel)}{less(offset)};"
     body = _counting(operator.window, shape_of(kernel.x)[2:], operator.count_pads, add)
     return _windows(kernel, ["int64_t sum = 0;", "int count = 0;"], body, finish)
@@ -150,8 +139,6 @@ def conv_transpose(kernel: Kernel) -> Lines:
     """Return a ConvTranspose: y starts as the bias, then each element of x adds a copy of the kernel to it."""
     kernel.require_float()
     operator, x, w, y = kernel.operator, shape_of(kernel.x), shape_of(kernel.input(1)), shape_of(kernel.y)
-    if not isinstance(operator, ConvTranspose):
-        return []
     inner, outer, taps = (indices_of(letter, len(x) - 2) for letter in "iok")
     pixels = math.prod(y[2:])
     start = f"y[{at(['n', 'f', 'i'], [y[1] * pixels, pixels, 1])}] = {'bias[f]' if kernel.has(2) else '0'};"
@@ -168,21 +155,10 @@ def conv_transpose(kernel: Kernel) -> Lines:
     return [*fill, *nest([("n", x[0]), ("c", x[1]), ("f", w[1]), *zip(inner, x[2:], strict=True)], lines)]
 
 
-def blocks(kernel: Kernel) -> Lines:
-    """Return a DepthToSpace or SpaceToDepth: the axes of x, split, in the order of the result."""
-    operator = kernel.operator
-    if not isinstance(operator, Blocks):
-        return []
-    view = operator.view(np.zeros(shape_of(kernel.x), np.int8))  # of bytes, so that strides count elements
-    return visit(
-        view.shape, [view.strides, strides_of(view.shape)], lambda places: [f"y[{places[1]}] = x[{places[0]}];"]
-    )
-
-
 def resize(kernel: Kernel) -> Lines:
     """Return a Resize: for each index of an axis, tables of the elements that it is the weighted sum of."""
     operator, shape, wide = kernel.operator, shape_of(kernel.x), shape_of(kernel.y)
-    if not isinstance(operator, Resize) or not size_of(kernel.x):
+    if not size_of(kernel.x):
         return []
     if operator.coordinates == "tf_crop_and_resize":
         raise CompilerError("Resize of a region")

@@ -19,8 +19,6 @@ from mlhood.compiler.backends.c.kernel import (
 )
 from mlhood.compiler.backends.c.literals import number
 from mlhood.compiler.backends.c.scalars import activated
-from mlhood.compiler.operators.convolution import Conv, Convolution
-from mlhood.compiler.operators.matrix import FullyConnected, Gemm
 from mlhood.compiler.operators.windows import Window
 
 
@@ -66,8 +64,6 @@ def window_loops(window: Window, spatial: tuple[int, ...], body: Lines, beyond: 
 def convolution(kernel: Kernel, sum: Sum) -> Lines:
     """Return the loops of a convolution: images, output channels, positions, then the products of a window."""
     operator, x, w, y = kernel.operator, shape_of(kernel.x), shape_of(kernel.input(1)), shape_of(kernel.y)
-    if not isinstance(operator, Convolution):
-        return []
     axes = len(x) - 2
     inner, outer = indices_of("i", axes), indices_of("o", axes)
     of_x, of_w, of_y = strides_of(x), strides_of(w), strides_of(y)
@@ -134,7 +130,7 @@ def _plain(kernel: Kernel, bias: int | None, finish: Callable[[str, str], Lines]
 
 def conv(kernel: Kernel) -> Lines:
     """Return a Conv, with the activation and the residual branch that are fused into it."""
-    activation = kernel.operator.activation if isinstance(kernel.operator, Conv) else ()
+    activation = kernel.operator.activation
 
     def finish(place: str, f: str) -> Lines:
         residual = [f"sum += z[{place}];"] if kernel.has(3) else []
@@ -145,7 +141,7 @@ def conv(kernel: Kernel) -> Lines:
 
 def fully_connected(kernel: Kernel) -> Lines:
     """Return a FullyConnected, with the activation that is fused into it."""
-    activation = kernel.operator.activation if isinstance(kernel.operator, FullyConnected) else ()
+    activation = kernel.operator.activation
     element = kernel.y.element
     return dense(kernel, _plain(kernel, 2, lambda place, f: [f"y[{place}] = {activated(activation, 'sum', element)};"]))
 
@@ -159,8 +155,6 @@ def gemm(kernel: Kernel) -> Lines:
     """Return a Gemm: transposed factors are read with exchanged strides."""
     kernel.require_float()
     operator, (rows, columns) = kernel.operator, shape_of(kernel.y)
-    if not isinstance(operator, Gemm):
-        return []
     a, b, element = shape_of(kernel.x), shape_of(kernel.input(1)), kernel.y.element
     left = (1, a[1]) if operator.transpose_a else (a[1], 1)
     right = (1, b[1]) if operator.transpose_b else (b[1], 1)

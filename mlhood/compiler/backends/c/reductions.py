@@ -22,14 +22,9 @@ from mlhood.compiler.backends.c.literals import number
 from mlhood.compiler.backends.c.pooling import lowest
 from mlhood.compiler.hir.types import normalize_axis
 from mlhood.compiler.operators.normalization import (
-    BatchNormalization,
-    InstanceNormalization,
-    LayerNormalization,
-    LocalResponseNormalization,
     LogSoftmax,
-    Softmax,
 )
-from mlhood.compiler.operators.reduction import Arg, Reduction, _extremes
+from mlhood.compiler.operators.reduction import _extremes
 from mlhood.errors import CompilerError
 
 # start, step with x for the element, and result of a sum in double precision over {n} elements
@@ -71,8 +66,6 @@ class Axes:
 def reduce(kernel: Kernel) -> Lines:
     """Return a reduction."""
     operator = kernel.operator
-    if not isinstance(operator, Reduction):
-        return []
     axes = Axes(shape_of(kernel.x), operator.axes)
     if operator.name in ("ReduceMax", "ReduceMin"):
         low, high = _extremes(kernel.x.dtype)
@@ -118,8 +111,6 @@ def _log_sum_exp(kernel: Kernel, axes: Axes) -> Lines:
 def arg(kernel: Kernel) -> Lines:
     """Return an ArgMax or ArgMin; NaN, if there is any, is the extreme element."""
     operator = kernel.operator
-    if not isinstance(operator, Arg):
-        return []
     axes = Axes(shape_of(kernel.x), (operator.axis,))
     ((index, size),) = axes.inner
     sign = (">" if operator.name == "ArgMax" else "<") + ("=" if operator.last else "")
@@ -135,8 +126,6 @@ def softmax(kernel: Kernel) -> Lines:
     """Return a Softmax or LogSoftmax: less the largest element, so that exp does not overflow."""
     operator, type, end = kernel.operator, c_type(kernel.x), libm(kernel.x)
     kernel.require_float()
-    if not isinstance(operator, Softmax):
-        return []
     axes = Axes(shape_of(kernel.x), operator.axes)
     place = axes.x
     lines = [*_largest(kernel, axes), f"{type} sum = 0;"]
@@ -154,7 +143,7 @@ def batch_normalization(kernel: Kernel) -> Lines:
     """Return a BatchNormalization."""
     kernel.require_float()
     shape, operator, type = shape_of(kernel.x), kernel.operator, c_type(kernel.x)
-    epsilon = number(operator.epsilon if isinstance(operator, BatchNormalization) else 0, kernel.x.element)
+    epsilon = number(operator.epsilon, kernel.x.element)
     inner = math.prod(shape[2:])
     place = at(["n", "c", "i"], [shape[1] * inner, inner, 1])
     factor = f"const {type} factor = scale[c] / sqrt{libm(kernel.x)}(variance[c] + {epsilon});"
@@ -177,7 +166,7 @@ def instance_normalization(kernel: Kernel) -> Lines:
     """Return an InstanceNormalization."""
     kernel.require_float()
     shape, operator = shape_of(kernel.x), kernel.operator
-    epsilon = operator.epsilon if isinstance(operator, InstanceNormalization) else 0.0
+    epsilon = operator.epsilon
     inner = math.prod(shape[2:])
     place = at(["n", "c", "i"], [shape[1] * inner, inner, 1])
     value = f"({c_type(kernel.y)})((x[{place}] - mean) * inverse) * scale[c] + bias[c]"
@@ -189,8 +178,6 @@ def layer_normalization(kernel: Kernel) -> Lines:
     """Return a LayerNormalization, with its statistics if they are outputs."""
     kernel.require_float()
     shape, operator = shape_of(kernel.x), kernel.operator
-    if not isinstance(operator, LayerNormalization):
-        return []
     axes = Axes(shape, range(normalize_axis(operator.axis, len(shape)), len(shape)))
     names = [name for name, _ in (*axes.outer, *axes.inner)]
 
@@ -209,8 +196,6 @@ def local_response_normalization(kernel: Kernel) -> Lines:
     """Return an LRN: each element by those of the channels around it."""
     kernel.require_float()
     shape, operator, element, end = shape_of(kernel.x), kernel.operator, kernel.x.element, libm(kernel.x)
-    if not isinstance(operator, LocalResponseNormalization):
-        return []
     channels, inner = shape[1], math.prod(shape[2:])
     place, near = (at(["n", c, "i"], [channels * inner, inner, 1]) for c in ("c", "k"))
     before, after = (min(size, channels) for size in ((operator.size - 1) // 2, operator.size // 2))

@@ -15,7 +15,6 @@ from mlhood.compiler.backends.cpu.machine import Machine, Rule, Selection, shape
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.lir.instructions import Buffer, Compute, Copy, Instruction
 from mlhood.compiler.operators.cast import Identity
-from mlhood.compiler.operators.depth_space import Blocks, DepthToSpace, SpaceToDepth
 from mlhood.compiler.operators.movement import Concat, Expand, Slice, Transpose
 from mlhood.compiler.operators.padding import Pad
 from mlhood.kernels import strided_copy
@@ -72,12 +71,6 @@ def _pad(operator: Pad, instruction: Compute, machine: Machine) -> Selection | N
     return _copies([(source, memory, _part(whole, middle))], target, machine, fill=value)
 
 
-def _blocks(operator: Blocks, instruction: Compute, machine: Machine) -> Selection | None:
-    source, target = instruction.reads[0], instruction.results[0]
-    view = operator.view(np.empty(shape(source), np.uint8))
-    return _copies([(source, view, np.empty(view.shape, np.uint8))], target, machine)
-
-
 class _Box(np.ndarray):
     """A view that knows where it starts in the array that it is a part of."""
 
@@ -130,6 +123,4 @@ MOVEMENT_RULES: dict[type[Operator], Rule] = {
     Identity: _view,
     Concat: _concat,
     Pad: _pad,
-    DepthToSpace: _blocks,
-    SpaceToDepth: _blocks,
 }
