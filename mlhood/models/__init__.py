@@ -16,8 +16,7 @@ from mlhood.models.photographs import photographs
 
 if TYPE_CHECKING:
     from mlhood.models.compression import distillation, narrow, sparse
-    from mlhood.models.mobilenet import MobileNetV2, mobilenet_v2
-    from mlhood.models.networks import MLP, LeNet, LeNetBN
+    from mlhood.models.networks import MLP, LeNet, LeNetBN, MobileNetV2, mobilenet_v2
     from mlhood.models.resnet import ResNet, resnet18, resnet50
     from mlhood.models.training import accuracy, train
     from mlhood.models.transformer import gpt_block, vit_block
@@ -46,8 +45,7 @@ __all__ = [
 
 _MODULES = {
     "compression": ("distillation", "narrow", "sparse"),
-    "mobilenet": ("MobileNetV2", "mobilenet_v2"),
-    "networks": ("MLP", "LeNet", "LeNetBN"),
+    "networks": ("MLP", "LeNet", "LeNetBN", "MobileNetV2", "mobilenet_v2"),
     "resnet": ("ResNet", "resnet18", "resnet50"),
     "training": ("accuracy", "train"),
     "transformer": ("gpt_block", "vit_block"),

@@ -5,8 +5,12 @@ import pytest
 
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.operators.fixed_point import fixed_points
-from mlhood.compiler.operators.integer_elementwise import QuantizedAdd, QuantizedAveragePool, QuantizedGlobalAveragePool
-from mlhood.compiler.operators.lookup import Lookup
+from mlhood.compiler.operators.integer_elementwise import (
+    Lookup,
+    QuantizedAdd,
+    QuantizedAveragePool,
+    QuantizedGlobalAveragePool,
+)
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.rescale import Rescale, bit_width, max_magnitude, parameters_of

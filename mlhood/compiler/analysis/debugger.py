@@ -16,7 +16,7 @@ import numpy as np
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.targets import Runner
-from mlhood.compiler.hir.drawing.describe import describe
+from mlhood.compiler.hir.describe import describe
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.operators.blocked import to_plain

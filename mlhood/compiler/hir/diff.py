@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.drawing.labels import (
+from mlhood.compiler.hir.describe import (
     format_activation,
     format_attribute,
     format_constant,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from mlhood.compiler.hir.describe import STYLES, describe
 from mlhood.compiler.hir.diff import diff
-from mlhood.compiler.hir.drawing.describe import STYLES, describe
 from mlhood.compiler.hir.graph import Graph
 from mlhood.errors import CompilerError
 from mlhood.graph_drawing import Drawing, Scene, draw_scene, draw_side_by_side, fit_text

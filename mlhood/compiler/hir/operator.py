@@ -49,7 +49,7 @@ class Operator:
         moves: It only moves or copies elements, so that it works on names of axes as well as on numbers.
         commutative: Its two inputs can be swapped, so a drawing need not tell them apart.
         converts: It converts between reals and quantised integers, see `to_onnx`.
-        family: Which operators it is drawn like: a key of `hir.drawing.styles.FAMILIES`.
+        family: Which operators it is drawn like: a key of `hir.describe.styles.FAMILIES`.
         quantization_rule: How `mlhood.compiler.quantize` computes it with integers: a key of `quantize.rules.RULES`.
     """
 

@@ -6,8 +6,7 @@ from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.operators.base import Elementwise
 from mlhood.compiler.operators.cast import Identity
-from mlhood.compiler.operators.integer_elementwise import Pair
-from mlhood.compiler.operators.lookup import Lookup
+from mlhood.compiler.operators.integer_elementwise import Lookup, Pair
 from mlhood.compiler.operators.reinterpret import Reinterpret
 from mlhood.compiler.operators.rescale import Rescale
 from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze

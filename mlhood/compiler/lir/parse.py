@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mlhood.compiler.hir.line_parser import LineParser, statements
-from mlhood.compiler.hir.parse import parse_inner
+from mlhood.compiler.hir.parse import LineParser, parse_inner, statements
 from mlhood.compiler.hir.text import digest
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.lir.instructions import Access, Alloc, Buffer, Compute, Copy, Dealloc, TensorView

@@ -6,7 +6,7 @@ dataclass whose fields are the attributes; it answers the questions of `mlhood.c
 
     onnx, from_onnx     which ONNX operators it is imported from, and how; to_onnx  how it is exported
     infer, evaluate     from the inputs' types to the output's, from the inputs' arrays to the output's
-    quantization_rule   which rule of `mlhood.compiler.quantize.rules` computes it with integers
+    quantization_rule   which rule of `mlhood.compiler.quantize.quantize` computes it with integers
     sink_transpose      what it becomes when a Transpose moves from before it to behind it
     value_range, macs   bounds of its results; how many multiply-accumulates it takes
     family              how it is drawn
@@ -40,7 +40,6 @@ from mlhood.compiler.operators import (
     indexing,
     integer,
     integer_elementwise,
-    lookup,
     matrix,
     microsoft,
     movement,
@@ -54,7 +53,6 @@ from mlhood.compiler.operators import (
     rescale,
     resize,
     sampling,
-    selection,
     shape,
     transposed_convolution,
 )
@@ -75,7 +73,6 @@ _FAMILIES = (
     cast,
     arithmetic,
     reduction,
-    selection,
     shape,
     movement,
     padding,
@@ -85,7 +82,6 @@ _FAMILIES = (
     integer,
     integer_elementwise,
     rescale,
-    lookup,
     blocked,
     chain,
     indexing,

@@ -22,7 +22,7 @@ _LAST = unsupported("chains are formed last, when a graph is lowered for a back 
 STEPS = {operator.__name__: operator for operator in (*elementwise.OPERATORS, *arithmetic.OPERATORS)}
 
 
-def operator_of(step: ChainStep) -> Operator:
+def operator_of_step(step: ChainStep) -> Operator:
     """Return the operator of a step.
 
     Raises:
@@ -69,7 +69,7 @@ class ElementwiseChain(Elementwise):
             valid = all(0 <= operand < len(values) for operand in step[2])
             require(valid, "a step reads what comes after it", expected=f"less than {len(values)}", got=step[2])
             read = [values[operand] for operand in step[2]]
-            values.append(_SCALAR if step[0] == CONSTANT else operator_of(step).infer(*read))
+            values.append(_SCALAR if step[0] == CONSTANT else operator_of_step(step).infer(*read))
         shape = broadcast(*(type.shape for type in inputs))
         require(values[-1].shape == shape, "a chain's result has the shape of all inputs", got=values[-1].shape)
         return values[-1]
@@ -79,7 +79,7 @@ class ElementwiseChain(Elementwise):
         for step in self.steps:
             read = [values[operand] for operand in step[2]]
             constant = step[0] == CONSTANT
-            values.append(np.asarray(step[1][0], np.float32) if constant else operator_of(step).evaluate(*read))
+            values.append(np.asarray(step[1][0], np.float32) if constant else operator_of_step(step).evaluate(*read))
         return values[-1]
 
 

@@ -31,12 +31,12 @@ from mlhood.compiler.hir.values import Node
 from mlhood.compiler.operators.activation import Activation
 from mlhood.compiler.operators.integer import QuantizedConv, QuantizedFullyConnected
 from mlhood.compiler.operators.integer_elementwise import (
+    Lookup,
     QuantizedAdd,
     QuantizedAveragePool,
     QuantizedGlobalAveragePool,
     QuantizedMul,
 )
-from mlhood.compiler.operators.lookup import Lookup
 from mlhood.compiler.operators.movement import Slice, Transpose
 from mlhood.compiler.operators.pooling import GlobalMaxPool, MaxPool
 from mlhood.compiler.operators.quantized import Dequantize, Quantize

@@ -12,8 +12,7 @@ from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.rescale import Rescale, parameters_of
 from mlhood.compiler.quantize.calibrate import calibrate_range
 from mlhood.compiler.quantize.distribution import Distribution
-from mlhood.compiler.quantize.pre_activations import pre_activation_name
-from mlhood.compiler.quantize.profile import Profile
+from mlhood.compiler.quantize.profile import Profile, pre_activation_name
 from mlhood.compiler.quantize.schema import Recipe, choose_parameters, quantize_array, tensor_parameters
 
 

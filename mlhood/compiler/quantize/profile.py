@@ -11,20 +11,52 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import check_inputs
+from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.text import to_text
-from mlhood.compiler.hir.values import Value
+from mlhood.compiler.hir.values import Node, Value
+from mlhood.compiler.operators.activation import AddActivation, operator_of
+from mlhood.compiler.operators.arithmetic import Add
+from mlhood.compiler.operators.rescale import INTEGER_ACTIVATIONS
 from mlhood.compiler.quantize.distribution import Distribution, describe_invalid
-from mlhood.compiler.quantize.pre_activations import split_activations
 from mlhood.errors import CompilerError
 from mlhood.files.atomic import write_atomic
+
+
+def pre_activation_name(name: str) -> str:
+    """Return the name of the input of the fused activation whose result has this name."""
+    return f"{name}.before"
+
+
+def split_activations(graph: Graph) -> Graph:
+    """Return a copy of a graph in which activations that integer layers cannot apply are separate nodes.
+
+    All values keep their names; the value between a layer and its activation is named by `pre_activation_name`, unless
+    the graph has another value of that name.
+    """
+    other = graph.copy()
+    for node in other.topological():
+        activation = getattr(node.operator, "activation", ())
+        if activation and activation[0] not in INTEGER_ACTIVATIONS:
+            _split(other, node, operator_of(activation))
+    return other
+
+
+def _split(graph: Graph, node: Node, activation: Operator) -> None:
+    operator: Any = node.operator
+    plain = Add() if isinstance(operator, AddActivation) else replace(operator, activation=())
+    name = pre_activation_name(node.outputs[0].name)
+    before = graph.add(plain, *node.inputs, outputs=[name]).outputs[0]
+    graph.replace(node, activation, before)
+
 
 _FORMAT = "mlhood profile 1"
 _MAX_BYTES = 256 * 2**20  # ResNet-50's profile has about 2 MB

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mlhood.compiler.hir.drawing.describe import FLOAT, STYLES
+from mlhood.compiler.hir.describe import FLOAT, STYLES
 from mlhood.errors import AutodiffError
 from mlhood.graph_drawing import Box, Drawing, Line, Port, Scene, Wire, draw_mirrored
 from mlhood.jaxlab.autodiff.rules import RULES, Rule

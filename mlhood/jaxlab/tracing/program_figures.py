@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mlhood.compiler.hir.drawing.describe import FAMILIES, FLOAT, STYLES
+from mlhood.compiler.hir.describe import FAMILIES, FLOAT, STYLES
 from mlhood.errors import TraceError
 from mlhood.graph_drawing import Box, Drawing, Line, Port, Scene, Wire, draw_scene, fit_text
 

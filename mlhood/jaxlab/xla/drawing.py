@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from mlhood.compiler.hir.drawing.describe import FAMILIES, FLOAT, INTEGER, STYLES
+from mlhood.compiler.hir.describe import FAMILIES, FLOAT, INTEGER, STYLES
 from mlhood.errors import XlaError
 from mlhood.graph_drawing import Box, Drawing, Line, Port, Scene, Wire, draw_scene, fit_text
 from mlhood.jaxlab.tracing.program_figures import end_box, heading

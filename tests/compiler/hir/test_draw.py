@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from mlhood.compiler.hir import Graph, Quantization, TensorType
+from mlhood.compiler.hir.describe import FAMILIES, FLOAT, INTEGER, QUANTIZED
 from mlhood.compiler.hir.draw import draw
-from mlhood.compiler.hir.drawing.describe import FAMILIES, FLOAT, INTEGER, QUANTIZED
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators import OPERATORS
 from mlhood.errors import CompilerError, DrawingError, OutputError

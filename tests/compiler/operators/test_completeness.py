@@ -6,12 +6,12 @@ from typing import ClassVar
 import onnx
 import pytest
 
-from mlhood.compiler.hir.drawing.describe import FAMILIES
+from mlhood.compiler.hir.describe import FAMILIES
 from mlhood.compiler.hir.operator import QUESTIONS, Operator, Unsupported, supports, unsupported
 from mlhood.compiler.operators import OPERATORS
 from mlhood.compiler.operators.activation import ACTIVATIONS
 from mlhood.compiler.operators.base import Elementwise
-from mlhood.compiler.quantize.rules import RULES
+from mlhood.compiler.quantize.quantize import RULES
 
 # Members that answer a question, where they are called otherwise.
 ANSWERS = {"evaluate": ("evaluate", "evaluate_typed"), "from_onnx": ("from_onnx", "onnx")}

@@ -14,12 +14,13 @@ from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.integer import QuantizedConv, QuantizedFullyConnected
 from mlhood.compiler.operators.integer_elementwise import (
+    Lookup,
     QuantizedAdd,
     QuantizedAveragePool,
     QuantizedGlobalAveragePool,
     QuantizedMul,
+    as_function,
 )
-from mlhood.compiler.operators.lookup import Lookup, as_function
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool
 from mlhood.compiler.operators.rescale import Rescale
 from mlhood.compiler.quantize.schema import dequantize_array

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlhood.compiler.backends.c.kernel import c_type, shape_of, size_of
-from mlhood.compiler.backends.c.literals import number
+from mlhood.compiler.backends.c.kernel import c_type, number, shape_of, size_of
 from mlhood.compiler.backends.c.source import Source, write_source
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.lir.instructions import Compute

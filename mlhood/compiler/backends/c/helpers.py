@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from mlhood.compiler.backends.c.literals import SUFFIXES, TYPES, number
+from mlhood.compiler.backends.c.kernel import SUFFIXES, TYPES, number
 
 _TEMPLATES: dict[str, str] = {
     "max": "/* NaN if either is. */\nstatic T max_E(T a, T b)\n{\n    return a > b || a != a ? a : b;\n}",

@@ -12,13 +12,14 @@ from mlhood.compiler.backends.c.kernel import (
     Lines,
     broadcast_strides,
     c_type,
+    less,
     shape_of,
     strides_of,
     suffix,
+    table,
     visit,
 )
-from mlhood.compiler.backends.c.literals import table
-from mlhood.compiler.backends.c.pooling import counted_windows, global_pool, less
+from mlhood.compiler.backends.c.pooling import counted_windows, global_pool
 from mlhood.compiler.backends.c.products import Sum, convolution, dense, matrices
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.operators.activation import Activation

@@ -14,12 +14,13 @@ from mlhood.compiler.backends.c.kernel import (
     indices,
     loop,
     nest,
+    number,
     shape_of,
     size_of,
     strides_of,
+    table,
     visit,
 )
-from mlhood.compiler.backends.c.literals import number, table
 from mlhood.compiler.hir.types import normalize_axis
 from mlhood.compiler.operators.movement import Slice
 from mlhood.compiler.operators.padding import Pad

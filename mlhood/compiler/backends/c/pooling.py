@@ -12,14 +12,16 @@ from mlhood.compiler.backends.c.kernel import (
     Lines,
     at,
     c_type,
+    less,
     loop,
     nest,
+    number,
     shape_of,
     size_of,
     strides_of,
     suffix,
+    table,
 )
-from mlhood.compiler.backends.c.literals import number, table
 from mlhood.compiler.backends.c.products import indices_of, window_loops
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.windows import Window
@@ -105,11 +107,6 @@ def counted_windows(kernel: Kernel, finish: Callable[[str], Lines], offset: int)
     add = f"sum += {_read(kernel)}{less(offset)};"
     body = _counting(operator.window, shape_of(kernel.x)[2:], operator.count_pads, add)
     return _windows(kernel, ["int64_t sum = 0;", "int count = 0;"], body, finish)
-
-
-def less(offset: int) -> str:
-    """Return what subtracts an offset; nothing if it is 0."""
-    return f" - {offset}" if offset > 0 else f" + {-offset}" if offset < 0 else ""
 
 
 def global_pool(kernel: Kernel, start: Lines, step: str, finish: Callable[[str], Lines]) -> Lines:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mlhood.compiler.backends.c.elementwise import activated
 from mlhood.compiler.backends.c.kernel import (
     Kernel,
     Lines,
@@ -14,11 +15,10 @@ from mlhood.compiler.backends.c.kernel import (
     c_type,
     loop,
     nest,
+    number,
     shape_of,
     strides_of,
 )
-from mlhood.compiler.backends.c.literals import number
-from mlhood.compiler.backends.c.scalars import activated
 from mlhood.compiler.operators.windows import Window
 
 

@@ -14,11 +14,11 @@ from mlhood.compiler.backends.c.kernel import (
     libm,
     loop,
     nest,
+    number,
     shape_of,
     strides_of,
     suffix,
 )
-from mlhood.compiler.backends.c.literals import number
 from mlhood.compiler.backends.c.pooling import lowest
 from mlhood.compiler.hir.types import normalize_axis
 from mlhood.compiler.operators.normalization import (

@@ -10,8 +10,7 @@ from mlhood.compiler.backends.c import (
     products,
     reductions,
 )
-from mlhood.compiler.backends.c.kernel import Kernel, Lines, Rule
-from mlhood.compiler.backends.c.literals import TYPES
+from mlhood.compiler.backends.c.kernel import TYPES, Kernel, Lines, Rule
 from mlhood.compiler.operators.reduction import REDUCTIONS
 from mlhood.errors import CompilerError
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mlhood.compiler.backends.c.helpers import used_helpers
-from mlhood.compiler.backends.c.kernel import Kernel, Lines, c_type, indent, size_of
-from mlhood.compiler.backends.c.literals import TYPES, lines_of, number
+from mlhood.compiler.backends.c.kernel import TYPES, Kernel, Lines, c_type, indent, lines_of, number, size_of
 from mlhood.compiler.backends.c.rules import body_of
 from mlhood.compiler.hir.text import type_text
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, TensorView, Weight

@@ -23,8 +23,7 @@ from mlhood.compiler.operators.blocked import (
 )
 from mlhood.compiler.operators.fixed_point import fixed_points
 from mlhood.compiler.operators.integer import QuantizedFullyConnected
-from mlhood.compiler.operators.integer_elementwise import QuantizedAdd
-from mlhood.compiler.operators.lookup import Lookup
+from mlhood.compiler.operators.integer_elementwise import Lookup, QuantizedAdd
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.rescale import Rescale, bit_width, max_magnitude, parameters_of, stored_range
 from mlhood.kernels import int8_conv, int8_depthwise, int8_flat, int8_pool, layout

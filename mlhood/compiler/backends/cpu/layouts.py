@@ -41,8 +41,12 @@ from mlhood.compiler.operators.blocked import (
 )
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.integer import QuantizedConv
-from mlhood.compiler.operators.integer_elementwise import QuantizedAdd, QuantizedAveragePool, QuantizedGlobalAveragePool
-from mlhood.compiler.operators.lookup import Lookup
+from mlhood.compiler.operators.integer_elementwise import (
+    Lookup,
+    QuantizedAdd,
+    QuantizedAveragePool,
+    QuantizedGlobalAveragePool,
+)
 from mlhood.compiler.operators.movement import Concat, Transpose
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, MaxPool, Pool
 from mlhood.compiler.operators.rescale import Rescale, stored_range

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from mlhood.compiler.backends.cpu.attention import lower_attention
-from mlhood.compiler.backends.cpu.chains import expand_normalizations, expand_powers, fuse_chains
-from mlhood.compiler.backends.cpu.epilogues import fuse_epilogues, split_activations
+from mlhood.compiler.backends.cpu.epilogues import (
+    expand_normalizations,
+    expand_powers,
+    fuse_chains,
+    fuse_epilogues,
+    split_activations,
+)
 from mlhood.compiler.backends.cpu.layouts import block_activations, widen_convolutions
 from mlhood.compiler.hir.graph import Graph
 from mlhood.kernels import elementwise

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
-from mlhood.compiler.backends.nmp.isa.instruction import Instruction, Units
-from mlhood.compiler.backends.nmp.isa.transfers import Barrier, Load, Store, Wait
+from mlhood.compiler.backends.nmp.isa.instruction import Barrier, Instruction, Load, Store, Units, Wait
 from mlhood.compiler.backends.nmp.machine import Machine
 from mlhood.compiler.backends.nmp.program import Program
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from mlhood.compiler.backends.nmp.cycles import Timing
-from mlhood.compiler.backends.nmp.isa.transfers import Barrier, Load, Store, Wait
+from mlhood.compiler.backends.nmp.isa.instruction import Barrier, Load, Store, Wait
 from mlhood.compiler.backends.nmp.machine import Machine
 from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import BLUE, DARK, LIGHT_BLUE, LIGHT_YELLOW, ORANGE

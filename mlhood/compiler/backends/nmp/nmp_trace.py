@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mlhood.compiler.backends.nmp.cycles import Timing
-from mlhood.compiler.backends.nmp.isa.transfers import Load, Store
+from mlhood.compiler.backends.nmp.isa.instruction import Load, Store
 from mlhood.files.atomic import check_output, write_atomic
 
 Event = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlhood.compiler.backends.nmp.partition import CPU, NMP, Partition
-from mlhood.compiler.hir.drawing.describe import FAMILIES, FLOAT, INTEGER, QUANTIZED, describe
+from mlhood.compiler.hir.describe import FAMILIES, FLOAT, INTEGER, QUANTIZED, describe
 from mlhood.compiler.hir.values import Value
 from mlhood.errors import CompilerError
 from mlhood.graph_drawing import Drawing, Line, NodeStyle, Scene, StyleSheet, draw_scene

@@ -15,12 +15,19 @@ import numpy as np
 from mlhood.compiler.backends.nmp import arithmetic
 from mlhood.compiler.backends.nmp.isa.elementwise import Add, Dense, Rescale, Table
 from mlhood.compiler.backends.nmp.isa.encoding import decode, encode
-from mlhood.compiler.backends.nmp.isa.instruction import Extent, Instruction, Units
-from mlhood.compiler.backends.nmp.isa.transfers import Barrier, Load, Store, Transfer, Wait
+from mlhood.compiler.backends.nmp.isa.instruction import (
+    Barrier,
+    Extent,
+    Instruction,
+    Load,
+    Store,
+    Transfer,
+    Units,
+    Wait,
+)
 from mlhood.compiler.backends.nmp.isa.windowed import Convolve, Depthwise, Pool, Windowed
 from mlhood.compiler.backends.nmp.machine import Machine
-from mlhood.compiler.backends.nmp.program import DramTensor, Program
-from mlhood.compiler.backends.nmp.verify import location, verify
+from mlhood.compiler.backends.nmp.program import DramTensor, Program, location, verify
 from mlhood.errors import CompilerError
 
 # Stamps of bytes in DRAM, beside those of tilelets: what no tensor has, what is only read, and what is not written yet.

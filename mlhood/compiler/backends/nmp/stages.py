@@ -17,8 +17,12 @@ from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.fixed_point import fixed_points
 from mlhood.compiler.operators.integer import QuantizedConv, QuantizedFullyConnected
-from mlhood.compiler.operators.integer_elementwise import QuantizedAdd, QuantizedAveragePool, QuantizedGlobalAveragePool
-from mlhood.compiler.operators.lookup import Lookup
+from mlhood.compiler.operators.integer_elementwise import (
+    Lookup,
+    QuantizedAdd,
+    QuantizedAveragePool,
+    QuantizedGlobalAveragePool,
+)
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.rescale import Rescale, bit_width, max_magnitude, parameters_of, stored_range
 from mlhood.compiler.operators.shape import Reshape

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from mlhood.compiler.lir.passes.copy_elimination import eliminate_copies
 from mlhood.compiler.lir.passes.dead_stores import eliminate_dead_stores
 from mlhood.compiler.lir.passes.lifetimes import tighten_lifetimes
+from mlhood.compiler.lir.passes.merging import eliminate_copies, share_buffers
 from mlhood.compiler.lir.passes.peephole import simplify_instructions
 from mlhood.compiler.lir.passes.schedule import schedule_instructions
-from mlhood.compiler.lir.passes.share_buffers import share_buffers
 from mlhood.compiler.lir.program import Program
 from mlhood.compiler.lir.verify import verify
 from mlhood.compiler.pass_manager import run_passes

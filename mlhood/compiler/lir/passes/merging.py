@@ -1,11 +1,26 @@
-"""Merging of buffers: several allocated buffers in one memory, for passes that prove that this is possible."""
+"""Merging of buffers, so that they share memory: elementwise instructions work in place, and copies disappear.
+
+`share_buffers`, where a is an activation that nothing uses afterwards, y is not used before, and a has the shape of y
+and elements of the same size; if their types differ, one becomes a tensorview of the other:
+
+1. alloc y; elementwise @out y, @in a, ...; dealloc a  ->  elementwise @inout a, ...; use a instead of y
+2. alloc a; ...; elementwise @out y, @in a; dealloc a  ->  write y instead of a; elementwise @inout y    y: an output
+
+`eliminate_copies`, where nothing uses a or y before the copy, and nothing writes a, y or b after it, so that both would
+always hold the same; where b is a view, its memory is merged with that of a or y:
+
+3. alloc a; ...; copy @out a, @in b; use a     ->  use b                a: an activation
+4. alloc b; write b; ...; copy @out y, @in b   ->  write y              y: an output, b: an activation
+5. copy @out a, @in b                          ->  nothing              a and b are in the same memory
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
 
-from mlhood.compiler.lir.instructions import Alloc, Buffer, Dealloc, Instruction, TensorView, Weight
+from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, Dealloc, Instruction, TensorView, Weight
+from mlhood.compiler.lir.opcodes import may_overwrite
 from mlhood.compiler.lir.program import Program
 
 
@@ -122,3 +137,57 @@ class Merger:
                 self._uses[self._owners[buffer]].add(Uses(number, number))
             for buffer in instruction.writes:
                 self._uses[self._owners[buffer]].last_write = number
+
+
+def share_buffers(program: Program) -> bool:
+    """Let results overwrite inputs that are used for the last time; return whether anything changed."""
+    merger = Merger(program)
+    for number, instruction in enumerate(program.instructions):
+        if isinstance(instruction, Compute) and len(instruction.results) == 1:
+            _share(merger, number, instruction, instruction.results[0])
+    return merger.apply()
+
+
+def _share(merger: Merger, number: int, instruction: Compute, result: Buffer) -> None:
+    if not merger.is_new(result, number):
+        return
+    free = [buffer for buffer in instruction.reads if _is_free(merger, number, instruction, result, buffer)]
+    if not free:
+        return
+    if isinstance(result, Weight):  # rule 2
+        merger.merge(merger.owner(free[0]), result)
+    else:  # rule 1
+        merger.merge(result, free[0], before=number)
+
+
+def _is_free(merger: Merger, number: int, instruction: Compute, result: Buffer, buffer: Buffer) -> bool:
+    """Return whether a result may take over the memory of an input, which the instruction may read twice."""
+    if not merger.is_allocated(buffer) or merger.uses(buffer).last != number:
+        return False
+    in_same_memory = [other for other in instruction.reads if merger.owner(other) is merger.owner(buffer)]
+    return all(may_overwrite(instruction.operator, result.type, other.type) for other in in_same_memory)
+
+
+def eliminate_copies(program: Program) -> bool:
+    """Remove copies by letting source and target share memory; return whether anything changed."""
+    merger = Merger(program)
+    for number, instruction in enumerate(program.instructions):
+        if isinstance(instruction, Copy) and _merge(merger, number, instruction):
+            merger.drop(number)
+    return merger.apply()
+
+
+def _merge(merger: Merger, number: int, copy: Copy) -> bool:
+    target, source = copy.target, copy.source
+    if merger.owner(target) is merger.owner(source):  # rule 5
+        return True
+    is_first = merger.is_new(target, number)
+    if not is_first or merger.uses(target).last_write > number or merger.uses(source).last_write > number:
+        return False
+    if not isinstance(target, Weight):  # rule 3
+        merger.merge(target, source)
+        return True
+    if merger.is_allocated(source):  # rule 4
+        merger.merge(merger.owner(source), target)
+        return True
+    return False

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlhood.compiler.backends.cpu.chains import expand_normalizations, expand_powers, fuse_chains
+from mlhood.compiler.backends.cpu.epilogues import expand_normalizations, expand_powers, fuse_chains
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.compile import compile
 from mlhood.compiler.hir.graph import Graph

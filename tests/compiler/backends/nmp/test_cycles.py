@@ -15,8 +15,7 @@ from mlhood.compiler.backends.nmp.codegen.layer_program import layer_program
 from mlhood.compiler.backends.nmp.codegen.slicing import ORDERS, Slicing, misfits
 from mlhood.compiler.backends.nmp.cycles import time_program
 from mlhood.compiler.backends.nmp.isa.elementwise import Rescale
-from mlhood.compiler.backends.nmp.isa.instruction import Units
-from mlhood.compiler.backends.nmp.isa.transfers import Barrier, Load, Store, Wait
+from mlhood.compiler.backends.nmp.isa.instruction import Barrier, Load, Store, Units, Wait
 from mlhood.compiler.backends.nmp.machine import Dram, default_machine
 from mlhood.compiler.backends.nmp.nmp_figures import blocks, roofline, timeline
 from mlhood.compiler.backends.nmp.nmp_trace import program_events, write_trace

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlhood.compiler.backends import nmp
-from mlhood.compiler.backends.nmp.isa.instructions import INSTRUCTIONS
+from mlhood.compiler.backends.nmp.isa.encoding import INSTRUCTIONS
 from mlhood.compiler.backends.nmp.machine import default_machine
 
 TEXT = (Path(nmp.__file__).parent / "README.md").read_text(encoding="utf-8")

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from mlhood.compiler.backends.nmp.codegen.convolution import convolution, convolution_program
 from mlhood.compiler.backends.nmp.codegen.slicing import Slicing
 from mlhood.compiler.backends.nmp.isa.assembly import assemble, disassemble, instruction_text, parse_instruction
-from mlhood.compiler.backends.nmp.isa.encoding import decode, encode
+from mlhood.compiler.backends.nmp.isa.encoding import INSTRUCTIONS, decode, encode
 from mlhood.compiler.backends.nmp.isa.instruction import Units
-from mlhood.compiler.backends.nmp.isa.instructions import INSTRUCTIONS
 from mlhood.compiler.backends.nmp.isa.windowed import LANES, POOLS
 from mlhood.compiler.backends.nmp.machine import default_machine
 from mlhood.compiler.backends.nmp.program import NmpLayer, Program

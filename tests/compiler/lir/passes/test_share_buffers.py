@@ -7,8 +7,7 @@ from mlhood.compiler.hir.types import Quantization
 from mlhood.compiler.operators.arithmetic import Add, Sub
 from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.elementwise import Relu
-from mlhood.compiler.operators.integer_elementwise import QuantizedAdd
-from mlhood.compiler.operators.lookup import Lookup
+from mlhood.compiler.operators.integer_elementwise import Lookup, QuantizedAdd
 from mlhood.compiler.operators.movement import Transpose
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.reduction import REDUCTIONS

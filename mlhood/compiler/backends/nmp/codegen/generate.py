@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mlhood.compiler.backends.nmp.codegen.emitter import Emitter
+from mlhood.compiler.backends.nmp.codegen.emitter import Emitter, PackedWeights
 from mlhood.compiler.backends.nmp.codegen.layer import LayerData, LayerEmitter, View
-from mlhood.compiler.backends.nmp.codegen.packing import PackedWeights
 from mlhood.compiler.backends.nmp.codegen.search import Choice, greedy, search
 from mlhood.compiler.backends.nmp.codegen.slicing import Slicing
 from mlhood.compiler.backends.nmp.isa.instruction import ceil_div

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from mlhood.compiler.backends.nmp.codegen.emitter import Emitter, products
-from mlhood.compiler.backends.nmp.codegen.packing import PackedWeights
+from mlhood.compiler.backends.nmp.codegen.emitter import Emitter, PackedWeights, products
 from mlhood.compiler.backends.nmp.codegen.slicing import (
     ALIGNMENT,
     Reach,
@@ -25,8 +24,7 @@ from mlhood.compiler.backends.nmp.codegen.slicing import (
     regions,
 )
 from mlhood.compiler.backends.nmp.isa.elementwise import Add, Dense, Rescale, Table
-from mlhood.compiler.backends.nmp.isa.instruction import Instruction, Units, ceil_div
-from mlhood.compiler.backends.nmp.isa.transfers import Load, Store
+from mlhood.compiler.backends.nmp.isa.instruction import Instruction, Load, Store, Units, ceil_div
 from mlhood.compiler.backends.nmp.isa.windowed import LANES, Convolve, Depthwise, Pool, lane_steps
 from mlhood.compiler.backends.nmp.machine import Machine
 from mlhood.compiler.backends.nmp.stages import Stage

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlhood.compiler.backends.nmp.codegen.emitter import Emitter
+from mlhood.compiler.backends.nmp.codegen.emitter import Emitter, PackedWeights
 from mlhood.compiler.backends.nmp.codegen.layer import LayerData, LayerEmitter, View
-from mlhood.compiler.backends.nmp.codegen.packing import PackedWeights
 from mlhood.compiler.backends.nmp.codegen.slicing import Slicing, check_fits
 from mlhood.compiler.backends.nmp.isa.instruction import ceil_div
 from mlhood.compiler.backends.nmp.machine import Machine

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from mlhood.compiler.backends.nmp.isa.encoding import INSTRUCTIONS
 from mlhood.compiler.backends.nmp.isa.instruction import Instruction, Units
-from mlhood.compiler.backends.nmp.isa.instructions import INSTRUCTIONS
 from mlhood.compiler.backends.nmp.machine import Machine, default_machine, machine_from_table
 from mlhood.compiler.backends.nmp.program import KINDS, DramTensor, NmpLayer, Program
 from mlhood.errors import CompilerError

@@ -17,12 +17,27 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.backends.nmp.isa.instruction import Instruction, Units
-from mlhood.compiler.backends.nmp.isa.instructions import INSTRUCTIONS
-from mlhood.compiler.backends.nmp.isa.windowed import LANES, POOLS
+from mlhood.compiler.backends.nmp.isa.elementwise import Add, Dense, Rescale, Table
+from mlhood.compiler.backends.nmp.isa.instruction import Barrier, Instruction, Load, Store, Units, Wait
+from mlhood.compiler.backends.nmp.isa.windowed import LANES, POOLS, Convolve, Depthwise, Pool
 from mlhood.compiler.backends.nmp.machine import machine_from_table
 from mlhood.compiler.backends.nmp.program import KINDS, DramTensor, NmpLayer, Program
 from mlhood.errors import CompilerError
+
+INSTRUCTIONS: tuple[type[Instruction], ...] = (
+    Load,
+    Store,
+    Convolve,
+    Depthwise,
+    Dense,
+    Pool,
+    Add,
+    Rescale,
+    Table,
+    Wait,
+    Barrier,
+)
+
 
 MAGIC = b"NMP1"
 MAX_HEADER = 2**26
