@@ -27,7 +27,8 @@ from mlhood.compiler.backends.nmp.isa.instruction import (
 )
 from mlhood.compiler.backends.nmp.isa.windowed import Convolve, Depthwise, Pool, Windowed
 from mlhood.compiler.backends.nmp.machine import Machine
-from mlhood.compiler.backends.nmp.program import DramTensor, Program, location, verify
+from mlhood.compiler.backends.nmp.program import DramTensor, Program
+from mlhood.compiler.backends.nmp.verify import location, verify
 from mlhood.errors import CompilerError
 
 # Stamps of bytes in DRAM, beside those of tilelets: what no tensor has, what is only read, and what is not written yet.
