@@ -103,20 +103,16 @@ class History:
 
     Args:
         graph: The graph to be optimised.
-        snapshots: Keep a copy of the graph after every step, for drawings and diffs.
     """
 
-    def __init__(self, graph: Graph, *, snapshots: bool = False) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.steps: list[PassRun] = []
-        self.snapshots: list[Graph] | None = [graph.copy()] if snapshots else None
         self._nodes = len(graph.nodes)
 
     def __call__(self, name: str, graph: Graph) -> None:
         """Record a pass that changed the graph."""
         self.steps.append(PassRun(name, self._nodes, len(graph.nodes)))
         self._nodes = len(graph.nodes)
-        if self.snapshots is not None:
-            self.snapshots.append(graph.copy())
 
     def table(self) -> pd.DataFrame:
         """Return one row per step: pass, nodes before, nodes after."""

@@ -101,20 +101,18 @@ def _wrap(words: list[str]) -> Iterator[str]:
         yield line
 
 
-def constant_lines(node: Node, *, sizes: bool = False) -> Iterator[str]:
-    """Yield the constants that a node reads, those of one type on one line; with `sizes` also their bytes."""
+def constant_lines(node: Node) -> Iterator[str]:
+    """Yield the constants that a node reads, those of one type on one line."""
     names: dict[str, list[str]] = {}
-    size: dict[str, int] = {}
     scales: dict[str, str] = {}
     for name, value in zip(input_names(node), node.inputs, strict=True):
         if isinstance(value, Constant):
             text = format_constant(value)
             names.setdefault(text, []).append(name)
-            size[text] = size.get(text, 0) + value.data.nbytes
             if value.type.quantization is not None and name != "bias":  # its scale is the product of the others'
                 scales[text] = format_quantization(value.type.quantization)
     for text, inputs in names.items():
-        yield f"{', '.join(inputs)} {text}" + (f" · {size[text]:,} B" if sizes else "")
+        yield f"{', '.join(inputs)} {text}"
         if text in scales:
             yield scales[text]
 
@@ -218,7 +216,6 @@ def describe(
     graph: Graph,
     *,
     part: Iterable[str] | None = None,
-    sizes: bool = False,
     notes: Mapping[Key, tuple[str, ...]] | None = None,
 ) -> Scene:
     """Return a graph as a scene.
@@ -226,14 +223,13 @@ def describe(
     Args:
         graph: The graph.
         part: Names of the nodes to show; values from and to other nodes begin and end in separate boxes.
-        sizes: Whether to show how many bytes the constants occupy.
         notes: What has changed, by the keys of the boxes that show it.
 
     Raises:
         CompilerError: The graph has a cycle, or no node of a name in `part`.
     """
     nodes = graph.topological() if part is None else _select(graph, part)
-    scene = _Builder(graph, sizes)
+    scene = _Builder(graph)
     for placeholder in graph.placeholders.values():
         if part is None or any(node in placeholder.users for node in nodes):
             scene.add_end(("input", placeholder.name), placeholder)
@@ -271,9 +267,8 @@ def value_port(type: TensorType) -> Port:
 
 
 class _Builder:
-    def __init__(self, graph: Graph, sizes: bool) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.sizes = sizes
         self.boxes: list[Box] = []
         self.wires: list[Wire] = []
         self.ports: dict[Value, tuple[int, int]] = {}  # indices of a box and of a port of it
@@ -292,7 +287,7 @@ class _Builder:
         for value in node.inputs:
             if value is not None and not isinstance(value, Constant) and value not in self.ports:
                 self.add_end(("from outside", value.name), value)
-        details = [*attribute_lines(node), *constant_lines(node, sizes=self.sizes)]
+        details = [*attribute_lines(node), *constant_lines(node)]
         if len(details) > _MAX_DETAILS:
             details[_MAX_DETAILS - 1 :] = [f"… and {len(details) - _MAX_DETAILS + 1} more"]
         lines = (

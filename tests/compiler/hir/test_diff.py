@@ -7,7 +7,7 @@ import pytest
 
 from mlhood.compiler.hir import Graph, Quantization, TensorType
 from mlhood.compiler.hir.diff import diff
-from mlhood.compiler.hir.draw import draw_diff
+from mlhood.compiler.hir.draw import MAX_NODES, draw_diff
 from mlhood.compiler.hir.parse import parse
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators import OPERATORS
@@ -203,16 +203,9 @@ def test_lenet_before_and_after_a_fusion(lenet_onnx, tmp_path):
 def test_empty_graphs_and_too_large_ones():
     check(draw_diff(Graph("a"), Graph("b")).placement)
     check(draw_diff(Graph("nothing"), parse(BEFORE)).placement)
+    large = Graph("large")
+    values = [large.placeholder("x", TensorType("float32", (2,)))]
+    for _ in range(MAX_NODES + 1):
+        values.append(large.add(OPERATORS["Relu"](), values[-1]).outputs[0])
     with pytest.raises(CompilerError, match="too large"):
-        draw_diff(parse(BEFORE), parse(AFTER), limit=2)
-
-
-def test_a_part_of_a_difference():
-    before, after = parse(BEFORE), parse(AFTER)
-    drawing = draw_diff(before, after, part=["relu", "fc"])
-    check(drawing.placement)
-    marks = [(placed.box.key[1], placed.box.mark) for placed in drawing.placement.boxes]
-    assert marks[:3] == [("x", "same"), ("fc", "changed"), ("relu", "removed")]
-    assert len(draw_diff(before, after, part=["relu"]).placement.boxes) == 3  # only the earlier graph has it
-    with pytest.raises(CompilerError, match="no such part"):
-        draw_diff(before, after, part=["nonsense"])
+        draw_diff(large, large)

@@ -111,10 +111,10 @@ def test_what_was_fused_and_what_is_not_the_usual_is_said():
     weight = graph.constant("w", np.zeros((8, 2, 3, 3), np.float32))
     operator = OPERATORS["Conv"]((2, 1), (1, 0, 1, 0), (1, 2), 4, ("Clip", 0.0, 6.0))
     graph.output(graph.add(operator, x, weight, name="c").outputs[0])
-    words = texts(draw(graph, sizes=True))
+    words = texts(draw(graph))
     assert "Conv + Clip(0, 6)" in words
     assert {"3×3, stride 2×1, pad 1 0 1 0,", "dilation 1×2, group 4"} <= {*words}
-    assert "weight [8, 2, 3, 3] · 576 B" in words
+    assert "weight [8, 2, 3, 3]" in words
 
 
 def test_the_residual_branch_is_named_at_its_arrow():

@@ -1,7 +1,6 @@
 """Operators that ONNX defines by others, and branches of an If, against ONNX Runtime or ONNX's reference."""
 
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -9,6 +8,7 @@ from onnx.reference import ReferenceEvaluator
 from mlhood import compile as compile_model
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.errors import CompilerError
+from tests.compiler.operators.agreement import session_of
 
 FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
 node = helper.make_node
@@ -74,7 +74,7 @@ def test_branches_read_values_around_them_and_have_constants_of_their_own():
     inputs = [value("x", FLOAT, ["N", 3]), value("c", BOOL, [])]
     model = model_of(nodes, inputs, 2, constants={"yes": np.array(True)})
     x = X[0, 0]
-    session = onnxruntime.InferenceSession(model.SerializeToString())
+    session = session_of(model)
     for target in ("interpreter", "cpu"):
         executable = compile_model(model, target)
         for condition in (np.array(True), np.array(False)):
@@ -123,7 +123,7 @@ def test_a_function_of_the_model_may_hold_an_if():
     model = model_of([node("Choose", ["x"], ["y"], domain="own")], [value("x", FLOAT, ["N", 3])], 2)
     model.functions.append(function)
     model.opset_import.append(helper.make_opsetid("own", 1))
-    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": X[0, 0]})[0]
+    expected = session_of(model).run(None, {"x": X[0, 0]})[0]
     np.testing.assert_array_equal(compile_model(model).run(x=X[0, 0])["y"], expected)
 
 

@@ -1,12 +1,12 @@
 """What imports is exported again, and ONNX Runtime computes the same from both files."""
 
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
 import mlhood
 from mlhood.compiler.onnx.exporter import to_onnx
+from tests.compiler.operators.agreement import session_of
 
 X = np.array([[1, -2], [3, 4]], np.float32)
 FLOAT = TensorProto.FLOAT
@@ -14,9 +14,7 @@ FLOAT = TensorProto.FLOAT
 
 def check(model, **inputs):
     exported = to_onnx(mlhood.compile(model, stop_after="optimized"))
-    expected, actual = (
-        onnxruntime.InferenceSession(file.SerializeToString()).run(None, inputs) for file in (model, exported)
-    )
+    expected, actual = (session_of(file).run(None, inputs) for file in (model, exported))
     again = list(mlhood.compile(exported).run(**inputs).values())
     for wanted, exports, imports in zip(expected, actual, again, strict=True):
         np.testing.assert_allclose(exports, wanted, rtol=1e-5)

@@ -12,7 +12,7 @@ from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.onnx.exporter import to_onnx
 from mlhood.compiler.operators.attention import Attention
 from mlhood.errors import CompilerError
-from tests.compiler.operators.test_operators import session_of
+from tests.compiler.operators.agreement import session_of
 
 SHAPES = {
     "heads": ((2, 3, 5, 4), (2, 3, 5, 4), (2, 3, 5, 6), None),

@@ -6,7 +6,7 @@ import pytest
 
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.errors import CompilerError
-from tests.compiler.operators.agreement_of_targets import assert_agreement
+from tests.compiler.operators.agreement import assert_agreement
 
 
 @pytest.mark.parametrize("causal", [0, 1])

@@ -2,12 +2,12 @@
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from mlhood import compile as compile_model
 from mlhood.compiler.onnx.exporter import to_onnx
 from mlhood.errors import CompilerError
+from tests.compiler.operators.agreement import session_of
 
 
 def model_of(inputs, outputs, body):
@@ -21,7 +21,7 @@ def check(model, *batches, targets=("interpreter", "cpu", "xla")):
     """Compare one executable of each target, one for given lengths, and the export, with ONNX Runtime."""
     executables = [compile_model(model, target) for target in targets]
     exported = to_onnx(compile_model(model, stop_after="optimized"))
-    sessions = [onnxruntime.InferenceSession(m.SerializeToString()) for m in (model, exported)]
+    sessions = [session_of(m) for m in (model, exported)]
     for inputs in batches:
         wanted, again = (session.run(None, inputs)[0] for session in sessions)
         np.testing.assert_allclose(again, wanted, rtol=1e-5, atol=1e-6)
@@ -138,7 +138,7 @@ def test_same_padding_with_a_stride():
         executable = compile_model(model, target)
         for n in (1, 4, 7):
             x = np.random.default_rng(n).standard_normal((1, 2, n)).astype(np.float32)
-            wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+            wanted = session_of(model).run(None, {"x": x})[0]
             np.testing.assert_array_equal(executable.run(x=x)["y"], wanted)
     with pytest.raises(CompilerError, match="pads"):
         to_onnx(compile_model(model, stop_after="optimized"))

@@ -7,8 +7,7 @@ import pytest
 import torch
 from onnx import helper
 
-from tests.compiler.operators.agreement import session_of, single
-from tests.compiler.operators.agreement_of_targets import assert_agreement
+from tests.compiler.operators.agreement import assert_agreement, session_of, single
 
 nan, inf = np.nan, np.inf
 NUMBERS = np.array([nan, 1, -1, inf, -inf, 0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -7, 8], np.float32)

@@ -1,12 +1,12 @@
 """Operators on integers behind a QuantizeLinear: to ONNX they are plain integers, whatever reals they represent."""
 
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mlhood
 from mlhood.compiler.onnx.exporter import to_onnx
+from tests.compiler.operators.agreement import session_of
 
 Node = helper.make_node
 PER_TENSOR = {"s": np.float32(0.5), "z": np.int8(0)}
@@ -49,18 +49,13 @@ def quantised(nodes, parameters):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
 
 
-def onnxruntime_run(model):
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, {"x": X})[0]
-
-
 @pytest.mark.parametrize("target", ["interpreter", "cpu"])
 @pytest.mark.parametrize("parameters", [PER_TENSOR, PER_AXIS], ids=["per tensor", "per axis"])
 @pytest.mark.parametrize("name", NODES)
 def test_the_stored_integers_are_computed_with(name, parameters, target):
     model = quantised(NODES[name], parameters)
     y = mlhood.compile(model, target=target).run(x=X)["y"]
-    expected = onnxruntime_run(model)
+    expected = session_of(model).run(None, {"x": X})[0]
     assert y.dtype == expected.dtype
     np.testing.assert_array_equal(y, expected)
 
@@ -69,4 +64,4 @@ def test_the_stored_integers_are_computed_with(name, parameters, target):
 def test_round_trip(name):
     model = quantised(NODES[name], PER_TENSOR)
     exported = to_onnx(mlhood.compile(model, stop_after="optimized"))
-    np.testing.assert_array_equal(onnxruntime_run(exported), onnxruntime_run(model))
+    np.testing.assert_array_equal(session_of(exported).run(None, {"x": X})[0], session_of(model).run(None, {"x": X})[0])

@@ -8,8 +8,7 @@ from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.onnx_node import ConstantNeeded
 from mlhood.errors import CompilerError
-from tests.compiler.operators.agreement_of_targets import assert_agreement
-from tests.compiler.operators.test_operators import session_of
+from tests.compiler.operators.agreement import assert_agreement, session_of
 
 RNG = np.random.default_rng(0)
 

@@ -22,7 +22,7 @@ def run_original(model, x):
 
 
 @settings(
-    max_examples=500,
+    max_examples=150,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 @given(models())

@@ -74,7 +74,7 @@ def resnet(tmp_path_factory):
     return onnx.load(export(network.eval(), torch.zeros(1, 3, 64, 64), path))
 
 
-@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("per_channel", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_resnet18(resnet, tmp_path, per_channel):
     draw = np.random.default_rng(0)
     calibration, images = (draw.standard_normal((size, 3, 64, 64), np.float32) for size in (8, 16))

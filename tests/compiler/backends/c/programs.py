@@ -21,8 +21,8 @@ SANITIZERS = {
     "clang": ["-fsanitize=undefined,float-cast-overflow", "-fsanitize-trap=undefined,float-cast-overflow"],
 }
 COMPILERS = [
-    pytest.param(name, marks=pytest.mark.skipif(not shutil.which(name), reason=f"no {name} here"))
-    for name in ("gcc", "clang")
+    pytest.param(name, marks=[*marks, pytest.mark.skipif(not shutil.which(name), reason=f"no {name} here")])
+    for name, marks in (("gcc", []), ("clang", [pytest.mark.exhaustive]))
 ]
 
 UNIT = 40  # programs in one file: most of a compiler's time goes into headers and start

@@ -123,7 +123,7 @@ def test_powers_with_common_exponents_become_arithmetic(graph, exponent, operato
 
 def test_random_graphs_compute_the_same_and_can_be_printed():
     chains = 0
-    for seed in range(120):
+    for seed in range(40):
         model, inputs = Network(seed).build()
         graph = compile(model.SerializeToString(), stop_after="optimized")
         expected = Interpreter(graph).run(inputs)
@@ -135,4 +135,4 @@ def test_random_graphs_compute_the_same_and_can_be_printed():
         for name, array in expected.items():
             np.testing.assert_allclose(actual[name], array, rtol=1e-5, atol=1e-6)
         assert to_text(parse(to_text(graph), constants_by_digest(graph))) == to_text(graph)
-    assert chains > 30
+    assert chains > 10

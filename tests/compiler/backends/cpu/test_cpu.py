@@ -29,7 +29,7 @@ from tests.tools.compiler import conformance as suite
 
 SCHEMAS = ("asymmetric", "symmetric", "symmetric_unsigned", "power_of_two")
 GRAPHS = 2000
-PARTS = 16
+PARTS = 40
 GUARD = 128
 
 
@@ -52,7 +52,7 @@ def graph_of(seed):
 # -- networks
 
 
-@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("batch", [3, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_networks_agree_with_the_interpreter(lenet, resnet18_onnx, batch):
     for path, size in ((lenet, (1, 32, 32)), (resnet18_onnx, (3, 64, 64))):
         graph = compile(path, stop_after="optimized")
@@ -125,7 +125,7 @@ def test_the_executable_reports_how_each_node_uses_the_processor(lenet):
     assert set(interpreted["kernel"]) == {""}
 
 
-@pytest.mark.parametrize("network", ["resnet18_onnx", "mobilenet_onnx"])
+@pytest.mark.parametrize("network", ["resnet18_onnx", pytest.param("mobilenet_onnx", marks=pytest.mark.exhaustive)])
 def test_the_arena_holds_what_is_live_and_little_more(network, request):
     assert_arena_is_dense(request.getfixturevalue(network))
 
@@ -149,7 +149,7 @@ def assert_arena_is_dense(path):
 def test_quantised_networks_give_the_integers_of_the_interpreter(lenet, resnet18_onnx, schema, element, per_channel):
     """And so the same outputs, bit for bit: only the conversions at the ends are floating-point."""
     networks = [(lenet, (2, 1, 32, 32))]
-    if element == "int8" and schema in ("asymmetric", "power_of_two"):
+    if element == "int8" and schema == "asymmetric":
         networks.append((resnet18_onnx, (1, 3, 64, 64)))
     for path, size in networks:
         recipe = Recipe(schema, element=element, per_channel=per_channel)
@@ -235,7 +235,7 @@ def test_a_program_that_needs_more_memory_than_the_limit_is_refused():
 
 @pytest.mark.parametrize("target", [host(), PORTABLE], ids=lambda target: target.name)
 def test_nothing_is_written_out_of_bounds(target):
-    for seed in range(0, 120, 3):
+    for seed in range(0, 60, 3):
         graph, inputs = graph_of(seed)
         runner = Cpu(graph, target)
         dims = {"n": next(iter(inputs.values())).shape[0]} if "n" in str(graph.placeholders["x"].type.shape) else {}
@@ -252,7 +252,7 @@ def test_nothing_is_written_out_of_bounds(target):
 
 
 def test_any_number_of_threads_gives_the_same_bits(resnet18_onnx):
-    for graph, inputs in [graph_of(seed) for seed in range(20)]:
+    for graph, inputs in [graph_of(seed) for seed in range(8)]:
         results = []
         for threads in (1, 2, 3):
             with parallel.use_threads(threads):
@@ -269,7 +269,7 @@ def test_any_number_of_threads_gives_the_same_bits(resnet18_onnx):
 
 
 def test_observed_values_are_those_of_the_lowered_graph():
-    for seed in range(15):
+    for seed in range(6):
         graph, inputs = graph_of(seed)
         runner = Cpu(graph)
         seen, expected = {}, {}

@@ -135,7 +135,7 @@ def cost(graph, assignment):
 def test_the_cut_is_as_cheap_as_the_best_of_all_assignments():
     """Against brute force, on random graphs whose images have at least a block of channels."""
     compared = 0
-    for seed in range(150):
+    for seed in range(80):
         graph = compile(Network(seed).build()[0].SerializeToString(), stop_after="optimized")
         always = [n for n in graph.topological() if n.operator.name in ("Conv", "MaxPool", "AveragePool")]
         free = [n for n in graph.topological() if can_be_blocked(n, LANES) and n not in always]
@@ -150,12 +150,12 @@ def test_the_cut_is_as_cheap_as_the_best_of_all_assignments():
         ours = {n: "lanes" in n.operator.attributes or result.nodes[n.name].outputs[0].type.rank == 5 for n in free}
         assert cost(graph, blocked | ours) == best, seed
         compared += 1
-    assert compared > 15
+    assert compared > 8
 
 
 @pytest.mark.parametrize("lanes", [4, 16])
 def test_random_graphs_compute_the_same_with_other_blocks(lanes):
-    for seed in range(60):
+    for seed in range(25):
         graph = compile(Network(seed).build()[0].SerializeToString(), stop_after="optimized")
         with np.errstate(all="ignore"):
             check_same(graph, lanes)
