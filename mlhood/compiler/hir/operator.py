@@ -50,7 +50,7 @@ class Operator:
         commutative: Its two inputs can be swapped, so a drawing need not tell them apart.
         converts: It converts between reals and quantised integers, see `to_onnx`.
         family: Which operators it is drawn like: a key of `hir.describe.styles.FAMILIES`.
-        quantization_rule: How `mlhood.compiler.quantize` computes it with integers: a key of `quantize.rules.RULES`.
+        quantization_rule: How `mlhood.compiler.quantize` computes it with integers: a key of `quantize.quantize.RULES`.
     """
 
     arity: ClassVar[tuple[int, int | None]] = (1, 1)
