@@ -16,7 +16,8 @@ from mlhood.compiler.operators.shape import Reshape
 from mlhood.compiler.passes import optimize
 from mlhood.errors import CompilerError
 from mlhood.exchange import export
-from mlhood.models import digits, resnet18
+from mlhood.models import digits
+from mlhood.models.resnet import BasicBlock, ResNet
 from tests.compiler.lir.building import check_against_graph, check_same_bits, lower_static, lowered, program_of
 from tests.compiler.passes.building import Neg, Tanh, built
 from tests.compiler.passes.random_models import BATCH, models
@@ -44,7 +45,7 @@ def test_resnet(resnet, optimized):
 def resnet(tmp_path_factory):
     torch.manual_seed(0)
     path = tmp_path_factory.mktemp("resnet") / "resnet18.onnx"
-    model = resnet18(classes=10).eval()
+    model = ResNet(BasicBlock, [1, 1, 1, 1], classes=10).eval()
     return import_model(export(model, torch.zeros(1, 3, 32, 32), path, keep_batchnorm=True))
 
 

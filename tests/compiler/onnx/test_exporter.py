@@ -41,7 +41,7 @@ def check(graph, inputs, **options):
             np.testing.assert_allclose(got[name], array, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("optimized", [False, True])
+@pytest.mark.parametrize("optimized", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_resnet(resnet18_bn_onnx, optimized):
     graph = import_model(resnet18_bn_onnx)
     graph = optimize(graph) if optimized else graph

@@ -146,7 +146,7 @@ class Net(torch.nn.Module):
 
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True, "batch_first": True}], ids=str)
 @pytest.mark.parametrize("kind", [torch.nn.RNN, torch.nn.GRU, torch.nn.LSTM])
-@pytest.mark.parametrize("dynamo", [False, True])
+@pytest.mark.parametrize("dynamo", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_layers_of_torch(kind, options, dynamo, tmp_path):
     torch.manual_seed(0)
     net, x, path = Net(kind, **options).eval(), torch.randn(3, 5, FEATURES), tmp_path / "net.onnx"

@@ -23,7 +23,7 @@ from mlhood.errors import CompilerError
 from mlhood.exchange import export
 from tests.compiler.passes.building import Build, Sigmoid, Tanh, built, check_same, conv, kinds
 
-LONG = 5_000
+LONG = 2_500
 
 
 # -- models

@@ -28,7 +28,7 @@ SETTINGS = [
 ]
 
 
-@pytest.fixture(scope="module", params=[0, 1])
+@pytest.fixture(scope="module", params=[0, pytest.param(1, marks=pytest.mark.exhaustive)])
 def lenet(request, data, lenet_model, tmp_path_factory):
     """A LeNet of this seed, its optimised graph, its profile, and its logits in float."""
     model = lenet_model

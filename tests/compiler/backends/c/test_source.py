@@ -163,7 +163,7 @@ def drawn_models():
     """Return random models with their inputs, drawn as hypothesis draws them in the passes' tests."""
     drawn = []
 
-    @settings(max_examples=100, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=50, suppress_health_check=list(HealthCheck))
     @given(models(), st.sampled_from(RECIPES))
     def draw(model, schema):
         drawn.append((*model, schema))

@@ -54,7 +54,7 @@ def quantized(tmp_path, model: nn.Module, element="int8", shape=SHAPE, batch: in
     )
 
 
-@pytest.mark.parametrize("element", ["int8", "int16"])
+@pytest.mark.parametrize("element", ["int8", pytest.param("int16", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(
     "middle",
     [nn.Identity(), nn.Sigmoid(), nn.LeakyReLU(0.3), ChannelSoftmax(), nn.AvgPool2d(3, 1, 1), nn.MaxPool2d(3, 1, 1)],
