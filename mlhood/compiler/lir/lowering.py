@@ -21,6 +21,7 @@ from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, TensorView, Weight
 from mlhood.compiler.lir.opcodes import COPIES, OPCODES, VIEWS
 from mlhood.compiler.lir.program import Program, with_deallocs
+from mlhood.compiler.operators.dynamic import Dynamic
 
 Veto = Callable[[Node], bool]
 
@@ -86,7 +87,8 @@ class _Lowering:
         results = tuple(Buffer(unique_name(value.name, self.names), value.type) for value in node.outputs)
         vetoed = self.veto(node)
         source = inputs[0] if inputs else None
-        if isinstance(node.operator, VIEWS) and source is not None and not vetoed:  # rule 2
+        operator = node.operator.operator if isinstance(node.operator, Dynamic) else node.operator
+        if isinstance(operator, VIEWS) and source is not None and not vetoed:  # rule 2
             add(TensorView(results[0], source))
         else:
             self.program.instructions += [Alloc(buffer) for buffer in results]

@@ -61,16 +61,22 @@ class NativeProgram:
         buffers: The buffer of each value of the graph by name, if a run is to be observed.
         guard: Bytes between any two buffers, which then share no memory: for tests, which find there what a kernel
             writes out of bounds.
+        like: A program for the same machine; the kernels of the instructions that it shares with this one are its own.
 
     Raises:
         CompilerError: It needs more memory than the limit.
     """
 
     def __init__(
-        self, program: Program, machine: Machine, buffers: Mapping[str, Buffer] | None = None, guard: int = 0
+        self,
+        program: Program,
+        machine: Machine,
+        buffers: Mapping[str, Buffer] | None = None,
+        guard: int = 0,
+        like: NativeProgram | None = None,
     ) -> None:
         self.program, self.machine, self.buffers, self.guard = program, machine, buffers or {}, guard
-        self.steps = tuple(self._select())
+        self.steps = tuple(self._select({id(step.instruction): step.selection for step in like.steps} if like else {}))
         self.plan = self._plan_memory()
         outputs = sum(weight.bytes for weight in program.outputs.values())
         _check_memory(self.plan.bytes + outputs, program.name)
@@ -94,12 +100,13 @@ class NativeProgram:
         self._results: dict[Weight, np.ndarray] = {}  # of the last run
         self.segments = tuple(self._merge_steps())
 
-    def _select(self) -> Iterator[NativeStep]:
+    def _select(self, selected: Mapping[int, Selection | None]) -> Iterator[NativeStep]:
         count = 0
         for number, instruction in enumerate(self.program.instructions):
             if not isinstance(instruction, Compute | Copy):
                 continue
-            selection = select(instruction, self.machine)
+            key = id(instruction)
+            selection = selected[key] if key in selected else select(instruction, self.machine)
             step = NativeStep(number, instruction, selection, count)
             count = step.last
             yield step

@@ -19,6 +19,7 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import bind_inputs
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.verify import verify
+from mlhood.compiler.lir.dynamic import DynamicProgram
 from mlhood.compiler.lir.instructions import Compute, TensorView
 from mlhood.compiler.lir.lowering import lower_with_buffers
 from mlhood.compiler.lir.passes import optimize
@@ -50,9 +51,11 @@ class Cpu:
         self._types = {name: placeholder.type for name, placeholder in self.graph.placeholders.items()}
         self._latest: NativeProgram | None = None
         self.plans: dict[Key, NativeProgram] = {}
-        self.compilations = 0  # of plans so far
+        self.compilations = 0  # of programs so far; one with dynamic axes is compiled once, and planned for each length
         self._lock = threading.Lock()
-        if not any(isinstance(axis, str) for type in self._types.values() for axis in type.shape):
+        self._dynamic: DynamicProgram | None = None
+        self._is_dynamic = any(isinstance(axis, str) for type in self._types.values() for axis in type.shape)
+        if not self._is_dynamic:
             # what can be compiled before the first run is
             self.plan(tuple(tuple(int(axis) for axis in type.shape) for type in self._types.values()))
 
@@ -133,17 +136,27 @@ class Cpu:
         return self.plans[key]
 
     def _compile(self, shapes: tuple[tuple[int, ...], ...], keep_values: bool, exact: bool) -> NativeProgram:
-        self.compilations += 1
         dims: dict[str, int] = {}
         for type, lengths in zip(self._types.values(), shapes, strict=True):
             dims |= {axis: length for axis, length in zip(type.shape, lengths, strict=True) if isinstance(axis, str)}
-        program, buffers = lower_with_buffers(self.graph, dims)
-        program = program if keep_values else optimize(program)
+        program, buffers = self._with_lengths(dims) if self._is_dynamic and not keep_values else None, None
+        if program is None:
+            self.compilations += 1
+            program, buffers = lower_with_buffers(self.graph, dims)
+            program = program if keep_values else optimize(program)
         threads = parallel.threads() if _work(program) >= _SMALL else 1
         machine = Machine(self.target, threads, self.weights, exact)
-        native = NativeProgram(program, machine, buffers if keep_values else None)
+        like = self._latest if self._latest and self._latest.machine == machine else None
+        native = NativeProgram(program, machine, buffers if keep_values else None, like=like)
         native.threads_wanted = parallel.threads()
         return native
+
+    def _with_lengths(self, dims: Mapping[str, int]) -> Program | None:
+        """Return the program for the lengths of the dynamic axes; None if it has to be compiled for them alone."""
+        if self._dynamic is None:
+            self.compilations += 1
+            self._dynamic = DynamicProgram(self.graph)
+        return self._dynamic.with_lengths(dims)
 
     def _run_observed(
         self, program: NativeProgram, inputs: Mapping[str, Any], observe: Observer
