@@ -21,6 +21,7 @@ from mlhood.grading.student.validate import changes, empty_tasks, missing_cells
 ROOT = Path(__file__).parents[2]
 COMPARED = 0.55  # P4 measures most; a check of measured times is no assertion of a test either
 SHORTEST_ALT = 20  # characters
+QUESTION = 120  # words until the first cell has asked what the notebook is about
 WIDEST_LINE = 100  # characters of text that a page on GitHub shows beside each other
 FILE_NAME = re.compile(r"[^\s:]+|.*\.(png|svg|jpe?g|gif|webp)", re.IGNORECASE)
 CODE_IN_MARKDOWN = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
@@ -92,6 +93,19 @@ def test_nbval_compares_most_outputs(path):
     cells = [cell for cell in read(path).cells if cell.cell_type == "code" and cell.outputs]
     ignored = [cell for cell in cells if "nbval-ignore-output" in cell.metadata.get("tags", [])]
     assert 1 - len(ignored) / len(cells) >= COMPARED
+
+
+@every_notebook
+def test_sections_are_numbered_and_every_task_says_why(path):
+    notebook = read(path)
+    prose = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    headings = re.findall(r"^## (.*)", prose, re.MULTILINE)
+    assert [heading.partition(" · ")[0] for heading in headings[:-1]] == [str(n + 1) for n in range(len(headings) - 1)]
+    assert headings[-1] == "References"
+    assert len(notebook.cells[0].source.partition("?")[0].split()) <= QUESTION
+    tasks = re.split(r"^### (?=P\d)", prose, flags=re.MULTILINE)[1:]
+    assert len(tasks) == len(project_of(notebook, path).tasks)
+    assert [task.splitlines()[0] for task in tasks if not ("**Why.**" in task and "**Your task" in task)] == []
 
 
 def printed_lines(notebook) -> Iterator[tuple[str, str]]:
