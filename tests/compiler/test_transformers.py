@@ -96,6 +96,27 @@ def test_steps_with_a_growing_cache(exported, name, tokens, target):
         assert executable.runner.compilations == 1
 
 
+@pytest.mark.filterwarnings("ignore")  # it is deprecated, and traces lengths as numbers
+@pytest.mark.parametrize(
+    ("name", "tokens", "past"),
+    [("gpt2", 5, 0), ("gpt2", 1, 4), ("gpt2", 3, 4), ("bert", 5, 0), ("vit", 17, 0), ("whisper", 12, 0)],
+)
+def test_models_of_the_torchscript_exporter(tmp_path, name, tokens, past):
+    """It has no RMSNorm, so that it cannot export llama."""
+    model, path = build(name), tmp_path / "model.onnx"
+    inputs = model.example(2, tokens, past)
+    words = {1: "tokens"} if name not in TOKENS and tokens > 1 else {}
+    axes = {key: {0: "batch", **({2: "past"} if key.startswith("past") else words)} for key in inputs}
+    options = {"input_names": [*inputs], "dynamic_axes": axes, "dynamo": False, "opset_version": 17}
+    torch.onnx.export(model, tuple(inputs.values()), path, **options)
+    for target in TARGETS:
+        executable = compile_model(path, target)
+        for batch, length in [(1, past), (3, past and past + 2)]:
+            check(model, executable, model.example(batch, tokens, length))
+    if (name, past) != ("gpt2", 0):  # a causal mask of a dynamic number of tokens may hide a query from all keys
+        assert "Attention" in [node.operator.name for node in executable.runner.graph.nodes.values()]
+
+
 @pytest.mark.parametrize("name", DECODERS)
 def test_steps_give_what_a_prefill_gives(exported, name):
     model, path = exported(name, 1, 4)

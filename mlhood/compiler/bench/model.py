@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlhood.compiler.backends.cpu.runner import Cpu
 from mlhood.compiler.backends.targets import TARGETS
 from mlhood.compiler.backends.timing import moved_bytes
 from mlhood.compiler.bench.process import ONNX_RUNTIME, compile_times, onnx_runtime_memory
@@ -206,9 +207,9 @@ def _inputs(graph: Graph, batch: int, seed: int = 0) -> Inputs:
     return random_inputs(types, {"batch": batch}, seed)
 
 
-def call_of(executable: Executable, inputs: Inputs) -> Callable[[], np.ndarray]:
+def call_of(executable: Executable | Cpu, inputs: Inputs) -> Callable[[], np.ndarray]:
     """Return a run of ours, which returns the first result."""
-    return lambda: next(iter(executable.run(**inputs).values()))
+    return lambda: next(iter(executable.run(inputs).values()))
 
 
 def torch_eager(model: Callable[..., Any], *inputs: np.ndarray) -> Callable[[], Any]:

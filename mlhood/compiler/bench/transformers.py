@@ -186,7 +186,8 @@ def _measure(
     moved = dict.fromkeys(alternatives, needed_bytes(model, inputs, case.tokens))
     quality: dict[str, float] = {}
     if small and case.past:
-        approximations, saved = _small_weights(path, threads, inputs)
+        optimized = next(stage.graph for stage in ours.stages if stage.name == "optimized")
+        approximations, saved = _small_weights(optimized, path, threads, inputs)
         quality = qualities(alternatives[ONNX_RUNTIME](), approximations)
         if getattr(model, "words", None) is not None:
             notes.append(_perplexities(alternatives[ONNX_RUNTIME](), approximations))
@@ -227,20 +228,18 @@ def needed_bytes(model: nn.Module, inputs: Inputs, tokens: int) -> int:
     return total
 
 
-def _small_weights(path: Path, threads: int, inputs: Inputs) -> tuple[Alternatives, dict[str, int]]:
+def _small_weights(optimized: Graph, path: Path, threads: int, inputs: Inputs) -> tuple[Alternatives, dict[str, int]]:
     """Return runs with small weights, ours and ONNX Runtime's, and by how many bytes they have less to read."""
     from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
     alternatives: Alternatives = {}
     saved = {}
     for form in FORMATS:
-        graph = compile_model(path, stop_after="optimized")
-        if not isinstance(graph, Graph):
-            raise CompilerError("the model was not compiled to a graph", got=type(graph).__name__)
+        graph = optimized.copy()
         quantize_weights(graph, form)
         name = f"{OURS} int{form.bits}"
         saved[name] = sum(_saved_bytes(node, form.bits) for node in graph.nodes.values())
-        alternatives[name] = _run_of(Cpu(graph), inputs)
+        alternatives[name] = call_of(Cpu(graph), inputs)
         # ONNX Runtime has no scale for each channel here: 32 weights share one
         options = DefaultWeightOnlyQuantConfig(block_size=32, is_symmetric=True, accuracy_level=1, bits=form.bits)
         with silence():
@@ -249,10 +248,6 @@ def _small_weights(path: Path, threads: int, inputs: Inputs) -> tuple[Alternativ
             quantizer.model.save_model_to_file(str(target := path.with_name(f"int{form.bits}.onnx")))
         alternatives[f"{ONNX_RUNTIME} int{form.bits}"] = onnx_runtime(target, threads, inputs)
     return alternatives, saved
-
-
-def _run_of(runner: Cpu, inputs: Inputs) -> Callable[[], np.ndarray]:
-    return lambda: next(iter(runner.run(inputs).values()))
 
 
 def _saved_bytes(node: Node, bits: int) -> int:

@@ -1,7 +1,7 @@
 """Constant folding: evaluate nodes with constant inputs at compile time.
 
-1. f(constants)  ->  constant    by the operator's reference semantics
-2. Shape(x)      ->  constant    if all sizes involved are static
+1. f(constants)              ->  constant    by the operator's reference semantics
+2. Shape(x), Slice(Shape(x)) ->  constant    if all sizes involved are static
 
 A result that is larger than its inputs is folded only up to `MAX_RESULT_BYTES`, and at most `MAX_ADDED_BYTES` are
 added in total, so that a small file cannot expand to gigabytes. A Dequantize is not folded, because it keeps a weight
@@ -17,8 +17,9 @@ from mlhood.compiler.hir.operator import as_tuple, footprint
 from mlhood.compiler.hir.values import Constant, Node
 from mlhood.compiler.operators.control_flow import ControlFlow
 from mlhood.compiler.operators.creation import Shape
+from mlhood.compiler.operators.movement import Slice
 from mlhood.compiler.operators.quantized import Dequantize
-from mlhood.compiler.passes.rewriting import has_no_uses
+from mlhood.compiler.passes.rewriting import defining_node, has_no_uses
 from mlhood.errors import CompilerError
 
 MAX_RESULT_BYTES = 2**20
@@ -43,15 +44,21 @@ def fold_constants(graph: Graph) -> bool:
 def _is_constant(node: Node) -> bool:
     if isinstance(node.operator, (Dequantize, ControlFlow)):
         return False
-    if isinstance(node.operator, Shape):  # rule 2
-        return all(isinstance(size, int) for size in _queried_sizes(node))
+    lengths = _lengths(node)
+    if lengths is not None:  # rule 2
+        return all(isinstance(length, int) for length in lengths)
     inputs = [value for value in node.inputs if value is not None]
     return bool(inputs) and all(isinstance(value, Constant) for value in inputs)  # rule 1
 
 
-def _queried_sizes(node: Node) -> tuple:
-    shape = node.inputs[0].type.shape if node.inputs[0] is not None else ("unknown",)
-    return shape[node.operator.attributes["start"] : node.operator.attributes["stop"]]
+def _lengths(node: Node) -> tuple | None:
+    """Return the lengths of axes that a Shape, or a Slice of one, gives; None for other nodes."""
+    x, operator = node.inputs[0] if node.inputs else None, node.operator
+    if isinstance(operator, Shape) and x is not None:
+        return x.type.shape[operator.start : operator.stop]
+    shape = defining_node(x, Shape) if isinstance(operator, Slice) else None
+    lengths = _lengths(shape) if shape else None
+    return None if lengths is None else tuple(operator.evaluate(np.array(lengths, object)))
 
 
 def _result_bytes(node: Node) -> int | None:
@@ -69,8 +76,9 @@ def _result_bytes(node: Node) -> int | None:
 
 
 def _evaluate(node: Node) -> tuple[np.ndarray, ...] | None:
-    if isinstance(node.operator, Shape):
-        return (np.array(_queried_sizes(node), np.int64),)
+    lengths = _lengths(node)
+    if lengths is not None:
+        return (np.array(lengths, np.int64),)
     types = tuple(None if value is None else value.type for value in node.inputs)
     arrays = [value.data if isinstance(value, Constant) else None for value in node.inputs]
     try:

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from mlhood.compiler.hir import Quantization, verify
+from mlhood.compiler.hir.lengths import OPEN_END
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul
 from mlhood.compiler.operators.creation import Shape
-from mlhood.compiler.operators.movement import Concat, Expand, Gather, Tile, Transpose
+from mlhood.compiler.operators.movement import Concat, Expand, Gather, Slice, Tile, Transpose
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.shape import Reshape
@@ -58,6 +59,8 @@ def test_a_static_shape_is_folded(operator):
 
 def test_static_sizes_next_to_a_dynamic_axis_are_folded():
     assert kinds(apply(lambda b: b(Shape(1), b.x("n", 3, 4)), PASS)) == []
+    last = Slice((-1,), (OPEN_END,), (0,), (1,))
+    assert kinds(apply(lambda b: b(last, b(Shape(), b.x("n", 3, 4))), PASS)) == ["Shape"]  # which is dead
 
 
 STAYS = {

@@ -14,15 +14,20 @@ from mlhood.compiler.quantize import WeightFormat, quantize_weights, sqnr
 from mlhood.compiler.quantize.weights import round_to_nearest
 from mlhood.errors import CompilerError
 
-FORMATS = {"int8": WeightFormat(8), "int8 in blocks": WeightFormat(8, 24), "int4": WeightFormat(4, 32)}
-DECIBELS = {"int8": 35, "int8 in blocks": 35, "int4": 9}
+FORMATS = {
+    "int8": WeightFormat(8),
+    "int8 in blocks": WeightFormat(8, 24),
+    "int4": WeightFormat(4, 32),
+    "int4 in blocks of 128": WeightFormat(4, 128),
+}
+DECIBELS = {"int8": 35, "int8 in blocks": 35, "int4": 9, "int4 in blocks of 128": 9}
 
 
 def layers():
     """Return a graph of two dense layers with a GELU in between."""
     graph, draw = Graph("layers"), np.random.default_rng(0)
-    x = graph.placeholder("x", TensorType("float32", ("n", 3, 64)))
-    arrays = {"w1": (70, 64), "b1": (70,), "w2": (9, 70)}
+    x = graph.placeholder("x", TensorType("float32", ("n", 3, 300)))
+    arrays = {"w1": (70, 300), "b1": (70,), "w2": (9, 70)}
     w1, b1, w2 = (graph.constant(name, draw.standard_normal(s, np.float32)) for name, s in arrays.items())
     hidden = graph.add(FullyConnected(), x, w1, b1, name="first").outputs[0]
     inner = graph.add(Gelu(), hidden, name="gelu").outputs[0]
@@ -36,7 +41,7 @@ def test_targets_and_onnx_runtime_agree(form, batch):
     import onnxruntime
 
     graph = layers()
-    x = np.random.default_rng(1).standard_normal((batch, 3, 64), np.float32)
+    x = np.random.default_rng(1).standard_normal((batch, 3, 300), np.float32)
     real = prepare(graph.copy(), "interpreter").run({"x": x})["y"]
     assert quantize_weights(graph, FORMATS[form]) == 2
     verify(graph)
@@ -54,7 +59,7 @@ def test_the_cpu_decodes_weights_in_registers_and_fuses_the_activation():
     quantize_weights(graph, FORMATS["int4"])
     lowered = lower_for_cpu(graph)
     assert [node.operator.name for node in lowered.topological()] == ["BlockDense", "BlockDense"]
-    kernels = Cpu(lowered).kernels({"x": np.zeros((1, 3, 64), np.float32)})
+    kernels = Cpu(lowered).kernels({"x": np.zeros((1, 3, 300), np.float32)})
     assert [kernel for kernel, _ in kernels.values() if "product" in kernel] == ["int4_product"] * 2
 
 
