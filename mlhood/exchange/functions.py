@@ -35,7 +35,7 @@ def check_functions(proto: onnx.ModelProto, where: str) -> None:
     own_bytes = {key: sum(node.ByteSize() for node in body.node) for key, body in bodies.items()}
     sizes: dict[Key, _Size] = {}
     for key in bodies:
-        _compute_sizes(key, callees, own_bytes, sizes, where)
+        _size(key, callees, own_bytes, sizes, where)
     called = [sizes[callee] for callee in _callees(proto.graph) if callee in sizes]
     nodes, size = sum(each.nodes for each in called), sum(each.bytes for each in called)
     if nodes > MAX_INLINED_NODES or size > MAX_INLINED_BYTES + sum(own_bytes.values()):
@@ -80,24 +80,25 @@ class _Size:
     bytes: int
 
 
-def _compute_sizes(
-    root: Key, callees: dict[Key, list[Key]], own_bytes: dict[Key, int], sizes: dict[Key, _Size], where: str
-) -> None:
-    """Compute the inlined size of a function and of all its callees, by depth-first search on an explicit stack."""
-    stack: dict[Key, Iterator[Key]] = {} if root in sizes else {root: iter(callees[root])}
-    while stack:
-        key, remaining = next(reversed(stack.items()))
-        callee = next((c for c in remaining if c in callees and c not in sizes), None)
-        if callee is None:
-            called = [sizes.get(c, _Size(1, 0)) for c in callees[key]]
-            total = own_bytes[key] + sum(size.bytes for size in called)
-            sizes[key] = _Size(min(sum(size.nodes for size in called), 2**63), min(total, 2**63))
-            del stack[key]
-        elif callee in stack or len(stack) == MAX_CALL_DEPTH:
-            what = "a function calls itself" if callee in stack else f"function calls nest deeper than {MAX_CALL_DEPTH}"
-            raise _invalid_functions(what, where, "::".join(callee[:2]))
-        else:
-            stack[callee] = iter(callees[callee])
+def _size(
+    key: Key,
+    callees: dict[Key, list[Key]],
+    own_bytes: dict[Key, int],
+    sizes: dict[Key, _Size],
+    where: str,
+    path: tuple[Key, ...] = (),
+) -> _Size:
+    """Return the inlined size of a function, and remember it and those of its callees; `path` are its callers."""
+    if key not in callees:  # an operator
+        return _Size(1, 0)
+    if key in path or len(path) == MAX_CALL_DEPTH:
+        what = "a function calls itself" if key in path else f"function calls nest deeper than {MAX_CALL_DEPTH}"
+        raise _invalid_functions(what, where, "::".join(key[:2]))
+    if key not in sizes:
+        called = [_size(callee, callees, own_bytes, sizes, where, (*path, key)) for callee in callees[key]]
+        total = own_bytes[key] + sum(size.bytes for size in called)
+        sizes[key] = _Size(min(sum(size.nodes for size in called), 2**63), min(total, 2**63))
+    return sizes[key]
 
 
 def _callees(body: Body) -> list[Key]:

@@ -250,17 +250,9 @@ def _to_onnx(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else int(value) if isinstance(value, bool) else value
 
 
-def _floor_division(w: OnnxWriter, a: str, b: str) -> str:
-    return w.emit("Div", w.emit("Sub", a, w.emit("Mod", a, b)), b)  # ONNX's Div rounds towards zero
-
-
 def _broadcast(w: OnnxWriter, *lengths: str) -> str:
     one = w.integers((1,))
     return reduce(lambda a, b: w.emit("Where", w.emit("Equal", a, one), b, a), lengths)
-
-
-def _from_front(w: OnnxWriter, size: str, end: str) -> str:
-    return w.emit("Where", w.emit("Less", end, w.integers((0,))), w.emit("Add", size, end), end)
 
 
 def _scaled(w: OnnxWriter, size: str, scale: str) -> str:
@@ -269,17 +261,16 @@ def _scaled(w: OnnxWriter, size: str, scale: str) -> str:
     return w.emit("Cast", rounded, to=onnx.TensorProto.INT64)
 
 
-def _range_length(w: OnnxWriter, *bounds: str) -> str:
-    return w.emit("Shape", w.emit("Range", *(w.emit("Squeeze", bound) for bound in bounds)))
-
-
 _LENGTHS: dict[Callable[..., Any], Callable[..., str]] = {
     add_dims: lambda w, *lengths: reduce(lambda a, b: w.emit("Add", a, b), lengths),
     multiply_dims: lambda w, *lengths: reduce(lambda a, b: w.emit("Mul", a, b), lengths),
     maximum: lambda w, a, b: w.emit("Max", a, b),
-    divide_dim: _floor_division,
+    # ONNX's Div rounds towards zero
+    divide_dim: lambda w, a, b: w.emit("Div", w.emit("Sub", a, w.emit("Mod", a, b)), b),
     broadcast_dims: _broadcast,
-    from_front: _from_front,
-    range_length: _range_length,
+    from_front: lambda w, size, end: w.emit(
+        "Where", w.emit("Less", end, w.integers((0,))), w.emit("Add", size, end), end
+    ),
+    range_length: lambda w, *bounds: w.emit("Shape", w.emit("Range", *(w.emit("Squeeze", end) for end in bounds))),
     scale_dim: _scaled,
 }

@@ -1,13 +1,15 @@
-"""The interpreter: inputs, observers, memory limit, and checks of operators against their type rules."""
+"""The interpreter: inputs, observers, memory limit, checks of type rules, and graphs in two parts."""
 
 import numpy as np
 import pytest
 
 from mlhood.compiler.backends.interpreter import Interpreter, run
+from mlhood.compiler.backends.targets import Split, has_data_dependent_lengths
 from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.movement import Gather
+from mlhood.compiler.operators.onnx_operator import OnnxOperator
 from mlhood.errors import CompilerError
 
 
@@ -94,3 +96,22 @@ def test_inputs_are_not_modified(graph):
     a = pairs(2)
     run(graph, a=a, b=a)
     np.testing.assert_array_equal(a, pairs(2))
+
+
+def test_each_part_computes_its_own_nodes():
+    graph, parts = Graph(), []
+    x = graph.placeholder("x", TensorType("float32", (4,)))
+    early = graph.add(Relu(), x, name="early").outputs[0]
+    places = graph.add(OnnxOperator("NonZero", 13), early, name="places").outputs[0]
+    for value in (early, places):
+        graph.output(value)
+
+    def prepare(part):
+        parts.append(list(part.nodes))
+        return Interpreter(part)
+
+    assert has_data_dependent_lengths(graph)
+    results = Split(graph, prepare).run({"x": np.array([1, -1, 0, 2], np.float32)})
+    assert parts == [["early"]]
+    np.testing.assert_array_equal(results["places"], [[0, 3]])
+    np.testing.assert_array_equal(results["early"], [1, 0, 0, 2])

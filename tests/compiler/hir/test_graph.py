@@ -1,10 +1,13 @@
-"""The graph, its edits and its verification."""
+"""The graph, its edits and its verification; the garbage collector is disabled while one is built."""
+
+import gc
 
 import numpy as np
 import pytest
 
 from mlhood.compiler.hir import Graph, Quantization, TensorType, verify
 from mlhood.compiler.hir.lengths import product, quotient
+from mlhood.compiler.hir.names import gc_paused
 from mlhood.compiler.hir.types import broadcast
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.errors import CompilerError
@@ -160,3 +163,23 @@ def test_broadcasting():
     with pytest.raises(CompilerError, match="broadcast"):
         broadcast((3,), (4,))
     assert broadcast(("n", 1), ("m", 4)) == ("broadcast(m, n)", 4)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_previous_state_is_restored(enabled):
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with gc_paused():
+            assert not gc.isenabled()
+            with gc_paused():
+                assert not gc.isenabled()
+            assert not gc.isenabled()
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
+
+
+def test_an_error_restores_it_too():
+    with pytest.raises(ValueError, match="inside"), gc_paused():
+        raise ValueError("inside")
+    assert gc.isenabled()

@@ -1,6 +1,7 @@
-"""Attention against torch, exported against ONNX Runtime, and on the targets."""
+"""Attention against torch, exported against ONNX Runtime, on the targets, and imported."""
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -10,9 +11,10 @@ from mlhood.compiler.hir import verify
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.onnx.exporter import to_onnx
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.attention import Attention
 from mlhood.errors import CompilerError
-from tests.compiler.operators.agreement import session_of
+from tests.compiler.operators.agreement import assert_agreement, session_of
 
 SHAPES = {
     "heads": ((2, 3, 5, 4), (2, 3, 5, 4), (2, 3, 5, 6), None),
@@ -94,3 +96,35 @@ def test_what_it_costs():
     assert operator.macs([(2, 5, 4), (2, 7, 4), (2, 7, 3)], (2, 5, 3)) == 2 * 5 * 7 * (4 + 3)
     types = [TensorType("float32", shape) for shape in ((2, 5, 4), (2, 7, 4), (2, 7, 3))]
     assert operator.workspace(*types) == 2 * 5 * 7
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_packed_heads_with_open_axes(causal):
+    text = (
+        '<ir_version: 8, opset_import: ["": 23]> test '
+        "(float[b, l, 24] q, float[b, s, 12] k, float[b, s, 12] v, float[l, s] m) => (float[b, l, 24] y) "
+        f"{{ y = Attention<q_num_heads = 4, kv_num_heads = 2, is_causal = {causal}>(q, k, v, m) }}"
+    )
+    rng = np.random.default_rng(0)
+    shapes = {"q": (2, 5, 24), "k": (2, 5, 12), "v": (2, 5, 12), "m": (5, 5)}
+    inputs = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    assert_agreement(onnx.parser.parse_model(text), inputs)
+
+
+def test_softcap_is_imported_by_the_definition():
+    text = (
+        '<ir_version: 10, opset_import: ["": 23]> test (float[1, 2, 3, 4] q) => (float[1, 2, 3, 4] y) '
+        "{ y = Attention<softcap = 2.0>(q, q, q) }"
+    )
+    assert_agreement(
+        onnx.parser.parse_model(text), {"q": np.random.default_rng(0).standard_normal((1, 2, 3, 4), np.float32)}
+    )
+
+
+def test_what_is_refused():
+    text = (
+        '<ir_version: 10, opset_import: ["": 24]> test '
+        "(float[1, 2, 3, 4] q, int64[1] lengths) => (float[1, 2, 3, 4] y) { y = Attention(q, q, q, , , , lengths) }"
+    )
+    with pytest.raises(CompilerError, match="lengths of keys"):
+        import_model(onnx.parser.parse_model(text))

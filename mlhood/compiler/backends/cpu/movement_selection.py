@@ -18,7 +18,6 @@ from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.movement import Concat, Expand, Slice, Transpose
 from mlhood.compiler.operators.padding import Pad
 from mlhood.kernels import strided_copy
-from mlhood.kernels.native import NativeCall
 from mlhood.kernels.strided_copy import Fill
 
 _ITEMSIZES = (1, 2, 4, 8)
@@ -106,14 +105,10 @@ def _copies(
         call = strided_copy.prepare(
             read.shape, read.strides, written.strides, itemsize, *offsets, target=machine.target
         )
-        calls.append(_with_source(call, f"x{number}"))
-        operands[f"x{number}"] = source
+        name = f"x{number}"
+        calls.append(replace(call, operands={name if key == "x" else key: word for key, word in call.operands.items()}))
+        operands[name] = source
     return Selection(tuple(calls), operands)
-
-
-def _with_source(call: NativeCall, name: str) -> NativeCall:
-    """Return a call whose operand "x" has another name."""
-    return replace(call, operands={name if key == "x" else key: word for key, word in call.operands.items()})
 
 
 MOVEMENT_RULES: dict[type[Operator], Rule] = {
