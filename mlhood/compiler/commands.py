@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from mlhood.compiler.quantize import Recipe
 
 _BUNDLE = ("--stop-after", "--text", "--draw", "--compare", "--trace", "--machine")
-# by target, the options that do not go with it; any other one has only the last
-_OTHER_OPTIONS = {"c": _BUNDLE, "wasm": _BUNDLE, "nmp": ("--stop-after", "--compare", "--levels")}
-_SPECIAL_OPTIONS = ("--levels", "--machine")
+# by target, the options that do not go with it
+_OTHER_OPTIONS = {"c": _BUNDLE, "wasm": _BUNDLE, "nmp": ("--stop-after", "--compare")}
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
@@ -114,13 +113,6 @@ def compile_model(
             "they write to this folder."
         ),
     ] = None,
-    levels: Annotated[
-        str | None,
-        typer.Option(
-            help="With --target c or wasm: the numbers that the model knows as a black and a white pixel, such as 0,1; "
-            "default: those of the course's digits for pictures of 32 x 32, 0,1 for others."
-        ),
-    ] = None,
     machine: Annotated[
         Path | None, typer.Option(help="With --target nmp: a TOML file with the machine; default: the course's.")
     ] = None,
@@ -151,7 +143,7 @@ def compile_model(
     if quantize is None:
         _check_unquantized(element, per_channel, calibration)
     given = {"--stop-after": stop_after, "--text": text, "--draw": draw, "--compare": compare, "--trace": trace}
-    _check_options(target, given | {"--levels": levels, "--machine": machine, "--out": out})
+    _check_options(target, given | {"--machine": machine, "--out": out})
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
     inputs = {
@@ -160,7 +152,7 @@ def compile_model(
         "shapes": _parse("--shape", shape, _shape, "a name and lengths or names of axes, such as x=batch,3,8,8"),
     }
     if out is not None and target in ("c", "wasm"):
-        _write_bundle(model, out, target, recipe, data, inputs, levels)
+        _write_bundle(model, out, target, recipe, data, inputs)
         return
     if target == "nmp":
         chosen = nmp_commands.machine(machine)
@@ -203,8 +195,8 @@ def _check_options(target: str, given: Mapping[str, Any]) -> None:
     from mlhood.files.atomic import check_output
     from mlhood.graph_drawing import check_path
 
-    if wrong := [option for option in _OTHER_OPTIONS.get(target, _SPECIAL_OPTIONS) if given[option]]:
-        todo = "leave them out, or choose another target: --target c, wasm or nmp"
+    if wrong := [option for option in _OTHER_OPTIONS.get(target, ("--machine",)) if given[option]]:
+        todo = "leave them out, or choose another target"
         raise CompilerError(f"options that do not go with --target {target}", got=", ".join(wrong), todo=todo)
     if target in ("c", "wasm"):
         if given["--out"] is None:
@@ -254,13 +246,11 @@ def _write_bundle(
     recipe: Recipe | None,
     data: Mapping[str, np.ndarray] | None,
     inputs: Mapping[str, Any],
-    levels: str | None,
 ) -> None:
     """Write C or a page, and print its stages and files."""
     from mlhood.compiler.bundle import write_bundle
 
-    pair = None if levels is None else _pair(levels)
-    bundle = write_bundle(model, out, target, recipe, calibration=data, levels=pair, **inputs)
+    bundle = write_bundle(model, out, target, recipe, calibration=data, **inputs)
     for stage in bundle.stages:
         echo(stage)
     for name, length in bundle.dims.items():
@@ -268,16 +258,6 @@ def _write_bundle(
         echo(f"axis {name!r} has length {length}{note}")
     for path in bundle.paths:
         echo(f"wrote {path} ({path.stat().st_size:,} bytes)")
-
-
-def _pair(text: str) -> tuple[float, float]:
-    from mlhood.errors import CompilerError
-
-    try:
-        black, white = map(float, text.split(","))
-    except ValueError as error:
-        raise CompilerError("invalid --levels", expected="two numbers, such as 0,1", got=text) from error
-    return black, white
 
 
 def _compile(

@@ -237,7 +237,7 @@ def test_the_command_cuts_a_graph_for_the_neural_processor(path, tmp_path):
     assert sorted(file.name for file in out.iterdir()) == ["program.nmp", "program.s", "report.csv"]
     assert "<svg" in drawing.read_text(encoding="utf-8")
     assert json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
-    assert "--levels" in str(command(path, "--target", "nmp", "--levels", "0,1").exception)
+    assert "--compare" in str(command(path, "--target", "nmp", "--compare", "cpu").exception)
     assert "--machine" in str(command(path, "--machine", tmp_path / "m.toml").exception)
 
 
