@@ -25,13 +25,13 @@ CLASS = Roster([Student("ada", group="A"), Student("bob", "Bob Bly", group="B"),
         ("ada", "autumn/B", "autumn/B", "the student was given autumn/A"),
         ("ada", "autumn", "autumn", "the student was given autumn/A"),
         ("ada", "spring/A", "autumn/A", "which is not of this class"),
-        ("ada", "", "autumn/A", "of no version"),
+        ("ada", "", "autumn/A", "has no version"),
         ("ada", UNSIGNED, "autumn/A", "not signed with the seed of this course"),
         ("eve", "autumn", "autumn", ""),
-        ("zoe", "", "autumn", "of no version"),
+        ("zoe", "", "autumn", "has no version"),
     ],
 )
-def test_a_submission_is_marked_as_an_version_of_its_class(student, found, marked, note):
+def test_a_submission_is_marked_as_a_version_of_its_class(student, found, marked, note):
     got, said = GivenVersions("autumn", CLASS).marked_as(SubmittedFile(student), found)
     assert got == marked
     assert note in said
@@ -59,7 +59,7 @@ def test_a_class_is_graded_by_its_versions(fake_class, tmp_path):
     reasons = {record.student: record.reason for record in result.records}
     assert reasons["ada"] == ""
     assert "the student was given autumn/B" in reasons["bob"]
-    assert "of no version" in reasons["carl"]
+    assert "has no version" in reasons["carl"]
     with Gradebook(fake_class.gradebook) as book:
         assert book.versions() == {"autumn/A"}
 
