@@ -322,7 +322,7 @@ def test_the_course_plan_sends_what_its_model_says_and_no_other_kind_of_layer_le
 def test_a_plan_that_is_incomplete_or_unknown_is_refused(kernel):
     run(kernel, "from mlhood.jaxlab.cluster import plans", "from jax.sharding import PartitionSpec as P")
     source = "plans.measure({plan}, 8, (8, 8))"
-    for plan, reason in (("{'w1': P()}", "incomplete"), ("{'w1': P('x'), 'h1': P()}", "otherwise")):
+    for plan, reason in (("{'w1': P()}", "incomplete"), ("{'w1': P('x'), 'h1': P()}", "unexpected")):
         outcome = kernel.run(new_code_cell(source.format(plan=plan)), PATIENCE)
         assert reason in outcome.error
 
