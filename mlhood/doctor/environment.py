@@ -11,12 +11,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from mlhood.doctor.finding import Finding
 from mlhood.measure.machine import binary_size
 
 # module -> library, for those with native code, which may be installed and yet fail to load.
@@ -48,6 +48,25 @@ _BROWSER_TODO = (
     "install Chromium, Chrome or Edge (Debian and Ubuntu: apt-get install chromium; "
     "macOS: brew install --cask chromium; Windows has Edge)"
 )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check.
+
+    Args:
+        name: What was checked; abilities refer to it.
+        works: Whether it works on this machine.
+        message: One sentence for the user.
+        todo: How to repair it if it does not work.
+        required: Whether the course cannot run without it.
+    """
+
+    name: str
+    works: bool
+    message: str
+    todo: str = ""
+    required: bool = False
 
 
 def libraries(executor: Executor, modules: Mapping[str, str] = NATIVE) -> Finding:

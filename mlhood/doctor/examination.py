@@ -5,11 +5,11 @@ The report is plain text in 80 columns, readable on a terminal, in a pipe and in
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
@@ -17,8 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mlhood.doctor import environment
-from mlhood.doctor.environment import libraries, libraries_for_tests, run_python
-from mlhood.doctor.finding import Finding, Verdict, verdicts
+from mlhood.doctor.environment import Finding, libraries, libraries_for_tests, run_python
 from mlhood.measure import Machine, machine
 from mlhood.measure.machine import binary_size, describe_cores, describe_vector
 
@@ -28,7 +27,53 @@ WIDTH = 80
 _STYLES = {True: "green", False: "red"}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
+class Ability:
+    """Something that a user wants to do, and the findings it depends on."""
+
+    name: str
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an ability works on this machine, and if not, the reason and the remedy."""
+
+    name: str
+    works: bool
+    reason: str = ""
+    todo: str = ""
+
+
+ABILITIES = (
+    *(
+        Ability(f"{name}.ipynb: run it, check it, hand it in", ("libraries", "disk", "local port"))
+        for name in ("P1", "P2", "P3", "P4", "P5")
+    ),
+    Ability("P1.7: print the graph from Netron as a PDF", ("libraries", "local port", "browser")),
+    Ability("Show a model in Netron", ("libraries", "local port")),
+    Ability("Draw a model as SVG, PNG or PDF", ("libraries", "local port", "browser")),
+    Ability("Build a model for WebAssembly (mlhood compile --target wasm)", ("libraries", "WebAssembly tools")),
+    Ability("Run the repository's own tests", ("libraries", "test libraries", "disk", "local port")),
+    Ability("Grade a class, each submission in a sandbox (mlhood grade)", ("libraries", "sandbox")),
+)
+
+
+def verdicts(findings: Iterable[Finding]) -> tuple[Verdict, ...]:
+    """Return a verdict on each ability of which all needs were examined: it works if everything it depends on does."""
+    by_name = {finding.name: finding for finding in findings}
+    examined = [ability for ability in ABILITIES if by_name.keys() >= set(ability.needs)]
+    return tuple(_verdict(ability, [by_name[name] for name in ability.needs]) for ability in examined)
+
+
+def _verdict(ability: Ability, needed: list[Finding]) -> Verdict:
+    faults = [finding for finding in needed if not finding.works]
+    reason = f"needs what does not work: {', '.join(fault.name for fault in faults)}" if faults else ""
+    todo = "; ".join(fault.todo for fault in faults if fault.todo)
+    return Verdict(ability.name, not faults, reason, todo)
+
+
+@dataclass(frozen=True)
 class Examination:
     """The machine, the findings on it, and what follows from them."""
 
@@ -50,23 +95,17 @@ class Examination:
         return {
             "healthy": self.healthy,
             "machine": self.machine.as_dict(),
-            "findings": [_renamed(finding, message="says") for finding in self.findings],
-            "abilities": [_renamed(verdict, reason="because") for verdict in self.verdicts],
+            "findings": [asdict(finding) for finding in self.findings],
+            "abilities": [asdict(verdict) for verdict in self.verdicts],
         }
 
 
-def _renamed(record: Finding | Verdict, **keys: str) -> dict[str, Any]:
-    """Return a record as a dictionary with the keys that the JSON format has for its fields."""
-    return {keys.get(name, name): value for name, value in dataclasses.asdict(record).items()}
-
-
-def examine(folder: Path | None = None) -> Examination:
-    """Examine this machine, for work in `folder` (the current one by default). Takes a few seconds."""
-    folder = folder or Path.cwd()
+def examine() -> Examination:
+    """Examine this machine, for work in the current folder. Takes a few seconds."""
     with ThreadPoolExecutor(_WORKERS) as importers, ThreadPoolExecutor(_WORKERS) as checks:
         started: list[tuple[str, bool, Future[Finding | None]]] = [
             ("libraries", True, checks.submit(libraries, importers)),
-            ("disk", True, checks.submit(environment.disk, folder)),
+            ("disk", True, checks.submit(environment.disk, Path.cwd())),
             ("local port", True, checks.submit(environment.local_port)),
             ("browser", False, checks.submit(_browser)),
             ("sandbox", False, checks.submit(environment.sandbox)),
@@ -101,9 +140,9 @@ def _webassembly() -> Finding:
     return environment.webassembly(error, paths.strip())
 
 
-def print_report(examination: Examination, file: IO[str] | None = None) -> None:
-    """Print the machine, the findings and the verdicts to `file` (standard output by default)."""
-    console = Console(file=file, highlight=False)
+def print_report(examination: Examination) -> None:
+    """Print the machine, the findings and the verdicts."""
+    console = Console(highlight=False)
     console.width = min(console.width, WIDTH)
     marks = _marks(console.encoding)
     _section(console, "This machine", facts(examination.machine))

@@ -1,4 +1,7 @@
-"""The commands `mlhood bench gemm` and `mlhood bench conv`: the kernels compared with the libraries."""
+"""The commands `mlhood bench gemm` and `mlhood bench conv`: the kernels compared with the libraries.
+
+`mlhood bench sliced` has the same options and the same report.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 Threads = Annotated[int, typer.Option(min=1, help="Threads for every alternative.")]
 Rounds = Annotated[int, typer.Option(min=21, help="Rounds; each times every alternative once.")]
 Hot = Annotated[bool, typer.Option(help="Call each alternative once before it is timed: its data are in the caches.")]
+Network = Annotated[str, typer.Option(help="Network with the layers: resnet50, mobilenet_v2, squeezenet or vgg16.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write rows and geometric means to this file.")]
 
 
@@ -39,10 +43,10 @@ def bench_gemm(
 
     Example: mlhood bench gemm --threads 2 --json gemm.json
     """
-    _let_idle_threads_sleep()
+    let_idle_threads_sleep()
     from mlhood.kernels import bench
 
-    _check_choice("dtype", dtype, ["float32", "int8"])
+    check_choice("dtype", dtype, ["float32", "int8"])
     cache = "hot" if hot else "interleaved"
 
     def measure(peak: float) -> Iterable[ConvolutionCase]:
@@ -50,16 +54,14 @@ def bench_gemm(
             return bench.int8_cases(threads, rounds, cache)
         return bench.gemm_cases(threads, rounds, cache, peak=peak)
 
-    _report({"bench": "gemm", "dtype": dtype}, measure, threads, as_json)
+    report({"bench": "gemm", "dtype": dtype}, measure, threads, as_json)
 
 
 def bench_conv(
     threads: Threads = 1,
     rounds: Rounds = 21,
     hot: Hot = False,
-    network: Annotated[
-        str, typer.Option(help="Network with the layers: resnet50, mobilenet_v2, squeezenet or vgg16.")
-    ] = "resnet50",
+    network: Network = "resnet50",
     layout: Annotated[
         str, typer.Option(help="Layout that ours and torch use: plain, or blocked as between compiled layers.")
     ] = "plain",
@@ -69,19 +71,19 @@ def bench_conv(
 
     Example: mlhood bench conv --threads 1 --json conv.json
     """
-    _let_idle_threads_sleep()
+    let_idle_threads_sleep()
     from mlhood.errors import KernelError
     from mlhood.kernels import bench
     from mlhood.kernels.layers import NETWORKS, distinct
 
-    _check_choice("network", network, list(NETWORKS))
-    _check_choice("layout", layout, ["plain", "blocked"])
+    check_choice("network", network, list(NETWORKS))
+    check_choice("layout", layout, ["plain", "blocked"])
     layers = distinct(NETWORKS[network]())
     if layout == "blocked" and (grouped := [layer for layer in layers if layer.groups > 1]):
         what, todo = "the blocked layout does not support groups within a block", "use --layout plain"
         raise KernelError(what, where=grouped[0].name, expected="one group", got=grouped[0].groups, todo=todo)
     cache = "hot" if hot else "interleaved"
-    _report(
+    report(
         {"bench": "conv", "network": network, "layout": layout},
         lambda peak: bench.conv_cases(threads, rounds, cache, layers, cast("Layout", layout), peak),
         threads,
@@ -89,14 +91,15 @@ def bench_conv(
     )
 
 
-def _check_choice(what: str, value: str, choices: list[str]) -> None:
+def check_choice(what: str, value: str, choices: list[str]) -> None:
+    """Raise a `KernelError` with the nearest choice if the value of an option is none of them."""
     from mlhood.errors import KernelError, nearest
 
     if value not in choices:
         raise KernelError(f"unknown {what}", expected=", ".join(choices), got=value, todo=nearest(value, choices))
 
 
-def _let_idle_threads_sleep() -> None:
+def let_idle_threads_sleep() -> None:
     """Make idle threads of the libraries sleep: while spinning, they take processor time from what is timed next.
 
     The libraries read these variables when they are loaded, so this comes before their import.
@@ -105,7 +108,7 @@ def _let_idle_threads_sleep() -> None:
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 
-def _report(
+def report(
     tags: dict[str, str], measure: Callable[[float], Iterable[ConvolutionCase]], threads: int, as_json: Path | None
 ) -> None:
     """Measure the machine's peak, print each case as soon as it is measured, then the means."""
@@ -122,7 +125,7 @@ def _report(
         echo(bench.line(case))
         cases.append(case)
     means: dict[str, Any] = {"all": bench.summary(cases)}
-    if tags["bench"] == "conv":
+    if "network" in tags:
         for kernel in ("3x3", "1x1"):
             selected = [case for case in cases if f", {kernel}" in case.name]
             means |= {kernel: bench.summary(selected)} if selected else {}

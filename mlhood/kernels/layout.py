@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from mlhood.errors import KernelError
-from mlhood.kernels.codegen import int8_layout_kernel, jit, layout_kernel
+from mlhood.kernels.codegen import jit, layout_kernel
 from mlhood.kernels.codegen.layout_kernel import Direction
 from mlhood.kernels.codegen.requantize import BLOCK
 from mlhood.kernels.codegen.target import Target, host
@@ -63,5 +63,5 @@ def prepare_bytes(shape: Sequence[int], *, to_blocked: bool, target: Target | No
     blocks = -(-channels // BLOCK)
     values = {"tasks": images * blocks, "blocks": blocks, "channels": channels, "pixels": math.prod(spatial)}
     name = f"int8 to {'blocked' if to_blocked else 'plain'}"
-    kernel = jit.load(int8_layout_kernel.build, target or host(), to_blocked)
-    return native_call(kernel, int8_layout_kernel.FIELDS, values, ("x", "out"), name=name)
+    kernel = jit.load(layout_kernel.build_bytes, target or host(), to_blocked)
+    return native_call(kernel, layout_kernel.BYTE_FIELDS, values, ("x", "out"), name=name)

@@ -65,7 +65,8 @@ def prepare(
     dimensions, inner, source = _plan(shape, target_strides, sources, itemsize)
     if fill is not None:
         source = "fill"
-    most_columns = _BLOCK if _is_transposition(dimensions) else TASK
+    transposes = len(dimensions) > 1 and dimensions[-2].strides[1] == 1 and dimensions[-1].strides[0] == 1
+    most_columns = _BLOCK if transposes else TASK
     values = loop_values(dimensions, OPERANDS, most_columns=most_columns)
     values |= {"out_offset": target_offset, "x_offset": source_offset, "fill": bits, "x": 0}
     kernel = jit.load(strided_copy_kernel.build, target or host(), inner, source, itemsize)
@@ -100,7 +101,3 @@ def _plan(
     rows = dimensions.pop(contiguous[-1])
     dimensions.insert(-1, rows)
     return dimensions, "transpose" if itemsize == 4 else "elements", "strided"
-
-
-def _is_transposition(dimensions: list[Dimension]) -> bool:
-    return len(dimensions) > 1 and dimensions[-2].strides[1] == 1 and dimensions[-1].strides[0] == 1

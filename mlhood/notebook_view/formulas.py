@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -97,7 +98,7 @@ def _in_table(paragraph: str, position: int) -> bool:
 
 def _formula_faults(formula: Formula, *, in_table: bool) -> Iterator[tuple[str, str]]:
     tex = formula.tex
-    shown = f"${_shortened(tex)}$"
+    shown = f"${textwrap.shorten(tex, 60, placeholder='...')}$"
     if not formula.display and tex != tex.strip():
         yield f"{shown} has a space inside a dollar sign, so GitHub shows it as text", "remove the space"
         return
@@ -117,11 +118,6 @@ def _formula_faults(formula: Formula, *, in_table: bool) -> Iterator[tuple[str, 
 def _count(tex: str, word: str) -> int:
     end = "" if word in "{}" else "(?![A-Za-z])"
     return len(re.findall(rf"(?<!\\){re.escape(word)}{end}", tex))
-
-
-def _shortened(tex: str, width: int = 60) -> str:
-    flat = " ".join(tex.split())
-    return flat if len(flat) <= width else flat[: width - 3] + "..."
 
 
 def _lines(tex: str) -> list[str]:

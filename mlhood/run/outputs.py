@@ -48,8 +48,8 @@ class ShownTable:
     @property
     def numeric(self) -> tuple[bool, ...]:
         """Whether each column contains nothing but plain numbers, which are read best flush right."""
-        columns = zip(*self.rows, strict=True)
-        return tuple(map(_all_numbers, columns)) if self.rows else (False,) * len(self.heading)
+        columns = zip(*self.rows, strict=True) if self.rows else [("",)] * len(self.heading)
+        return tuple(all(map(PLAIN_NUMBER.fullmatch, column)) for column in columns)
 
 
 @dataclass(frozen=True)
@@ -182,10 +182,6 @@ def _bounded(
         tuple(plain(note, MAX_REASON) for note in (*notes, *cut)),
         claims,
     )
-
-
-def _all_numbers(cells: tuple[str, ...]) -> bool:
-    return all(PLAIN_NUMBER.fullmatch(cell) for cell in cells)
 
 
 def _cells(texts: tuple[str, ...]) -> tuple[str, ...]:

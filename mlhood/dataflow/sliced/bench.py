@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from mlhood.dataflow.sliced.sliced import Sliced
-from mlhood.dataflow.slicing.problem import Slicing
 from mlhood.kernels import baselines, conv
 from mlhood.kernels.bench import ConvolutionCase
 from mlhood.kernels.direct import Direct
@@ -21,15 +20,15 @@ from mlhood.measure import compare
 
 
 def sliced_cases(
-    threads: int, rounds: int, cache: Any, layers: Iterable[Layer]
-) -> Iterator[tuple[ConvolutionCase, Slicing]]:
-    """Measure layers with the slicing that the analysis chooses."""
+    threads: int, rounds: int, cache: Any, layers: Iterable[Layer], peak: float | None = None
+) -> Iterator[ConvolutionCase]:
+    """Measure layers with the slicing that the analysis chooses, which their names end with."""
     for layer in layers:
         sliced, x, w = prepare(layer)
         alternatives = _alternatives(layer, sliced, x, w, threads)
         flops = layer.geometry.flops
         result = compare(alternatives, baseline="torch", flops=flops, rounds=rounds, threads=threads, cache=cache)
-        yield ConvolutionCase(layer.name, "sliced", flops, result), sliced.slicing
+        yield ConvolutionCase(f"{layer.name}, {sliced.slicing}", "sliced", flops, result, peak)
 
 
 def prepare(layer: Layer) -> tuple[Sliced, np.ndarray, np.ndarray]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from mlhood.errors import SlicingError
 from mlhood.measure.machine import binary_size, machine
@@ -47,11 +46,6 @@ class Caches:
         """Bytes that slices may occupy in each level; infinite where it limits nothing."""
         first, second, third = (math.inf if size is None else math.floor(size * self.fill) for size in self.sizes)
         return first, second, third
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        sizes = dict(zip(LEVELS, self.sizes, strict=True))
-        return {"sizes": sizes, "fill": self.fill, "line": self.line, "latencies": list(self.latencies)}
 
     def __str__(self) -> str:
         sizes = zip(LEVELS, self.sizes, strict=True)

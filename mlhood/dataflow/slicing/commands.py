@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -52,7 +53,8 @@ def slice_convolution(
     tile = _register_tile(window, filter_tile, shape[1], filters)
     problem = Problem(filters, channels, *shape, *tile)
     analysed, best = analyse(problem, sizes), search(problem, sizes)
-    echo(json.dumps(as_data(analysed, best), indent=2) if as_json else _text(analysed, best))
+    data = {"analysis": asdict(analysed), "best": asdict(best)}
+    echo(json.dumps(data, indent=2) if as_json else _text(analysed, best))
 
 
 def _size(text: str, name: str) -> tuple[int, int]:
@@ -75,36 +77,6 @@ def _register_tile(
 
     tile = cheapest(host(), max(1, output[0] * output[1]), filters)
     return window or tile.rows, filter_tile or tile.columns
-
-
-def as_data(analysed: Analysis, best: Optimum) -> dict[str, Any]:
-    """Return plain data: the choice, its bytes in each cache, the predicted traffic, and the optimum."""
-    from mlhood.dataflow.slicing.caches import LEVELS
-    from mlhood.dataflow.slicing.fit import needs
-
-    slicing = analysed.slicing
-    return {
-        "order": slicing.order,
-        "k1": slicing.k1,
-        "k2": slicing.k2,
-        "k3": slicing.k3,
-        "bytes": dict(zip(LEVELS, needs(analysed.problem, slicing.order, *slicing.tiles), strict=True)),
-        "traffic": analysed.traffic.as_dict(),
-        "gap": analysed.gap,
-        "orders": {
-            order: {"tiles": list(candidate.tiles), "traffic": traffic.as_dict()}
-            for order, (candidate, traffic) in analysed.candidates.items()
-        },
-        "best": {
-            "order": best.slicing.order,
-            "tiles": list(best.slicing.tiles),
-            "traffic": best.traffic.as_dict(),
-            "looked_at": best.compared,
-            "behind": best.excess(analysed.traffic),
-        },
-        "problem": analysed.problem.as_dict(),
-        "caches": analysed.caches.as_dict(),
-    }
 
 
 def _text(analysed: Analysis, best: Optimum) -> str:

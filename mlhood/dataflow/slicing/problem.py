@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from mlhood.errors import SlicingError
 
@@ -84,11 +84,6 @@ class Problem:
     def output_bytes(self) -> int:
         """Bytes of an output tile."""
         return self.window * self.filter_tile * FLOAT_BYTES
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        tiles = {"input_tiles": self.input_tiles, "weight_tiles": self.weight_tiles}
-        return {**asdict(self), "kernel": list(self.kernel), "output": list(self.output), **tiles}
 
 
 @dataclass(frozen=True)

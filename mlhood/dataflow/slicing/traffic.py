@@ -18,7 +18,7 @@ this for slicings that just fit. Partial groups count as full ones. All counts m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -45,15 +45,11 @@ class Traffic:
     memory: Any
     cycles: Any
 
-    def as_dict(self) -> dict[str, int]:
-        """Return plain data."""
-        return {"L1": self.l1, "L2": self.l2, "L3": self.l3, "memory": self.memory, "cycles": self.cycles}
-
 
 def predict(problem: Problem, slicing: Slicing, caches: Caches) -> Traffic:
     """Return what each level serves."""
     traffic = predict_all(problem, slicing.order, *slicing.tiles, caches)
-    return Traffic(*(int(count) for count in traffic.as_dict().values()))
+    return Traffic(*(int(count) for count in astuple(traffic)))
 
 
 def predict_all(problem: Problem, order: Order, k1: Any, k2: Any, k3: Any, caches: Caches) -> Traffic:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,7 +22,8 @@ _COUNTS = ("inputs read", "weights read", "written", "DRAM", "energy")
 _COLUMNS = ("layer", "M", "N", "K", "folds", "cycles", "use", *_COUNTS)
 
 
-class LayerCounts(NamedTuple):
+@dataclass(frozen=True)
+class LayerCounts:
     """A layer with its cycles and accesses in closed form, and its simulated traffic."""
 
     layer: Layer
@@ -52,7 +53,8 @@ def systolic(
         array = replace(array, dataflow=dataflow.lower())
     results = list(_simulate(layers, array))
     if as_json:
-        echo(json.dumps(_as_dict(array, results), indent=2))
+        layers = [asdict(result) for result in results]
+        echo(json.dumps({"array": asdict(array), "layers": layers, "total": _total(results)}, indent=2))
         return
     echo(f"{array.name}: {array.rows} x {array.columns} elements, {array.dataflow}")
     echo("\n".join(_lines(results)))
@@ -103,23 +105,3 @@ def _total(results: list[LayerCounts]) -> dict[str, Any]:
     total["dram"] = sum(result.memories.dram for result in results)
     total["energy"] = sum(sum(energy(result.counts, result.memories).values()) for result in results)
     return total
-
-
-def _as_dict(array: Array, results: list[LayerCounts]) -> dict[str, Any]:
-    from mlhood.dataflow.systolic import ENERGY, ENERGY_SOURCE, energy
-
-    layers = [
-        {
-            "layer": asdict(result.layer) | {"m": result.layer.m, "n": result.layer.n, "k": result.layer.k},
-            "counts": asdict(result.counts),
-            "memories": asdict(result.memories),
-            "energy": energy(result.counts, result.memories),
-        }
-        for result in results
-    ]
-    return {
-        "array": asdict(array),
-        "layers": layers,
-        "total": _total(results),
-        "energy_table": ENERGY | {"source": ENERGY_SOURCE},
-    }

@@ -210,8 +210,9 @@ def _step(
     for step in unrolled:
         start = b.at(step * tile.columns)
         vectors = [_strided_load(code, start, v * tile.lanes, tile.lanes, spec.b_stride) for v in range(tile.vectors)]
+        is_packed = spec.a == "packed" and spec.a_stride is not None
         for m, row in enumerate(sums):
-            broadcast = code.splat(rows[m].at(step * (tile.rows if _is_packed(spec) else 1)).load(), tile.lanes)
+            broadcast = code.splat(rows[m].at(step * (tile.rows if is_packed else 1)).load(), tile.lanes)
             for total, vector in zip(row, vectors, strict=True):
                 accumulated = _multiply_add(code, spec, broadcast, vector, total.get())
                 total.set(code.in_order(accumulated, target.constraint))
@@ -225,10 +226,6 @@ def _multiply_add(code: FunctionBuilder, spec: MicrokernelSpec, broadcast: Any, 
     if spec.integers == "pairs":
         return dot_pairs(code, broadcast, vector, total)
     return code.fma(broadcast, vector, total)
-
-
-def _is_packed(spec: MicrokernelSpec) -> bool:
-    return spec.a == "packed" and spec.a_stride is not None
 
 
 def _prefetch(code: FunctionBuilder, spec: MicrokernelSpec, k: Int, entry: Pointer, steps: int) -> None:

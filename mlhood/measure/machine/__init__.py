@@ -6,7 +6,7 @@ import platform
 import sys
 
 from mlhood.measure.machine import linux, macos, software, windows
-from mlhood.measure.machine.facts import Machine, binary_size, describe_cores, describe_vector
+from mlhood.measure.machine.facts import Cores, Machine, Memory, binary_size, describe_cores, describe_vector
 from mlhood.measure.machine.vector import host_features, host_name, vector
 
 __all__ = ["Machine", "binary_size", "describe_cores", "describe_vector", "machine"]
@@ -17,15 +17,21 @@ def machine() -> Machine:
 
     Nothing is cached: threads and limits can change while a program runs.
     """
+    import psutil
+
     architecture = platform.machine() or "unknown"
     hardware = {"win32": windows.read, "darwin": macos.read}.get(sys.platform, linux.read)()
+    logical, process, total = psutil.cpu_count(), psutil.Process(), psutil.virtual_memory().total
+    allowed = len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else logical  # macOS has no affinity
+    usable = [count for count in (allowed, *hardware.quotas) if count is not None]
+    limits = [limit for limit in hardware.limits if limit < total]
     return Machine(
         cpu=hardware.cpu or host_name() or f"unknown {architecture} processor",
         architecture=architecture,
-        cores=hardware.cores,
+        cores=Cores(psutil.cpu_count(logical=False), logical, min(usable, default=None)),
         vector=vector(host_features(), architecture),
         caches=hardware.caches,
-        memory=hardware.memory,
+        memory=Memory(total, min(limits, default=None)),
         system=software.system_name(),
         python=f"{platform.python_implementation()} {platform.python_version()}",
         blas=software.numpy_blas(),

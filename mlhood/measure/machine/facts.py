@@ -57,12 +57,15 @@ class Blas:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What an operating system reports about the hardware."""
+    """What an operating system reports beyond what psutil reads.
+
+    `quotas` are the numbers of processors, and `limits` the bytes of memory, that control groups leave this process.
+    """
 
     cpu: str | None = None
-    cores: Cores = Cores()
     caches: Caches = Caches()
-    memory: Memory = Memory()
+    quotas: tuple[float, ...] = ()
+    limits: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,30 +6,23 @@ control groups (version 2: `cpu.max`, `memory.max`; version 1: `cpu.cfs_quota_us
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlhood.measure.machine.facts import Caches, Cores, Hardware, Memory
+from mlhood.measure.machine.facts import Caches, Hardware
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def read(root: Path = Path("/")) -> Hardware:
     """Read the hardware's facts from the files under `root`; facts without a file are unknown."""
-    total = parse_meminfo(_text(root / "proc/meminfo"))
     groups = parse_cgroups(_text(root / "proc/self/cgroup"))
-    limits = [limit for limit in memory_limits(root, groups) if total is None or limit < total]
-    logical = os.cpu_count()
-    allowed = len(os.sched_getaffinity(0)) if sys.platform == "linux" else logical
-    usable = [count for count in (allowed, *cpu_quotas(root, groups)) if count is not None]
     return Hardware(
         cpu=parse_cpuinfo(_text(root / "proc/cpuinfo")),
-        cores=Cores(physical_cores(root), logical, min(usable, default=None)),
         caches=read_caches(root),
-        memory=Memory(total, min(limits, default=None)),
+        quotas=tuple(cpu_quotas(root, groups)),
+        limits=tuple(memory_limits(root, groups)),
     )
 
 
@@ -37,12 +30,6 @@ def parse_cpuinfo(text: str) -> str | None:
     """Return the processor's name from /proc/cpuinfo; ARM kernels do not print one."""
     match = re.search(r"^model name\s*:\s*(\S.*)$", text, re.MULTILINE)
     return match.group(1).strip() if match else None
-
-
-def parse_meminfo(text: str) -> int | None:
-    """Return the total memory in bytes from /proc/meminfo."""
-    match = re.search(r"^MemTotal:\s+(\d+) kB", text, re.MULTILINE)
-    return int(match.group(1)) * 1024 if match else None
 
 
 def parse_size(text: str) -> int | None:
@@ -79,12 +66,6 @@ def memory_limits(root: Path, groups: dict[str, str]) -> Iterator[int]:
             limit = parse_size(_text(level / name))
             if limit is not None:
                 yield limit
-
-
-def physical_cores(root: Path) -> int | None:
-    """Return the number of cores: of distinct sets of sibling hardware threads."""
-    siblings = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
-    return len({_text(path).strip() for path in siblings}) or None
 
 
 def read_caches(root: Path) -> Caches:

@@ -5,10 +5,9 @@ Source: Apple, "Determining system capabilities" (the `hw.perflevel` keys).
 
 from __future__ import annotations
 
-import os
 import subprocess
 
-from mlhood.measure.machine.facts import Caches, Cores, Hardware, Memory
+from mlhood.measure.machine.facts import Caches, Hardware
 
 
 def read() -> Hardware:
@@ -18,7 +17,7 @@ def read() -> Hardware:
             ["/usr/sbin/sysctl", "hw", "machdep.cpu"], capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return Hardware(cores=Cores(logical=os.cpu_count(), usable=os.cpu_count()))
+        return Hardware()
     return parse_sysctl(result.stdout)
 
 
@@ -34,15 +33,12 @@ def parse_sysctl(text: str) -> Hardware:
         texts = (values.get(name, "") for name in names)
         return next((int(text) for text in texts if text.isdigit() and int(text) > 0), None)
 
-    logical = number("hw.logicalcpu", "hw.ncpu")
     return Hardware(
         cpu=values.get("machdep.cpu.brand_string") or None,
-        cores=Cores(number("hw.physicalcpu"), logical, logical),
         caches=Caches(
             l1d=number("hw.perflevel0.l1dcachesize", "hw.l1dcachesize"),
             l2=number("hw.perflevel0.l2cachesize", "hw.l2cachesize"),
             l3=number("hw.perflevel0.l3cachesize", "hw.l3cachesize"),
             line=number("hw.cachelinesize"),
         ),
-        memory=Memory(total=number("hw.memsize")),
     )

@@ -1,39 +1,25 @@
 """The hardware as Windows reports it: kernel32 and the registry.
 
 Source: Microsoft, `GetLogicalProcessorInformationEx` and `SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX`: records
-of a header (relationship, size) and a body; relationship 0 is a core, 2 a cache.
+of a header (relationship, size) and a body; relationship 2 is a cache.
 """
 
 from __future__ import annotations
 
-import os
 import struct
 import sys
 from collections.abc import Iterator
 
-from mlhood.measure.machine.facts import Caches, Cores, Hardware, Memory
+from mlhood.measure.machine.facts import Caches, Hardware
 
-_CORE, _CACHE = 0, 2
+_CACHE = 2
 _INSTRUCTION = 1
 _ALL_RELATIONS = 0xFFFF
 
 
 def read() -> Hardware:
     """Query Windows for the hardware's facts; missing ones are unknown."""
-    records = _processor_records()
-    # os.process_cpu_count, new in Python 3.13, respects the process's affinity
-    usable = getattr(os, "process_cpu_count", os.cpu_count)()
-    return Hardware(
-        cpu=_name(),
-        cores=Cores(parse_cores(records), os.cpu_count(), usable),
-        caches=parse_caches(records),
-        memory=Memory(total=_memory()),
-    )
-
-
-def parse_cores(records: bytes) -> int | None:
-    """Return the number of physical cores: of core records."""
-    return sum(relation == _CORE for relation, _ in _bodies(records)) or None
+    return Hardware(cpu=_name(), caches=parse_caches(_processor_records()))
 
 
 def parse_caches(records: bytes) -> Caches:
@@ -70,17 +56,6 @@ def _processor_records() -> bytes:
     query(_ALL_RELATIONS, None, ctypes.byref(size))  # fails, and returns the size of the buffer
     buffer = ctypes.create_string_buffer(size.value)
     return buffer.raw if query(_ALL_RELATIONS, buffer, ctypes.byref(size)) else b""
-
-
-def _memory() -> int | None:
-    if sys.platform != "win32":
-        return None
-    import ctypes
-
-    # MEMORYSTATUSEX: two 32-bit fields (its own size, the load), then seven 64-bit ones, the total first
-    buffer = ctypes.create_string_buffer(struct.pack("<II7Q", 64, *[0] * 8), 64)
-    succeeded = ctypes.windll.kernel32.GlobalMemoryStatusEx(buffer)
-    return struct.unpack_from("<Q", buffer.raw, 8)[0] if succeeded else None
 
 
 def _name() -> str | None:

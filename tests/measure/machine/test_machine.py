@@ -10,32 +10,24 @@ import pytest
 
 import mlhood.measure
 from mlhood.measure.machine import binary_size, describe_cores, describe_vector, linux, macos, windows
-from mlhood.measure.machine.facts import Blas, Caches, Cores, Hardware, Memory, Vector
+from mlhood.measure.machine.facts import Blas, Caches, Cores, Hardware, Vector
 from mlhood.measure.machine.software import choose_blas
 from mlhood.measure.machine.vector import vector
 
 APPLE = """\
-hw.ncpu: 8
-hw.physicalcpu: 8
-hw.logicalcpu: 8
 hw.l1dcachesize: 65536
 hw.l2cachesize: 4194304
 hw.perflevel0.l1dcachesize: 131072
 hw.perflevel0.l2cachesize: 16777216
 hw.cachelinesize: 128
-hw.memsize: 17179869184
 machdep.cpu.brand_string: Apple M2
 """
 
 
 INTEL_MAC = """\
-hw.ncpu: 12
-hw.physicalcpu: 6
-hw.logicalcpu: 12
 hw.l1dcachesize: 32768
 hw.l2cachesize: 262144
 hw.l3cachesize: 12582912
-hw.memsize: 17179869184
 machdep.cpu.brand_string: Intel(R) Core(TM) i7-8750H CPU @ 2.20GHz
 """
 
@@ -73,19 +65,22 @@ def test_one_line_names_the_processor_and_the_caches():
     assert "\n" not in str(machine)
 
 
+def test_what_control_groups_allow_bounds_what_the_machine_has(monkeypatch):
+    for system in (linux, macos, windows):
+        monkeypatch.setattr(system, "read", lambda: Hardware(quotas=(0.5, 10_000), limits=(2**62, 2**20)))
+    machine = mlhood.measure.machine()
+    assert machine.cores.logical > machine.cores.usable == 0.5
+    assert machine.memory.total > machine.memory.limit == 2**20
+
+
 # -- Linux
 
 
-def test_linux_reads_processor_caches_and_memory(tmp_path):
+def test_linux_reads_processor_and_caches(tmp_path):
     root = write(
         tmp_path,
         {
             "proc/cpuinfo": "processor\t: 0\nmodel name\t: Some CPU @ 3 GHz\nflags\t: sse2\n",
-            "proc/meminfo": "MemTotal:       16384 kB\nMemFree: 1 kB\n",
-            "sys/devices/system/cpu/cpu0/topology/thread_siblings_list": "0,2\n",
-            "sys/devices/system/cpu/cpu1/topology/thread_siblings_list": "1,3\n",
-            "sys/devices/system/cpu/cpu2/topology/thread_siblings_list": "0,2\n",
-            "sys/devices/system/cpu/cpu3/topology/thread_siblings_list": "1,3\n",
             **cache_files(0, 1, "Data", "48K"),
             **cache_files(1, 1, "Instruction", "32K"),
             **cache_files(2, 2, "Unified", "1024K"),
@@ -94,14 +89,11 @@ def test_linux_reads_processor_caches_and_memory(tmp_path):
     )
     hardware = linux.read(root)
     assert hardware.cpu == "Some CPU @ 3 GHz"
-    assert hardware.cores.physical == 2
-    assert hardware.memory == Memory(total=16 * 2**20)
     assert hardware.caches == Caches(l1d=48 * 2**10, l2=2**20, l3=32 * 2**20, line=64)
 
 
 def test_linux_without_its_files_leaves_everything_unknown(tmp_path):
-    hardware = linux.read(tmp_path)
-    assert (hardware.cpu, hardware.cores.physical, hardware.caches, hardware.memory) == (None, None, Caches(), Memory())
+    assert linux.read(tmp_path) == Hardware()
 
 
 def test_an_arm_kernel_names_no_processor():
@@ -128,7 +120,6 @@ def test_cgroup_v2_limits_of_ancestors_apply(tmp_path):
     root = write(
         tmp_path,
         {
-            "proc/meminfo": "MemTotal: 16777216 kB\n",
             "proc/self/cgroup": "0::/class/student\n",
             "sys/fs/cgroup/class/cpu.max": "50000 100000\n",
             "sys/fs/cgroup/class/student/cpu.max": "max 100000\n",
@@ -137,15 +128,14 @@ def test_cgroup_v2_limits_of_ancestors_apply(tmp_path):
         },
     )
     hardware = linux.read(root)
-    assert hardware.cores.usable == 0.5
-    assert hardware.memory.limit == 2 * 2**30
+    assert hardware.quotas == (0.5,)
+    assert hardware.limits == (2 * 2**30,)
 
 
-def test_cgroup_v1_limits_and_no_limit(tmp_path):
+def test_cgroup_v1_limits(tmp_path):
     root = write(
         tmp_path,
         {
-            "proc/meminfo": "MemTotal: 16777216 kB\n",
             "proc/self/cgroup": "4:memory:/box\n3:cpu,cpuacct:/box\n0::/\n",
             "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "25000\n",
             "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
@@ -153,8 +143,8 @@ def test_cgroup_v1_limits_and_no_limit(tmp_path):
         },
     )
     hardware = linux.read(root)
-    assert hardware.cores.usable == 0.25
-    assert hardware.memory.limit is None
+    assert hardware.quotas == (0.25,)
+    assert hardware.limits == (9223372036854771712,)
 
 
 # -- macOS
@@ -163,15 +153,11 @@ def test_cgroup_v1_limits_and_no_limit(tmp_path):
 def test_apple_silicon_reports_the_performance_cores_and_no_third_level():
     hardware = macos.parse_sysctl(APPLE)
     assert hardware.cpu == "Apple M2"
-    assert hardware.cores == Cores(8, 8, 8)
     assert hardware.caches == Caches(l1d=131072, l2=16 * 2**20, l3=None, line=128)
-    assert hardware.memory.total == 16 * 2**30
 
 
-def test_an_intel_mac_has_three_levels_and_two_threads_per_core():
-    hardware = macos.parse_sysctl(INTEL_MAC)
-    assert hardware.cores == Cores(physical=6, logical=12, usable=12)
-    assert hardware.caches == Caches(l1d=32768, l2=262144, l3=12 * 2**20, line=None)
+def test_an_intel_mac_has_three_levels():
+    assert macos.parse_sysctl(INTEL_MAC).caches == Caches(l1d=32768, l2=262144, l3=12 * 2**20, line=None)
 
 
 def test_empty_output_of_sysctl_is_unknown():
@@ -189,7 +175,7 @@ def cache_record(level: int, size: int, kind: int) -> bytes:
     return record(2, struct.pack("<BBHII", level, 8, 64, size, kind) + bytes(36))
 
 
-def test_windows_counts_cores_and_takes_the_first_data_cache_of_a_level():
+def test_windows_takes_the_first_data_cache_of_a_level():
     records = b"".join(
         [
             record(0, bytes(40)),
@@ -202,7 +188,6 @@ def test_windows_counts_cores_and_takes_the_first_data_cache_of_a_level():
             record(3, bytes(16)),
         ]
     )
-    assert windows.parse_cores(records) == 2
     assert windows.parse_caches(records) == Caches(l1d=49152, l2=1310720, l3=12582912, line=64)
 
 
