@@ -124,7 +124,7 @@ def _check_existing(problem: Problem, order: Order, tiles: Triple, row: str, giv
     """Fail unless the problem has that many channels and tiles."""
     most = (problem.channels, *counts(problem, order))
     exist = all(1 <= size <= limit for size, limit in zip(tiles, most, strict=True))
-    what = f'"{row}" of {order} uses more tiles than there are'
+    what = f'"{row}" of {order} is out of range'
     hint = "k2 counts streamed tiles and k3 stationary tiles: in WS input tiles pass, in IS weight tiles"
     expect.true(exist, what, expected=f"from 1 to {most}", got=f"{tiles}", given=given, hint=hint)
 
@@ -204,8 +204,8 @@ def my_own_is_another(submission: Submission) -> None:
         (problem, caches, None) for caches in (SMALL, TINY, NARROW, PAIR, HUGE)
     ]
     cases += [(few, SMALL, None), (few, HUGE, None)]
-    if divisor > 1:  # for a layer whose k1 was chosen like one's own, it makes no difference
-        cases += [(problem, HUGE, (divisor, 2, stationary)) for stationary in (1, 2)]
+    # a k1 that cannot be halved, or is a multiple of the divisor already
+    cases += [(problem, HUGE, (divisor, 3, stationary)) for stationary in (1, 2)]
     for problem, caches, chosen in cases:
         rows, own, given = _triples(submission, problem, caches, "my own", chosen)
         for order in ORDERS:
