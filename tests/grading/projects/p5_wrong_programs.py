@@ -316,6 +316,12 @@ TRACER = mistakes(
         "no tuple in",
     ),
     ("the same variable each time", (1, ("fresh(SHAPES", "Variable(0, SHAPES")), check.NEW, "fresh"),
+    (
+        "numbers are left out",
+        (1, ("tuple(operands)", "tuple(x for x in operands if isinstance(x, Variable))")),
+        check.WRITTEN,
+        "the wrong operands",
+    ),
     ("numbers have one element", (1, ("else ()", "else (1,)")), check.SHAPES, "has the wrong shape"),
     (
         "nothing is appended",

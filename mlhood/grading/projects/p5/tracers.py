@@ -67,7 +67,10 @@ def _record(submission: Submission, *, numbers: bool = False) -> list[tuple[Step
 @points(1)
 def operations_are_written_down(submission: Submission) -> None:
     """`record` appends one equation, with its operands and the variable that it returns."""
-    for (op, _, _), report in _record(submission):
+    records = _record(submission)
+    if submission.passed(results_have_their_shapes):  # what numbers do to a shape is asked there
+        records += _record(submission, numbers=True)
+    for (op, _, _), report in records:
         appended = report["appended"]
         with expect.case(op, RECORD):
             what = "the number of equations that `record` appends is not one"
@@ -145,7 +148,7 @@ def _shown(arguments: Arguments, keywords: Mapping[str, Any]) -> str:
         return ", ".join(names[x[0]] if isinstance(x, list) else f"{x}" for x in operands)
 
     lines = [f"{listed([output])} = {op} {listed(operands)}" for op, operands, output in equations]
-    return "; ".join([*lines, f"outputs {listed(outputs)}"])
+    return "; ".join([*lines, f"outputs {listed(outputs) or 'none'}"])
 
 
 def evaluation(number: float, hint: str) -> Callable[[Cases], Check]:
