@@ -204,6 +204,16 @@ WRONG: tuple[Mistake, ...] = (
         ("the last batch is dropped", train(("(32)", "(32)[:-1]")), LOSS, "does not take every image once"),
         ("half of the images in a batch", train(("(32)", "(320)")), ACCURACY, "Smaller batches"),
         (
+            "images behind the last 16 left out",
+            (
+                2,
+                ("= model(images)", "= model(images[: len(images) // 16 * 16])"),
+                ("!= labels", "!= labels[: len(predicted)]"),
+            ),
+            MISTAKES,
+            "does not return the misclassified",
+        ),
+        (
             "a Boolean mask",
             (2, ("torch.nonzero(predicted != labels).flatten()", "predicted != labels")),
             MISTAKES,

@@ -200,7 +200,7 @@ def weights_of(submission: Submission, name: str, images: np.ndarray) -> referen
 def mistakes_are_found(submission: Submission) -> None:
     """`mistakes` returns the indices of the images that a model misclassifies."""
     weights = reference.random_weights(submission.rng)
-    images = random_images(submission, int(submission.rng.integers(30, 50)))
+    images = random_images(submission, 2 * int(submission.rng.integers(15, 25)) + 1)  # no multiple of a batch's size
     scores = reference.lenet(weights, images)
     predicted = scores.argmax(1)
     order = submission.parameters.mistakes_order

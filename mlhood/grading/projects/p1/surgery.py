@@ -143,11 +143,11 @@ def graph_has_two_operators(submission: Submission) -> None:
     data = _build_graph(submission, weight, bias)
     facts = onnx_facts(submission.parser, data, what="what `build_graph` returns")
     expect.equal(facts.operators, ("Gemm", activation), "the graph that `build_graph` returns has the wrong operators")
+    hint = "weight and bias are initializers: the graph's only input is x, its only output y"
+    what = "the graph that `build_graph` returns has other inputs and outputs"
+    expect.equal([value.name for value in (*facts.inputs, *facts.outputs)], ["x", "y"], what, hint=hint)
     with expect.case(f"a weight of shape {weight.shape}"):
         _check_declarations(facts, weight.shape)
-    hint = "weight and bias are initializers: the graph's only input is the image"
-    what = "the input or the output has the wrong name"
-    expect.equal([value.name for value in (*facts.inputs, *facts.outputs)], ["x", "y"], what, hint=hint)
     weight_held, bias_held = (any(form.tobytes() in data for form in (each, each.T)) for each in (weight, bias))
     what = "the graph does not hold the weight and the bias that are passed in"
     expected, got = "both as float32 initializers", {"weight": weight_held, "bias": bias_held}
