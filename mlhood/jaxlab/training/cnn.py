@@ -18,41 +18,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlhood.errors import XlaError
-
 if TYPE_CHECKING:
     import jax
 
-CONVOLUTIONS = ("conv1", "conv2", "conv3")  # 3x3, stride 2, padding 1: each halves height and width
-_CHANNELS = (1, 16, 32, 32)
-_DOWNSAMPLING = 2 ** len(CONVOLUTIONS)
+_SHAPES = {"conv1": (16, 1, 3, 3), "conv2": (32, 16, 3, 3), "conv3": (32, 32, 3, 3), "fc": (10, 32 * 4 * 4)}
+CONVOLUTIONS = ("conv1", "conv2", "conv3")  # stride 2, padding 1: each halves height and width
 
 
-def init(seed: int = 0, *, size: int = 32, classes: int = 10) -> dict[str, jax.Array]:
-    """Return random initial parameters; 19,178 numbers for the digits.
+def init(seed: int = 0) -> dict[str, jax.Array]:
+    """Return random initial parameters: 19,178 numbers.
 
     Weights are normal with variance 2 / inputs (K. He et al., "Delving deep into rectifiers", ICCV 2015, equation 10),
     biases 0.
 
     Args:
         seed: Determines the weights.
-        size: Height and width of the images.
-        classes: Number of logits.
 
     Returns:
-        float32 arrays by torch's names: "conv1.weight" [16, 1, 3, 3], "conv1.bias" [16], ..., "fc.weight" [classes,
-        inputs], "fc.bias" [classes].
+        float32 arrays by torch's names: "conv1.weight" [16, 1, 3, 3], "conv1.bias" [16], ..., "fc.weight" [10, 512],
+        "fc.bias" [10].
     """
     import jax.numpy as jnp
 
-    inputs = _CHANNELS[-1] * math.ceil(size / _DOWNSAMPLING) ** 2
-    shapes: dict[str, tuple[int, ...]] = {}
-    for name, channels, filters in zip(CONVOLUTIONS, _CHANNELS, _CHANNELS[1:], strict=False):
-        shapes[name] = (filters, channels, 3, 3)
-    shapes["fc"] = (classes, inputs)
     rng = np.random.default_rng(seed)  # JAX's own generator takes a second to compile for each shape
     params = {}
-    for name, shape in shapes.items():
+    for name, shape in _SHAPES.items():
         weight = rng.standard_normal(shape, np.float32) * np.float32(math.sqrt(2 / math.prod(shape[1:])))
         params[f"{name}.weight"] = jnp.array(weight)  # a copy, which can be donated
         params[f"{name}.bias"] = jnp.zeros(shape[0])
@@ -64,31 +54,17 @@ def logits(params: Mapping[str, Any], x: Any, ops: Any = None) -> Any:
 
     Args:
         params: Parameters as from `init`: arrays that the operators accept.
-        x: float32 [N, 1, S, S].
+        x: float32 [N, 1, 32, 32].
         ops: A namespace with `conv2d`, `relu` and `dense`; `mlhood.jaxlab.operators.with_jax` if omitted.
 
     Returns:
-        float32 [N, classes].
+        float32 [N, 10].
 
     Raises:
-        XlaError: The images do not have the size that the parameters are for.
+        KernelError: The images have another number of axes or of channels.
     """
     if ops is None:
         from mlhood.jaxlab.operators import with_jax as ops
-    _check(params, x)
     for name in CONVOLUTIONS:
         x = ops.relu(ops.conv2d(x, params[f"{name}.weight"], params[f"{name}.bias"], stride=2, padding=1))
     return ops.dense(x.reshape(len(x), -1), params["fc.weight"], params["fc.bias"])
-
-
-def _check(params: Mapping[str, Any], x: Any) -> None:
-    inputs = params["fc.weight"].shape[1]
-    sizes = [math.ceil(size / _DOWNSAMPLING) for size in x.shape[2:]]
-    if x.ndim != 4 or x.shape[1] != _CHANNELS[0] or _CHANNELS[-1] * math.prod(sizes) != inputs:
-        side = _DOWNSAMPLING * math.isqrt(inputs // _CHANNELS[-1])
-        raise XlaError(
-            "the images do not have the network's input shape",
-            where="the digits' network",
-            expected=f"[N, {_CHANNELS[0]}, {side}, {side}]",
-            got=list(x.shape),
-        )

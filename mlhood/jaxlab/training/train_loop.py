@@ -28,19 +28,9 @@ _LEARNING_RATE = 3e-3
 _BATCH = 32
 
 
-def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return the mean of log(sum(exp(logits))) - logits[label] over a batch: float32 [N, C], int [N] -> []."""
-    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, labels))
-
-
 def loss(params: Params, x: jax.Array, y: jax.Array) -> jax.Array:
-    """Return the digits' network's mean cross entropy on a batch: float32 [N, 1, S, S], int [N] -> []."""
-    return cross_entropy(cnn.logits(params, x), y)
-
-
-def adam(steps: int) -> optax.GradientTransformation:
-    """Return Adam with a learning rate that decays from 0.003 to 0 over these steps on a cosine schedule."""
-    return optax.adam(optax.cosine_decay_schedule(_LEARNING_RATE, steps))
+    """Return the digits' network's mean cross entropy on a batch: float32 [N, 1, 32, 32], int [N] -> []."""
+    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(cnn.logits(params, x), y))
 
 
 def make_step(optimizer: optax.GradientTransformation, loss: Loss, mode: Mode = "donate") -> Step:
@@ -64,7 +54,7 @@ def make_step(optimizer: optax.GradientTransformation, loss: Loss, mode: Mode = 
 
 
 def accuracy(params: Params, images: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of images whose largest logit is the label's: float32 [N, 1, S, S], int [N] -> 0 to 1."""
+    """Return the share of images whose largest logit is the label's: float32 [N, 1, 32, 32], int [N] -> 0 to 1."""
     return float(np.mean(np.asarray(_logits(params, images)).argmax(1) == labels))
 
 
@@ -77,11 +67,11 @@ def compare_modes(data: Any) -> Comparison:
     Args:
         data: Images and labels as `mlhood.models.digits` returns them.
     """
-    optimizer = adam(10_000)
+    optimizer = optax.adam(_LEARNING_RATE)
     batch = data.train_images[:_BATCH], data.train_labels[:_BATCH].astype(np.int32)
 
     def stepper(mode: Mode) -> Callable[[], jax.Array]:
-        params = cnn.init(0, size=batch[0].shape[-1])
+        params = cnn.init(0)
         state = optimizer.init(params)
         step = make_step(optimizer, loss, mode)
 
