@@ -85,7 +85,7 @@ ANSWERS = {
     ],
     "P5.7": ["mlhood.jaxlab.training.per_example:clipped"],
     "P5.8": ["mlhood.jaxlab.training.train_loop:make_step"],
-    "P5.10": ["mlhood.jaxlab.cluster.parallel:by_jit", "mlhood.jaxlab.cluster.mesh:shard"],
+    "P5.10": ["mlhood.jaxlab.cluster.parallel:by_jit", "mlhood.jaxlab.cluster.parallel:shard"],
     "P5.11": ["mlhood.jaxlab.cluster.parallel:by_jit"],
     "P5.12": ["mlhood.jaxlab.cluster.collectives:ring_bytes", "mlhood.jaxlab.cluster.scaling:step_seconds"],
 }

@@ -11,25 +11,54 @@ models using model parallelism", arXiv:1909.08053, section 3).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-
-from mlhood.jaxlab.cluster.mesh import shard
 
 Params = dict[str, Any]
 Gradient = Callable[[Params, Any, Any], tuple[jax.Array, Params]]
 SPECS = {"w1": P(None, "model"), "b1": P("model"), "w2": P("model", None), "b2": P()}
 BATCH = P("data")
+INPUTS, HIDDEN, OUTPUTS = 16, 32, 10
 
 
-def init(seed: int, inputs: int = 16, hidden: int = 32, outputs: int = 10) -> Params:
-    """Return random weights: float32 w1 [inputs, hidden], b1 [hidden], w2 [hidden, outputs], b2 [outputs], in NumPy.
+def mesh(data: int, model: int) -> Mesh:
+    """Return a mesh of so many devices along the axes "data" and "model".
+
+    Devices along "model" are adjacent in the list of devices, hence in one process where there are several. XLA
+    propagates the shardings of arguments and results to the values in between.
+
+    Raises:
+        ValueError: There are too few devices.
+    """
+    return jax.make_mesh((data, model), ("data", "model"), axis_types=(AxisType.Auto, AxisType.Auto))
+
+
+def shard(mesh: Mesh, arrays: Mapping[str, np.ndarray], specs: Mapping[str, P]) -> dict[str, jax.Array]:
+    """Shard arrays over a mesh; each process provides the shards of its own devices.
+
+    Args:
+        mesh: The devices.
+        arrays: By name, the same in every process.
+        specs: The partition of each array; arrays without one are replicated.
+
+    Raises:
+        ValueError: The size of an array is not divisible by that of its mesh axis.
+    """
+    shardings = {name: NamedSharding(mesh, specs.get(name, P())) for name in arrays}
+    return {
+        name: jax.make_array_from_callback(array.shape, shardings[name], array.__getitem__)
+        for name, array in arrays.items()
+    }
+
+
+def init(seed: int) -> Params:
+    """Return random weights: float32 w1 [16, 32], b1 [32], w2 [32, 10], b2 [10], in NumPy.
 
     Normal with variance 2 / inputs of the layer (K. He et al., "Delving deep into rectifiers", ICCV 2015, equation 10).
     """
@@ -39,10 +68,10 @@ def init(seed: int, inputs: int = 16, hidden: int = 32, outputs: int = 10) -> Pa
         return (rng.standard_normal((rows, columns)) * np.sqrt(2 / rows)).astype(np.float32)
 
     return {
-        "w1": weight(inputs, hidden),
-        "b1": np.zeros(hidden, np.float32),
-        "w2": weight(hidden, outputs),
-        "b2": np.zeros(outputs, np.float32),
+        "w1": weight(INPUTS, HIDDEN),
+        "b1": np.zeros(HIDDEN, np.float32),
+        "w2": weight(HIDDEN, OUTPUTS),
+        "b2": np.zeros(OUTPUTS, np.float32),
     }
 
 
@@ -68,19 +97,17 @@ def shard_batch(mesh: Mesh, x: np.ndarray, y: np.ndarray) -> tuple[jax.Array, ja
     """Shard the examples of a batch over the axis "data".
 
     Raises:
-        ClusterError: They cannot be divided into equal shards.
+        ValueError: They cannot be divided into equal shards.
     """
     batch = shard(mesh, {"x": x, "y": y}, {"x": BATCH, "y": BATCH})
     return batch["x"], batch["y"]
 
 
 @jax.jit
-def momentum(
-    params: Params, velocity: Params, gradient: Params, learning_rate: float = 0.1, decay: float = 0.9
-) -> tuple[Params, Params]:
-    """Take a step of gradient descent: velocity = decay * velocity + gradient, params -= learning_rate * velocity.
+def momentum(params: Params, velocity: Params, gradient: Params) -> tuple[Params, Params]:
+    """Take a step of gradient descent: velocity = 0.9 * velocity + gradient, params -= 0.1 * velocity.
 
     B. T. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964, in the form of torch's SGD.
     """
-    velocity = jax.tree.map(lambda v, g: decay * v + g, velocity, gradient)
-    return jax.tree.map(lambda p, v: p - learning_rate * v, params, velocity), velocity
+    velocity = jax.tree.map(lambda v, g: 0.9 * v + g, velocity, gradient)
+    return jax.tree.map(lambda p, v: p - 0.1 * v, params, velocity), velocity

@@ -22,12 +22,11 @@ from jax.experimental.multihost_utils import process_allgather
 from jax.sharding import Mesh
 
 from mlhood.errors import ClusterError
-from mlhood.jaxlab.cluster import mesh as meshes
 from mlhood.jaxlab.cluster import parallel
 from mlhood.jaxlab.cluster.parallel import loss as loss
 from mlhood.jaxlab.cluster.processes import initialize
 
-INPUTS, CLASSES, EXAMPLES = 16, 10, 32
+EXAMPLES = 32
 
 
 class Data(NamedTuple):
@@ -46,9 +45,9 @@ def data(seed: int) -> Data:
 
     All arrays are NumPy's.
     """
-    x = np.random.default_rng(seed).standard_normal((EXAMPLES, INPUTS)).astype(np.float32)
-    classifier = np.random.default_rng(0).standard_normal((INPUTS, CLASSES)).astype(np.float32)
-    return Data(parallel.init(seed, INPUTS, outputs=CLASSES), x, np.argmax(x @ classifier, axis=1).astype(np.int32))
+    x = np.random.default_rng(seed).standard_normal((EXAMPLES, parallel.INPUTS)).astype(np.float32)
+    classifier = np.random.default_rng(0).standard_normal((parallel.INPUTS, parallel.OUTPUTS)).astype(np.float32)
+    return Data(parallel.init(seed), x, np.argmax(x @ classifier, axis=1).astype(np.int32))
 
 
 def train(
@@ -81,8 +80,8 @@ def train(
     gradient = parallel.by_jit(mesh)
     params = data(seed).params
     state = {
-        "params": meshes.shard(mesh, params, parallel.SPECS),
-        "velocity": meshes.shard(mesh, {name: np.zeros_like(w) for name, w in params.items()}, parallel.SPECS),
+        "params": parallel.shard(mesh, params, parallel.SPECS),
+        "velocity": parallel.shard(mesh, {name: np.zeros_like(w) for name, w in params.items()}, parallel.SPECS),
     }
 
     manager = contextlib.nullcontext()
@@ -119,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise ClusterError("the devices do not form such a mesh", expected=expected, got=jax.device_count())
     first = jax.process_index() == 0
     params = train(
-        meshes.mesh(data=jax.device_count() // options.model, model=options.model),
+        parallel.mesh(data=jax.device_count() // options.model, model=options.model),
         options.seed,
         options.steps,
         checkpoints=options.checkpoints,

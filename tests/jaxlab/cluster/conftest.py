@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mlhood.jaxlab.cluster import parallel
-from mlhood.jaxlab.cluster.mesh import mesh
+from mlhood.jaxlab.cluster.parallel import mesh
 
 jax.config.update("jax_num_cpu_devices", 8)
 

@@ -8,7 +8,7 @@ from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
 from mlhood.jaxlab.cluster import parallel
 from mlhood.jaxlab.cluster.collectives import Collective
-from mlhood.jaxlab.cluster.mesh import shard
+from mlhood.jaxlab.cluster.parallel import shard
 from mlhood.jaxlab.cluster.sharding_figures import layout, ring
 
 

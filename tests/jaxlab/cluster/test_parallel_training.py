@@ -4,11 +4,11 @@ import jax
 import numpy as np
 import pytest
 import torch
+from jax.sharding import PartitionSpec as P
 
-from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import parallel
 from mlhood.jaxlab.cluster.collectives import collectives
-from mlhood.jaxlab.cluster.mesh import mesh, shard
+from mlhood.jaxlab.cluster.parallel import mesh, shard
 from mlhood.jaxlab.xla.views import view
 
 SHAPES = {"data": (8, 1), "model": (1, 8), "both": (2, 4), "square": (2, 2)}
@@ -58,10 +58,19 @@ def test_momentum_matches_torch():
     np.testing.assert_allclose(params["w"], weight.detach().numpy(), rtol=1e-6)
 
 
-def test_a_batch_that_cannot_be_divided_is_rejected(batch, mesh_2x4):
-    _, x, y = batch
-    with pytest.raises(ClusterError, match="equal shards"):
-        parallel.shard_batch(mesh_2x4, x[:15], y[:15])
+def test_devices_along_the_last_axis_are_adjacent(mesh_2x4):
+    assert dict(mesh_2x4.shape) == {"data": 2, "model": 4}
+    assert [device.id for device in mesh_2x4.devices[0]] == [0, 1, 2, 3]
+
+
+def test_each_device_holds_its_shard(mesh_2x4):
+    arrays = {"w": np.arange(48.0, dtype=np.float32).reshape(4, 12), "b": np.arange(3)}
+    sharded = shard(mesh_2x4, arrays, {"w": P("data", "model")})
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(sharded[name], array)
+    shards = {part.device.id: np.asarray(part.data) for part in sharded["w"].addressable_shards}
+    np.testing.assert_array_equal(shards[6], arrays["w"][2:, 6:9])
+    assert sharded["b"].is_fully_replicated
 
 
 def test_initial_weights_depend_only_on_the_seed():

@@ -26,10 +26,7 @@ JAX = Libraries(
         f"{CLUSTER}.program",
         f"{CLUSTER}.launch",
     ),
-    without=(
-        f"{CLUSTER}.mesh.shard",
-        *(f"{CLUSTER}.parallel.{name}" for name in ("SPECS", "by_jit", "shard_batch")),
-    ),
+    without=tuple(f"{CLUSTER}.parallel.{name}" for name in ("SPECS", "by_jit", "shard", "shard_batch")),
     processes=True,  # those of a cluster
 )
 PLANS = Libraries(packages=("jax",), modules=(f"{CLUSTER}.plans",))  # with it comes what would solve other tasks
