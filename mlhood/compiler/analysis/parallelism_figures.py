@@ -83,7 +83,7 @@ def critical_path(tasks: TaskGraph) -> Figure:
     for name, (x, y) in positions.items():
         if name not in path and tasks.costs[name] and len(tasks.costs) <= _MAX_LABELLED_TASKS:
             parts = name.split(".")  # layer2.0.downsample in two lines
-            text = "\n".join((".".join(parts[:2]), ".".join(parts[2:])))
+            text = "\n".join((".".join(parts[:2]), ".".join(parts[2:]))).strip()
             axes.annotate(text, (x, y), (0, -12), textcoords="offset points", ha="center", va="top", fontsize=8.5)
     axes.set(xlim=(-0.8, depth + 0.8), ylim=(-rows - 0.9, 0.9))
     axes.axis("off")
