@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ class Row:
     def as_dict(self) -> dict[str, Any]:
         """Return plain data: medians in seconds, rates, ratios with intervals, and the stages in seconds."""
         measured = kernels_bench.ConvolutionCase(self.name, JAX, self.flops, self.result).row()
-        return {**measured, "stages": {name: stages.as_dict() for name, stages in self.stages.items()}}
+        return {**measured, "stages": {name: asdict(stages) for name, stages in self.stages.items()}}
 
     def __str__(self) -> str:
         """Return the lines that the bench prints."""
@@ -64,7 +64,7 @@ class Row:
     def _stages_text(self, name: str) -> str:
         if name not in self.stages:
             return ""
-        stages = self.stages[name].as_dict().items()
+        stages = asdict(self.stages[name]).items()
         return "  " + ", ".join(f"{stage.replace('_', ' ')} {duration(seconds)}" for stage, seconds in stages)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mlhood.files.terminal import echo
+from mlhood.kernels.commands import Json, Rounds, Threads, let_idle_threads_sleep
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
@@ -18,11 +18,11 @@ def register(app: typer.Typer, bench: typer.Typer) -> None:
 
 
 def bench_jax(
-    threads: Annotated[int, typer.Option(min=1, help="Threads of every library.")] = 1,
-    rounds: Annotated[int, typer.Option(min=21, help="Rounds, in each of which every alternative is timed once.")] = 21,
+    threads: Threads = 1,
+    rounds: Rounds = 21,
     operators: Annotated[bool, typer.Option(help="Also time each operator with and without JAX.")] = False,
     size: Annotated[int, typer.Option(min=32, help="Height and width of the image.")] = 224,
-    as_json: Annotated[Path | None, typer.Option("--json", help="Also write the rows to this file.")] = None,
+    as_json: Json = None,
 ) -> None:
     """Time ResNet-18 in JAX against NumPy, torch and ONNX Runtime, with compilation and transfer times.
 
@@ -58,14 +58,13 @@ def bench_jax(
 
 
 def _configure(threads: int) -> None:
-    """Fix the libraries' threads before they are imported, and let waiting threads sleep instead of spin.
+    """Fix the libraries' threads before they are imported, and let idle ones sleep.
 
     Asynchronous dispatch wakes up another thread for each call, which takes longer than a small operator.
     """
     from mlhood.measure import environment
 
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+    let_idle_threads_sleep()
     os.environ.update(environment(threads, {}))
 
     import jax

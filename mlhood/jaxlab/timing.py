@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -37,10 +37,6 @@ class Stages:
     run: float
     to_device: float
     from_device: float
-
-    def as_dict(self) -> dict[str, float]:
-        """Return plain data: seconds by name."""
-        return asdict(self)
 
 
 def stages(function: Callable[..., Any], *arguments: Any, device: Any = None) -> Stages:

@@ -80,7 +80,7 @@ def stages(rows: Mapping[str, Stages]) -> Figure:
     Args:
         rows: What `timing.stages` returns, by name.
     """
-    seconds = {name: {stage: row.as_dict()[stage] for stage in _STAGES} for name, row in rows.items()}
+    seconds = {name: {stage: getattr(row, stage) for stage in _STAGES} for name, row in rows.items()}
     totals = np.array([sum(row.values()) for row in seconds.values()])
     figure, axes = plt.subplots(figsize=(6.4, 1.4 + 0.9 * len(rows)), dpi=90)
     left = np.zeros(len(rows))

@@ -71,12 +71,10 @@ class ConvolutionCase:
         }
 
 
-def gemm_cases(
-    threads: int, rounds: int, cache: Any, sizes: Iterable[int] | None = None, peak: float | None = None
-) -> Iterable[ConvolutionCase]:
+def gemm_cases(threads: int, rounds: int, cache: Any, peak: float | None = None) -> Iterable[ConvolutionCase]:
     """Measure square float32 matrix products: our vectorised one and NumPy's."""
     rng = np.random.default_rng(0)
-    for n in SIZES if sizes is None else sizes:
+    for n in SIZES:
         a, b = rng.standard_normal((n, n), np.float32), rng.standard_normal((n, n), np.float32)
         alternatives: Alternatives = {
             "vectorised": lambda a=a, b=b: gemm.vectorised(a, b, threads=threads),
@@ -87,10 +85,10 @@ def gemm_cases(
         yield ConvolutionCase(f"{n}", "vectorised", flops, result, peak)
 
 
-def int8_cases(threads: int, rounds: int, cache: Any, sizes: Iterable[int] | None = None) -> Iterable[ConvolutionCase]:
+def int8_cases(threads: int, rounds: int, cache: Any) -> Iterable[ConvolutionCase]:
     """Measure square products of u8 and s8 into s32: ours, our float32 product and ONNX Runtime's."""
     rng = np.random.default_rng(0)
-    for n in SIZES if sizes is None else sizes:
+    for n in SIZES:
         # below 128: ONNX Runtime's product saturates on processors without VNNI
         a, b = rng.integers(0, 128, (n, n), np.uint8), rng.integers(-128, 128, (n, n), np.int8)
         floats = a.astype(np.float32), b.astype(np.float32)

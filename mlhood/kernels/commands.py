@@ -1,6 +1,6 @@
 """The commands `mlhood bench gemm` and `mlhood bench conv`: the kernels compared with the libraries.
 
-`mlhood bench sliced` has the same options and the same report.
+`mlhood bench sliced` has the same options and the same report, `mlhood bench jax` some of the options.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """The stages of a compiled function: what happens in which of them, not how long they take."""
 
 import time
+from dataclasses import asdict
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mlhood.jaxlab.timing import Stages, stages
+from mlhood.jaxlab.timing import stages
 
 
 def test_each_stage_is_timed():
     measured = stages(lambda x, tree: jnp.tanh(x) @ tree["w"], np.ones((4, 4), np.float32), {"w": np.eye(4)})
-    assert all(seconds > 0 for seconds in measured.as_dict().values())
-    assert Stages(**measured.as_dict()) == measured
+    assert all(seconds > 0 for seconds in asdict(measured).values())
 
 
 def test_python_runs_once_and_while_tracing():
