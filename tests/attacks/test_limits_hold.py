@@ -111,8 +111,22 @@ def test_locks_of_parts_of_a_file_and_larger_buffers_take_no_memory(shared):
 THREADS_REFUSED = "RuntimeError: can't start new thread"
 
 
-@pytest.mark.parametrize(("source", "reason"), KILLED.values(), ids=KILLED)
-def test_exceeding_a_limit_is_killed_and_affects_only_its_cell(attacked, source, reason):
+# of each of these, another one of its kind is tried always
+WEEKLY = {
+    *("memory of a process that hides", "buffers of connections", "buffers of sockets that are closed"),
+    *("an output that is changed again and again", "a signal to itself", "a restart", "ignoring exceptions"),
+}
+
+
+def cases(table: dict) -> list:
+    return [
+        pytest.param(value, id=name, marks=[pytest.mark.exhaustive] * (name in WEEKLY)) for name, value in table.items()
+    ]
+
+
+@pytest.mark.parametrize("attack", cases(KILLED))
+def test_exceeding_a_limit_is_killed_and_affects_only_its_cell(attacked, attack):
+    source, reason = attack
     outcome = attacked.run("import os\n" + source)
     if reason == KILLED["threads"][1] and os.geteuid() != 0 and outcome.alive:
         assert outcome.error == THREADS_REFUSED
@@ -136,7 +150,7 @@ LOOPS = {
 }
 
 
-@pytest.mark.parametrize("source", LOOPS.values(), ids=LOOPS)
+@pytest.mark.parametrize("source", cases(LOOPS))
 def test_a_cell_that_does_not_end_is_killed(attacked, source):
     outcome = attacked.run(source, 1)
     assert not outcome.alive

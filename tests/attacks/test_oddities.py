@@ -37,25 +37,15 @@ def book_with(*cells: str, **solutions: str):
 
 # each changes its process permanently, so each runs in a process of its own
 SEPARATE = {
-    "thousands of lines on stderr": (
-        "import sys, warnings\nfor n in range(20000): print('UserWarning', n, file=sys.stderr)\nwarnings.warn('odd')",
-        DOUBLE,
-    ),
-    "most of a megabyte of text": ("print('x' * (800 << 10))", DOUBLE),
-    "a progress bar": ("import sys\nfor n in range(3000): sys.stderr.write(f'\\r{n / 30:3.0f}%|###   |')", DOUBLE),
     "logs at every level": (
         "import logging\nlogging.basicConfig(level=1, force=True)\nlogging.getLogger().debug('x')",
         "import logging\ndef double(x):\n    logging.debug(x)\n    return 2 * x",
     ),
-    "warnings are errors": ("import warnings\nwarnings.filterwarnings('error')", DOUBLE),
-    "numpy raises": ("import numpy as np\nnp.seterr(all='raise')\nnp.random.seed(0)", DOUBLE),
-    "numpy prints little": ("import numpy as np\nnp.set_printoptions(precision=1, threshold=1)\n%precision 1", DOUBLE),
-    "a higher recursion limit": ("import sys\nsys.setrecursionlimit(10**6)\nsys.set_int_max_str_digits(0)", DOUBLE),
     "a low recursion limit": ("import sys\nsys.setrecursionlimit(150)", DOUBLE),
     "standard streams replaced": ("import io, sys\nsys.stdout = sys.stderr = io.StringIO()", DOUBLE),
     "standard output closed": ("import sys\nsys.stdout.close()", DOUBLE),
     "built-in names replaced": (
-        "list = sum = input = print = len = dict = str = type = open_ = isinstance = 3",
+        "list = sum = input = print = len = dict = str = type = globals = json = isinstance = 3",
         DOUBLE,
     ),
     "names of IPython and of the course overwritten": (
@@ -63,17 +53,9 @@ SEPARATE = {
         "import numpy\nnp = numpy\n" + DOUBLE,
     ),
     "everything deleted": ("x = 1\nimport os\ndel os\n%reset -f", DOUBLE),
-    "extensions and settings": (
-        "%load_ext autoreload\n%autoreload 2\n%config InlineBackend.figure_format = 'retina'\n%xmode Minimal\n%pdb on",
-        DOUBLE,
-    ),
     "a task that never ends": (
         "import asyncio\nwaiting = asyncio.create_task(asyncio.sleep(9999))",
         "import asyncio\nawait asyncio.sleep(0.01)\n" + DOUBLE,
-    ),
-    "a pool of processes": (
-        "import multiprocessing\nwith multiprocessing.get_context('fork').Pool(2) as pool: pool.map(abs, [1])",
-        DOUBLE,
     ),
     "no rights for others": ("import os\nos.umask(0o077)", DOUBLE),
     "no rights for anybody": ("import os\nos.umask(0o777)", DOUBLE),
@@ -111,8 +93,8 @@ SEPARATE = {
 
 # of each of these, another one of its kind is graded always
 WEEKLY = {
-    *("most of a megabyte of text", "a progress bar", "numpy prints little", "a higher recursion limit"),
-    *("standard streams replaced", "no rights for others", "sys.exit() after the work", "run from a file"),
+    *("standard streams replaced", "names of IPython and of the course overwritten", "no rights for others"),
+    *("slow but right", "sys.exit() after the work", "run from a file", "a built-in function replaced for all"),
 }
 
 
@@ -155,6 +137,15 @@ TOGETHER = (
     "out = ipywidgets.Output()\ndisplay(out)\nwith out: print('inside')",
     "from __future__ import annotations\nfrom typing import *\nimport this",
     "α = привет = 1\r\nif α:\r\n\tβ = 2\r\n",
+    "import sys, warnings\nfor n in range(20000): print('UserWarning', n, file=sys.stderr)\nwarnings.warn('odd')",
+    "print('x' * (800 << 10))",
+    "for n in range(3000): sys.stderr.write(f'\\r{n / 30:3.0f}%|###   |')",
+    "import multiprocessing\nwith multiprocessing.get_context('fork').Pool(2) as pool: pool.map(abs, [1])",
+    "sys.setrecursionlimit(10**6)\nsys.set_int_max_str_digits(0)",
+    "import numpy as np\nnp.seterr(all='raise')\nnp.random.seed(0)",
+    "np.set_printoptions(precision=1, threshold=1)\n%precision 1",
+    "warnings.filterwarnings('error')",
+    "%load_ext autoreload\n%autoreload 2\n%config InlineBackend.figure_format = 'retina'\n%xmode Minimal\n%pdb on",
 )
 
 

@@ -88,12 +88,6 @@ SOLUTIONS = {
     "getattr": "def double(x): return getattr(np, 'multiply')(x, 2)",
     "a helper in a file": "from helper import twice\ndouble = twice",
     "vars": "def double(x): return vars(np)['add'](x, x)",
-    "a lambda": "double = lambda x: 2 * x",
-    "a decorator": (
-        "from functools import wraps\ndef traced(f):\n    @wraps(f)\n    def g(*a): return f(*a)\n    return g\n"
-        "@traced\ndef double(x): return x + x"
-    ),
-    "a class": "class Doubler:\n    def __call__(self, x): return 2 * x\ndouble = Doubler()",
     "exec": "exec('def double(x): return 2 * x')",
     "a figure beside it": "import matplotlib.pyplot as plt\nplt.figure()\ndef double(x):\n    return 2 * x\nplt.show()",
     "an annotation": "import torch\ndef double(x: torch.Tensor | np.ndarray) -> torch.Tensor: return 2 * x",
