@@ -156,7 +156,7 @@ def write_feedback(gradebook: Path, folder: Path, projects: Collection[str] = ()
 
 
 @dataclass(frozen=True)
-class _Page:
+class _FeedbackPage:
     """A page to write: its path, what it shows, and what its stamp is made of."""
 
     path: Path
@@ -164,7 +164,7 @@ class _Page:
     content: str
 
 
-def _changed_page(record: Record, store: Path, folder: Path) -> _Page | None:
+def _changed_page(record: Record, store: Path, folder: Path) -> _FeedbackPage | None:
     """Return a student's page, or None if it is there already."""
     project = record.project.id
     path = folder / portable_name(record.student) / project / f"{project}.html"
@@ -172,10 +172,10 @@ def _changed_page(record: Record, store: Path, folder: Path) -> _Page | None:
     content = f"{feedback!r} {record.submission.sha256}"
     if _is_current(path, content):
         return None
-    return _Page(path, replace(feedback, notebook=stored_notebook(store, record.submission)), content)
+    return _FeedbackPage(path, replace(feedback, notebook=stored_notebook(store, record.submission)), content)
 
 
-def _write(page: _Page) -> None:
+def _write(page: _FeedbackPage) -> None:
     make_folder(page.path.parent)
     write_atomic(page.path, _stamped(_html(page.feedback), page.content))
 

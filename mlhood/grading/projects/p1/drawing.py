@@ -50,7 +50,7 @@ class PdfDrawing:
 
 
 @dataclass(frozen=True)
-class _Box:
+class _NodeBox:
     """A drawn node: its operator, its page and its bounding box (left, top, right, bottom)."""
 
     operator: str
@@ -106,7 +106,7 @@ def _check(drawing: PdfDrawing, nodes: Sequence[tuple[str, list[int]]], what: st
     expect.true(enough, unconnected, expected=f"{len(pairs)} lines", got=joined, hint=hint)
 
 
-def _boxes(drawing: PdfDrawing, operators: set[str]) -> list[_Box]:
+def _boxes(drawing: PdfDrawing, operators: set[str]) -> list[_NodeBox]:
     """The boxes that are drawn around the name of one operator, and of no other."""
     if not len(drawing.shapes):
         return []
@@ -123,16 +123,16 @@ def _boxes(drawing: PdfDrawing, operators: set[str]) -> list[_Box]:
         if len(around):
             smallest = around[np.argmin(areas[around])]
             boxes.setdefault(tuple(drawing.shapes[smallest]), []).append(word)
-    return [_Box(words[0], int(box[0]), np.array(box[1:])) for box, words in boxes.items() if len(words) == 1]
+    return [_NodeBox(words[0], int(box[0]), np.array(box[1:])) for box, words in boxes.items() if len(words) == 1]
 
 
-def _in_order(boxes: list[_Box], direction: str) -> list[_Box]:
+def _in_order(boxes: list[_NodeBox], direction: str) -> list[_NodeBox]:
     """The boxes from page to page and along a direction, turned such that it goes down."""
     turned = [replace(box, bounds=_turned(box.bounds, direction)) for box in boxes]
     return sorted(turned, key=lambda box: (box.page, box.bounds[1]))
 
 
-def _shows(line: list[_Box], operators: list[str]) -> bool:
+def _shows(line: list[_NodeBox], operators: list[str]) -> bool:
     """Whether boxes have these operators and are one after the other, not beside each other."""
     after = all(a.page < b.page or a.bounds[3] < b.bounds[1] for a, b in pairwise(line))
     return after and [box.operator for box in line] == operators
@@ -144,7 +144,7 @@ def _turned(bounds: np.ndarray, direction: str) -> np.ndarray:
     return bounds[..., columns] * sign
 
 
-def _joined(shapes: np.ndarray, first: _Box, second: _Box) -> bool:
+def _joined(shapes: np.ndarray, first: _NodeBox, second: _NodeBox) -> bool:
     """Whether a line ends at the second box that begins between it and the first, and lies before both."""
     begin, end = first.bounds[3], second.bounds[1]
     gap = end - begin
@@ -176,7 +176,7 @@ def _read(pdf: bytes, model: bytes) -> tuple[Any, ...]:
 
     import pypdf
 
-    reader = _Reader()
+    reader = _ShapeReader()
     for number, page in enumerate(pypdf.PdfReader(io.BytesIO(pdf)).pages):
         reader.read(number, page)
     return (*reader.result(), _nodes(model))
@@ -198,7 +198,7 @@ def _nodes(model: bytes) -> list[tuple[str, list[int]]]:
     return nodes
 
 
-class _Reader:
+class _ShapeReader:
     """Collects the words and painted shapes of pages, with pypdf's interpreter of their content.
 
     The matrices that pypdf passes begin anew in each form that a page uses, so they are multiplied by those outside.
