@@ -140,7 +140,6 @@ def test_nan_spreads_within_its_windows_only(rung):
     assert np.isnan(y).sum() == 27
 
 
-@pytest.mark.parametrize("rung", CONV2D)
 @pytest.mark.parametrize(
     ("x", "w", "options", "message"),
     [
@@ -157,9 +156,10 @@ def test_nan_spreads_within_its_windows_only(rung):
         ((1, 3, 5, 5), (4, 3, 3, 3), {"bias": np.zeros(4)}, "bias is not a NumPy array of float32"),
     ],
 )
-def test_invalid_convolutions_are_refused(rung, x, w, options, message):
-    with pytest.raises(KernelError, match=message):
-        CONV2D[rung](np.zeros(x, np.float32), np.zeros(w, np.float32), **options)
+def test_invalid_convolutions_are_refused(x, w, options, message):
+    for convolve in CONV2D.values():
+        with pytest.raises(KernelError, match=message):
+            convolve(np.zeros(x, np.float32), np.zeros(w, np.float32), **options)
 
 
 def test_a_prepared_convolution_refuses_other_inputs():
@@ -210,8 +210,3 @@ def test_a_prepared_convolution_is_reusable():
     for x in rng.standard_normal((3, 2, 3, 8, 6), np.float32):
         expected = CONV2D["naive"](x, w, bias, 2, (1, 0), clip=RELU)
         np.testing.assert_allclose(prepared(x), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_mismatched_channels_cannot_be_prepared():
-    with pytest.raises(KernelError, match="channels"):
-        prepare((1, 4, 8, 8), np.zeros((5, 3, 3, 3), np.float32))

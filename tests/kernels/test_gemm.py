@@ -88,7 +88,6 @@ def test_nan_and_infinity_propagate(rung):
     assert np.isfinite(np.delete(np.delete(c, 7, 1), 2, 0)).all()
 
 
-@pytest.mark.parametrize("rung", GEMM)
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
@@ -98,9 +97,10 @@ def test_nan_and_infinity_propagate(rung):
         ([[1.0]], np.zeros((1, 1), np.float32), "a is not a matrix"),
     ],
 )
-def test_invalid_operands_are_refused(rung, a, b, message):
-    with pytest.raises(KernelError, match=message):
-        GEMM[rung](a, b)
+def test_invalid_operands_are_refused(a, b, message):
+    for multiply in GEMM.values():
+        with pytest.raises(KernelError, match=message):
+            multiply(a, b)
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, "2"])
