@@ -94,7 +94,8 @@ def _launch_whole(submission: Submission, name: str) -> _Launch:
     (m, n), k = done.c.shape, done.depth
     for key, size in (("a", m * k), ("b", k * n), ("c", m * n)):
         what = f"`{name}` does not touch all elements of {key}"
-        expect.true(done.asked[key][1] >= size, what, expected=f"{size:,}", got=done.asked[key][1], given=done.given)
+        got, hint = done.asked[key][1], "every element of c has a thread, which reads a row of a and a column of b"
+        expect.true(got >= size, what, expected=f"{size:,}", got=got, given=done.given, hint=hint)
     return done
 
 
@@ -142,7 +143,11 @@ def tiled_is_right(submission: Submission) -> None:
 
 def _launch_tiled(submission: Submission) -> _Launch:
     launch = _launch_whole(submission, "gpu_tiled")
-    expect.true(launch.asked["shared"][0] > 0, "`gpu_tiled` uses no shared memory", given=launch.given)
+    what, hint = (
+        "`gpu_tiled` uses no shared memory",
+        "cuda.shared.array((TILE, TILE), float32) is a tile of a block",
+    )
+    expect.true(launch.asked["shared"][0] > 0, what, given=launch.given, hint=hint)
     return launch
 
 
