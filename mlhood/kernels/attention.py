@@ -20,7 +20,8 @@ _BLOCK = 32  # queries of a block, about
 class Sizes:
     """Sizes of attention: q [heads, queries, depth], k [heads / shared, keys, depth], v [heads / shared, keys, width].
 
-    Each head of the keys and values is that of `shared` consecutive heads of the queries.
+    Each head of the keys and values is that of `shared` consecutive heads of the queries. A head of them is followed by
+    room for more: it has as many as `room`, if that is not 0.
     """
 
     heads: int
@@ -29,6 +30,7 @@ class Sizes:
     depth: int
     width: int
     shared: int = 1
+    room: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def attend(
     A row is 0 where all of its mask is -inf. Any number of threads gets the same bits.
 
     Args:
-        sizes: Of contiguous "q", "k", "v".
+        sizes: Of "q", "k", "v"; a head is contiguous.
         scale: Factor of the products of queries and keys.
         mask: Layout of "mask"; None without one.
         causal: Whether query i attends to keys 0 to i only.
@@ -74,6 +76,8 @@ def attend(
     blocks = -(-sizes.queries // rows)
     layout = mask or Mask()
     values = {"tasks": sizes.heads * blocks, "blocks": blocks, "queries": sizes.queries, "keys": sizes.keys}
+    room = sizes.room or sizes.keys
+    values |= {"k_head": room * sizes.depth, "v_head": room * sizes.width}
     values |= {"shared": sizes.shared, "mask_heads": layout.heads, "mask_batch": layout.batch}
     values |= {"mask_head": layout.head, "mask_query": layout.query, "mask": 0}
     masks = ("mask",) if mask else ()
@@ -86,7 +90,8 @@ def attend(
     calls, operands = [], dict(call.operands)
     for name, n, k, transposed in (("k", sizes.keys, sizes.depth, True), ("v", sizes.width, sizes.keys, False)):
         packed = product.Sizes(0, n, k, sizes.heads // sizes.shared)
-        pack = product.pack_at_run_time(packed, tile, transposed=transposed, target=target)
+        group = room * (k if transposed else n)
+        pack = product.pack_at_run_time(packed, tile, group, transposed=transposed, target=target)
         size = 4 * packed.batch * -(-n // tile.columns) * tile.columns * k
         places, panels = {name: pack.operands["source"], f"{name} panels": pack.operands["out"]}, f"{name} panels"
         calls.append(replace(pack, operands=places, workspace={panels: size}))

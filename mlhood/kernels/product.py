@@ -134,12 +134,15 @@ def prepare(
     return native_call(kernel, FIELDS, values, operands, floats=floats, keep=keep, name=name)
 
 
-def pack_at_run_time(sizes: Sizes, tile: Tile, *, transposed: bool = False, target: Target | None = None) -> NativeCall:
+def pack_at_run_time(
+    sizes: Sizes, tile: Tile, group: int | None = None, *, transposed: bool = False, target: Target | None = None
+) -> NativeCall:
     """Prepare the packing of a batch of factors b into panels: operands "source" and "out", float32.
 
     Args:
         sizes: The sizes.
         tile: The register tile.
+        group: Elements from one factor to the next; N K by default.
         transposed: Whether the source is [batch, N, K] (else [batch, K, N]).
         target: The processor; the host by default.
     """
@@ -147,7 +150,7 @@ def pack_at_run_time(sizes: Sizes, tile: Tile, *, transposed: bool = False, targ
     values = {
         "tasks": sizes.batch * panels,
         "blocks": panels,
-        "group": sizes.n * sizes.k,
+        "group": sizes.n * sizes.k if group is None else group,
         "ld": sizes.k if transposed else sizes.n,
         "count": sizes.n,
         "depth": sizes.k,

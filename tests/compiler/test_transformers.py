@@ -15,7 +15,7 @@ from mlhood.models.transformers import Config, TransformerLayer, bert, gpt2, lla
 
 # The width of a head is that of a vector of 16 numbers, as the CPU's kernel requires.
 MODELS = {
-    "gpt2": lambda: gpt2(Config(1, 64, 2, packed=True, gelu="tanh"), 50, 40),
+    "gpt2": lambda: gpt2(Config(1, 64, 2, packed=True, gelu="tanh"), 50, 80),
     "llama": lambda: llama(Config(1, 64, 4, groups=2, hidden=96, llama=True)),
     "bert": lambda: bert(Config(1, 64, 2, norm="post"), 50, 40),
     "vit": lambda: vit(Config(1, 64, 2, packed=True), 32, 8, 10),
@@ -94,6 +94,31 @@ def test_steps_with_a_growing_cache(exported, name, tokens, target):
             inputs |= dict(zip([key for key in inputs if key.startswith("past")], cache, strict=True))
     if target == "cpu":
         assert executable.runner.compilations == 1
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_cache_grows_in_place(exported, name, batch):
+    """Until there is no more room, which is made then; and a second continuation leaves the first one as it is."""
+    model, path = exported(name, 1, 4)
+    growing, copying = (executable_of(compile_model(path, "cpu")) for _ in range(2))
+    growing.grow_in_place()
+    inputs = {key: x.numpy() for key, x in model.example(batch, 1, 4).items()}
+    names, shared = [key for key in inputs if key.startswith("past")], []
+    for _ in range(70):
+        results, expected = growing.run(inputs), copying.run(inputs)
+        for result, wanted in zip(results.values(), expected.values(), strict=True):
+            np.testing.assert_array_equal(result, wanted)
+        caches = list(results.values())[1:]
+        shared.append(all(np.shares_memory(inputs[key], cache) for key, cache in zip(names, caches, strict=True)))
+        before, inputs = inputs, inputs | dict(zip(names, caches, strict=True))
+    assert shared.count(False) == 2
+    kept = [cache.copy() for cache in caches]
+    again = growing.run(before | {"tokens": before["tokens"][::-1] * 0})
+    for cache, copy, other in zip(caches, kept, list(again.values())[1:], strict=True):
+        np.testing.assert_array_equal(cache, copy)
+        assert not np.shares_memory(cache, other)
+    assert growing.runner.compilations == 1
 
 
 @pytest.mark.filterwarnings("ignore")  # it is deprecated, and traces lengths as numbers

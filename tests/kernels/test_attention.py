@@ -19,6 +19,8 @@ SIZES = [
     Sizes(2, 3, 16, 16, 48),
     Sizes(1, 2, 1025, 64, 64),
     Sizes(2, 9, 1, 16, 16),
+    Sizes(2, 1, 7, 16, 32, room=9),
+    Sizes(2, 10, 7, 16, 32, room=9),
     Sizes(6, 50, 43, 20, 9, shared=3),
     Sizes(2, 70, KEYS + 1, 64, 64),
     Sizes(1, 100, 2 * KEYS, 8, 130),
@@ -30,7 +32,8 @@ MASKS = {"none": None, "shared": (0, 0, 0), "padding": (1, 0, 0), "by query": (0
 def drawn(sizes):
     draw, groups = np.random.default_rng(sizes.keys), sizes.heads // sizes.shared
     shapes = {"q": (sizes.heads, sizes.queries, sizes.depth)}
-    shapes |= {"k": (groups, sizes.keys, sizes.depth), "v": (groups, sizes.keys, sizes.width)}
+    rows = sizes.room or sizes.keys
+    shapes |= {"k": (groups, rows, sizes.depth), "v": (groups, rows, sizes.width)}
     return {name: 2 * draw.standard_normal(shape, np.float32) for name, shape in shapes.items()}
 
 
@@ -68,7 +71,7 @@ def test_attention_is_that_of_torch(sizes, mask, causal, target):
         given = torch.from_numpy(array).expand(*lengths, -1).reshape(-1, sizes.queries, sizes.keys)
     hidden = torch.from_numpy(np.triu(np.full((sizes.queries, sizes.keys), -np.inf), 1)) if causal else 0.0
     q, k, v = (torch.from_numpy(arrays[name]).double() for name in "qkv")
-    k, v = (x.repeat_interleave(sizes.shared, 0) for x in (k, v))
+    k, v = (x[:, : sizes.keys].repeat_interleave(sizes.shared, 0) for x in (k, v))
     expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, given + hidden, scale=0.2)
     y = computed(sizes, arrays, 0.2, target, mask=layout, causal=causal)
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)

@@ -28,6 +28,11 @@ class DynamicProgram:
         self.program = optimize(lower(graph))
         self._latest: list[Instruction] = [*self.program.instructions]
         self._buffers: dict[Buffer, Buffer] = {}
+        self._dynamic = [
+            (i, instruction)
+            for i, instruction in enumerate(self.program.instructions)
+            if any(isinstance(axis, str) for buffer in instruction.buffers for axis in buffer.type.shape)
+        ]
 
     def with_lengths(self, dims: Mapping[str, int]) -> Program | None:
         """Return the program for the lengths of the dynamic axes.
@@ -60,7 +65,7 @@ class DynamicProgram:
         program = Program(self.program.name)
         program.weights = {name: _weight(known(weight)) for name, weight in self.program.weights.items()}
         program.outputs = {name: program.weights[weight.name] for name, weight in self.program.outputs.items()}
-        for i, instruction in enumerate(self.program.instructions):
+        for i, instruction in self._dynamic:
             buffers = tuple(map(known, instruction.buffers))
             depends = isinstance(instruction, Compute) and isinstance(instruction.operator, Dynamic)
             if depends or any(a is not b for a, b in zip(buffers, self._latest[i].buffers, strict=True)):

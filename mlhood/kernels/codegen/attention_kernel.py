@@ -25,7 +25,8 @@ from mlhood.kernels.codegen.rows_kernel import across_lanes, add
 from mlhood.kernels.codegen.target import Target
 
 _MASK = ("mask_heads", "mask_batch", "mask_head", "mask_query")
-FIELDS = ("tasks", "blocks", "queries", "keys", "shared", *_MASK, "scale", "q", "k", "v", "mask", "out")
+_SIZES = ("tasks", "blocks", "queries", "keys", "shared", "k_head", "v_head")
+FIELDS = (*_SIZES, *_MASK, "scale", "q", "k", "v", "mask", "out")
 KEYS = 128  # of a block
 _LOWEST = float(np.finfo(np.float32).min)  # unlike -inf, it may be subtracted from itself
 
@@ -46,9 +47,9 @@ def build(target: Target, depth: int, width: int, masked: bool, causal: bool) ->
     block, zero = code.buffer(lanes), ir.Constant(kind, [0.0] * lanes)
     with arguments.tasks(arguments.integer("tasks")) as task:
         head, row = task // queries, task % queries
-        first_key = head // arguments.integer("shared") * keys
-        k = arguments.pointer("k").at(first_key * depth)
-        v = arguments.pointer("v").at(first_key * width)
+        group = head // arguments.integer("shared")
+        k = arguments.pointer("k").at(group * arguments.integer("k_head"))
+        v = arguments.pointer("v").at(group * arguments.integer("v_head"))
         mask = _mask(arguments, head, row)
         q = arguments.pointer("q").at(task * depth)
         query = [builder.fmul(q.at(i).load(lanes), scale) for i in range(0, depth, lanes)]

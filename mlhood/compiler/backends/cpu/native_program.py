@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
 from mlhood.compiler.lir.instructions import Buffer, Compute, Copy, Instruction, Weight
 from mlhood.compiler.lir.program import Lifetime, Program
 from mlhood.compiler.lir.text import instruction_text
-from mlhood.compiler.memory.plan import ALIGNMENT, MemoryPlan, plan
+from mlhood.compiler.memory.plan import ALIGNMENT, plan
 from mlhood.errors import CompilerError
 from mlhood.kernels.native import KernelSequence, NativeCall
 from mlhood.kernels.parallel import data_address
@@ -62,6 +63,7 @@ class NativeProgram:
         guard: Bytes between any two buffers, which then share no memory: for tests, which find there what a kernel
             writes out of bounds.
         like: A program for the same machine; the kernels of the instructions that it shares with this one are its own.
+        instead: Whether this program may take over the memory of `like`, which must not run any more.
 
     Raises:
         CompilerError: It needs more memory than the limit.
@@ -74,17 +76,23 @@ class NativeProgram:
         buffers: Mapping[str, Buffer] | None = None,
         guard: int = 0,
         like: NativeProgram | None = None,
+        instead: bool = False,
     ) -> None:
         self.program, self.machine, self.buffers, self.guard = program, machine, buffers or {}, guard
         self.steps = tuple(self._select({id(step.instruction): step.selection for step in like.steps} if like else {}))
-        self.plan = self._plan_memory()
+        lifetimes = self._lifetimes()
+        old = like if like and instead and self._fits(like, lifetimes) else None
+        self.plan = old.plan if old else plan(lifetimes)
         outputs = sum(weight.bytes for weight in program.outputs.values())
         _check_memory(self.plan.bytes + outputs, program.name)
         self._owners = program.memory()
-        self._arena = np.empty(self.plan.bytes + ALIGNMENT, np.uint8)
+        self._arena = old._arena if old else np.empty(self.plan.bytes + ALIGNMENT, np.uint8)
         self._base = self._arena.ctypes.data + -self._arena.ctypes.data % ALIGNMENT
         calls = [call for step in self.steps if step.selection for call in step.selection.calls]
-        self.sequence = KernelSequence(calls, machine.threads, machine.target)
+        self.sequence = old.sequence if old else KernelSequence(calls, machine.threads, machine.target)
+        for number, call in enumerate(calls):
+            if self.sequence.calls[number] is not call:
+                self.sequence.replace(number, call)
         self._patches: dict[Weight, list[int]] = {}
         self._nonfinite = np.zeros(1, np.int64)
         self._copies: dict[Weight, np.ndarray] = {}
@@ -111,7 +119,16 @@ class NativeProgram:
             count = step.last
             yield step
 
-    def _plan_memory(self) -> MemoryPlan:
+    def _fits(self, old: NativeProgram, lifetimes: Sequence[Lifetime]) -> bool:
+        """Return whether this program has the kernels of an old one, and needs no more memory."""
+        kernels = [
+            [call.kernel for step in program.steps if step.selection for call in step.selection.calls]
+            for program in (self, old)
+        ]
+        sizes = {lifetime.name: lifetime.bytes for lifetime in old.plan.lifetimes}
+        return kernels[0] == kernels[1] and all(each.bytes <= sizes.get(each.name, -1) for each in lifetimes)
+
+    def _lifetimes(self) -> list[Lifetime]:
         lifetimes = self.program.lifetimes()
         for step in self.steps:
             for name, size in (step.selection.workspace if step.selection else {}).items():
@@ -119,7 +136,7 @@ class NativeProgram:
         if self.guard:
             end = len(self.program.instructions)
             lifetimes = [Lifetime(buffer.name, buffer.bytes + self.guard, 0, end) for buffer in lifetimes]
-        return plan(lifetimes)
+        return lifetimes
 
     @property
     def arena(self) -> np.ndarray:
@@ -172,16 +189,19 @@ class NativeProgram:
 
     # -- execution
 
-    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def run(
+        self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray] | None = None
+    ) -> dict[str, np.ndarray]:
         """Run the program once; not from two threads at a time.
 
         Args:
             inputs: A contiguous array for each input, of its type.
+            outputs: Memory for outputs, by the names of their buffers; by default it is allocated.
 
         Returns:
             The outputs by name, as new arrays; invalid if `is_invalid` is true afterwards.
         """
-        arrays = self.bind(inputs)
+        arrays = self.bind(inputs, outputs or {})
         for segment in self.segments:
             if isinstance(segment, NativeStep):
                 self.interpret(segment, arrays)
@@ -194,7 +214,9 @@ class NativeProgram:
         """Whether a number in the last run was not finite where the program needs finite ones to be exact."""
         return self._nonfinite[0] != 0
 
-    def bind(self, inputs: Mapping[str, np.ndarray]) -> dict[Weight, np.ndarray]:
+    def bind(
+        self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray] = MappingProxyType({})
+    ) -> dict[Weight, np.ndarray]:
         """Return arrays for inputs and outputs, whose addresses are written into the argument blocks.
 
         An output of the last run that nobody holds any more is used again.
@@ -207,8 +229,8 @@ class NativeProgram:
             for place in places:
                 words[place] = address
         for weight, places in self._outputs:
-            array = self._results.get(weight)
-            if array is None or sys.getrefcount(array) > _UNUSED:
+            array = outputs.get(weight.name, self._results.get(weight))
+            if array is None or (weight.name not in outputs and sys.getrefcount(array) > _UNUSED):
                 # memory that is not new: the system would fill new pages with zeros first
                 self._results[weight] = array = np.empty(*self._result_types[weight])
             arrays[weight] = array
@@ -238,6 +260,8 @@ class NativeProgram:
         owner = self._owners[buffer]
         if isinstance(owner, Weight):
             array = arrays[owner] if owner.data is None else owner.data
+            if array.shape == buffer.type.shape and array.dtype == buffer.type.dtype:
+                return array
             flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         else:
             start = self.plan.offsets[owner.name]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
+from mlhood.compiler.backends.cpu.caches import Caches, growing
 from mlhood.compiler.backends.cpu.layouts import lanes_of
 from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
 from mlhood.compiler.backends.cpu.machine import Machine, shape
@@ -17,20 +18,22 @@ from mlhood.compiler.backends.cpu.weights import Weights
 from mlhood.compiler.backends.interpreter import Observer
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import bind_inputs
+from mlhood.compiler.hir.lengths import evaluate
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.lir.dynamic import DynamicProgram
-from mlhood.compiler.lir.instructions import Compute, TensorView
+from mlhood.compiler.lir.instructions import Compute, TensorView, Weight
 from mlhood.compiler.lir.lowering import lower_with_buffers
 from mlhood.compiler.lir.passes import optimize
 from mlhood.compiler.lir.program import Program
+from mlhood.errors import CompilerError
 from mlhood.kernels import parallel
 from mlhood.kernels.codegen.target import Target, host
 
 _MAX_PLANS = 8
 _SMALL = 4_000_000  # multiply-accumulates: with less, waking a second thread takes longer than it saves
 
-Key = tuple[tuple[tuple[int, ...], ...], int, bool, bool]
+Key = tuple[tuple[tuple[int, ...], ...], int, bool, bool, int]
 
 
 class Cpu:
@@ -52,6 +55,9 @@ class Cpu:
         self._latest: NativeProgram | None = None
         self.plans: dict[Key, NativeProgram] = {}
         self.compilations = 0  # of programs so far; one with dynamic axes is compiled once, and planned for each length
+        self.in_place = False  # whether outputs that append to inputs share memory with them
+        self._caches = Caches()
+        self._growing: dict[Weight, Weight] = {}
         self._lock = threading.Lock()
         self._dynamic: DynamicProgram | None = None
         self._is_dynamic = any(isinstance(axis, str) for type in self._types.values() for axis in type.shape)
@@ -65,6 +71,8 @@ class Cpu:
         With `observe`, no two values of the lowered graph share memory.
         """
         with self._lock:
+            if self.in_place and observe is None and (outputs := self._run_in_place(inputs)) is not None:
+                return outputs
             program = self._latest
             if observe is not None or program is None or not self._accepts(program, inputs):
                 inputs = self._bind(inputs)
@@ -76,6 +84,26 @@ class Cpu:
             if program.is_invalid:
                 outputs = self.plan(tuple(array.shape for array in inputs.values()), exact=True).run(inputs)
             return outputs
+
+    def _run_in_place(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
+        """Run the graph once, with outputs in the memory of the inputs that they append to; None if there are none."""
+        if not self._caches.buffers:
+            self._dynamic = self._dynamic or self._compiled()
+            self._growing = growing(self._dynamic.program)
+        pairs = self._growing
+        arrays = self._bind(inputs, {past.name for past in pairs.values()})
+        dims = self._dims(tuple(array.shape for array in arrays.values()))
+        rows = {evaluate(present.type.shape[-2], dims) for present in pairs}
+        if len(rows) != 1:
+            return None
+        past = {present.name: arrays[weight.name] for present, weight in pairs.items()}
+        memory = self._caches.outputs(past, int(rows.pop()))
+        shapes = tuple(array.shape for array in arrays.values())
+        self._latest = program = self.plan(shapes, room=self._caches.room)
+        outputs = program.run(arrays, memory)
+        return (
+            self.plan(shapes, exact=True, room=self._caches.room).run(arrays, memory) if program.is_invalid else outputs
+        )
 
     @property
     def activation_bytes(self) -> int | None:
@@ -113,13 +141,16 @@ class Cpu:
                 return False
         return True
 
-    def _bind(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Return checked inputs as contiguous arrays in the machine's byte order."""
+    def _bind(self, inputs: Mapping[str, Any], strided: Collection[str] = ()) -> dict[str, np.ndarray]:
+        """Return checked inputs as arrays in the machine's byte order, contiguous but for some."""
         arrays = bind_inputs(self._types, inputs, f"graph {self.graph.name!r}")
-        return {name: np.ascontiguousarray(a, a.dtype.newbyteorder("=")).reshape(a.shape) for name, a in arrays.items()}
+        return {
+            name: a if name in strided else np.ascontiguousarray(a, a.dtype.newbyteorder("=")).reshape(a.shape)
+            for name, a in arrays.items()
+        }
 
     def plan(
-        self, shapes: tuple[tuple[int, ...], ...], keep_values: bool = False, exact: bool = False
+        self, shapes: tuple[tuple[int, ...], ...], keep_values: bool = False, exact: bool = False, room: int = 0
     ) -> NativeProgram:
         """Return the native program for the shapes of the inputs, in their order.
 
@@ -127,36 +158,60 @@ class Cpu:
             shapes: The shapes.
             keep_values: Whether no two values share memory.
             exact: See `Machine`.
+            room: Rows that outputs have room for, if they share memory with inputs.
         """
-        key = (shapes, parallel.threads(), keep_values, exact)
+        key = (shapes, parallel.threads(), keep_values, exact, room)
         if key not in self.plans:
             while len(self.plans) >= _MAX_PLANS:
                 self.plans.pop(next(iter(self.plans)))
-            self.plans[key] = self._compile(shapes, keep_values, exact)
+            self.plans[key] = self._compile(shapes, keep_values, exact, room)
         return self.plans[key]
 
-    def _compile(self, shapes: tuple[tuple[int, ...], ...], keep_values: bool, exact: bool) -> NativeProgram:
+    def _dims(self, shapes: tuple[tuple[int, ...], ...]) -> dict[str, int]:
         dims: dict[str, int] = {}
         for type, lengths in zip(self._types.values(), shapes, strict=True):
             dims |= {axis: length for axis, length in zip(type.shape, lengths, strict=True) if isinstance(axis, str)}
+        return dims
+
+    def _compile(self, shapes: tuple[tuple[int, ...], ...], keep_values: bool, exact: bool, room: int) -> NativeProgram:
+        dims = self._dims(shapes)
         program, buffers = self._with_lengths(dims) if self._is_dynamic and not keep_values else None, None
+        if program is None and room:
+            raise CompilerError("caches cannot grow in place with these lengths", got=dims)
         if program is None:
             self.compilations += 1
             program, buffers = lower_with_buffers(self.graph, dims)
             program = program if keep_values else optimize(program)
-        threads = parallel.threads() if _work(program) >= _SMALL else 1
-        machine = Machine(self.target, threads, self.weights, exact)
-        like = self._latest if self._latest and self._latest.machine == machine else None
-        native = NativeProgram(program, machine, buffers if keep_values else None, like=like)
+        owners = program.memory() if room else {}
+        rooms = {buffer: room for buffer, owner in owners.items() if owner.name in self._caches.buffers}
+        like = self._latest
+        if like and (like.threads_wanted, like.machine.exact, {*like.machine.room.values()}) != (
+            parallel.threads(),
+            exact,
+            {*rooms.values()},
+        ):
+            like = None
+        if like and room:
+            threads = like.machine.threads
+        else:
+            threads = parallel.threads() if _work(program) >= _SMALL else 1
+            like = like if like and like.machine.threads == threads else None
+        machine = Machine(self.target, threads, self.weights, exact, rooms)
+        native = NativeProgram(program, machine, buffers if keep_values else None, like=like, instead=room > 0)
+        if room:
+            self.plans = {key: plan for key, plan in self.plans.items() if plan is not like}
         native.threads_wanted = parallel.threads()
         return native
 
     def _with_lengths(self, dims: Mapping[str, int]) -> Program | None:
         """Return the program for the lengths of the dynamic axes; None if it has to be compiled for them alone."""
         if self._dynamic is None:
-            self.compilations += 1
-            self._dynamic = DynamicProgram(self.graph)
+            self._dynamic = self._compiled()
         return self._dynamic.with_lengths(dims)
+
+    def _compiled(self) -> DynamicProgram:
+        self.compilations += 1
+        return DynamicProgram(self.graph)
 
     def _run_observed(
         self, program: NativeProgram, inputs: Mapping[str, Any], observe: Observer
