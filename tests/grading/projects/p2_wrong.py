@@ -240,7 +240,7 @@ WRONG: tuple[Mistake, ...] = (
                 ("    x = x.astype(np.int32) - x_offset\n", ""),
                 ("    rows, columns =", "    x = x.astype(np.int32) - x_offset\n    rows, columns ="),
             ),
-            (PADDED, WIDE),
+            PADDED,
             "which integer represents the real number 0",
         ),
         ("wraps around", (2, (".clip(-128, 127)", "")), SATURATED, "clamp after"),
