@@ -185,7 +185,7 @@ COMPARISONS = mistakes(
     ),
     (
         "arrays that the compiler knows",
-        changed(TABLE, ("compiled(*on_device)", "jax.jit(lambda: case.with_jax(*on_device))")),
+        changed(TABLE, ("lambda: compiled(*on_device)", "jax.jit(lambda: case.with_jax(*on_device))")),
         check.COMPILED_SIDE,
         "knows no numbers",
     ),
