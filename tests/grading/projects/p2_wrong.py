@@ -331,7 +331,7 @@ WRONG: tuple[Mistake, ...] = (
             "views are buffers",
             (1, ("buffer = owner.get(buffer, buffer)", "pass")),
             VIEWS,
-            "a view has no memory of its own",
+            "a view has no memory",
         ),
         (
             "one after another",

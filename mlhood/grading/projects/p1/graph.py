@@ -223,9 +223,10 @@ def _check_agreement(
     for name in names:
         want, real = right[name].item(), name in DIFFERENCES
         hint = DIFFERENCES[name] if real else f"a prediction is the argmax of every row: {AGREED[name]}"
+        value, what = np.asarray(report[name]), f"`{name}` is no Boolean"
+        boolean = (value.dtype == bool and not value.ndim) or not isinstance(want, bool)
+        expect.true(boolean, what, expected="True or False", got=report[name], hint=hint)
         got = expect.number(report[name], f"`{name}`", hint=hint)
-        boolean, what = np.asarray(report[name]).dtype == bool, f"`{name}` is no Boolean"
-        expect.true(boolean or not isinstance(want, bool), what, expected="True or False", got=report[name], hint=hint)
         near = abs(got - want) <= (0.05 * want if real else 1e-6)
         expected, got = (f"about {want:.3g}", f"{got:.3g}") if real else (want, report[name])
         expect.true(near, f"`{name}` is wrong", expected=expected, got=got, given=given, hint=hint)
