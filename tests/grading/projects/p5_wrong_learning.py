@@ -120,7 +120,7 @@ LEARNING = (
             "all are scaled if one is long",
             (2, (FACTOR, f"jnp.where(({NORM} > limit).any(), limit / {NORM}, 1.0)")),
             check.SHORT,
-            "a factor of its own",
+            "its own factor",
         ),
     ),
     *mistakes(
