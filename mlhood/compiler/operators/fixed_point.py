@@ -53,11 +53,6 @@ class FixedPoint:
         return cls(multiplier, shift)
 
     @property
-    def is_shift(self) -> bool:
-        """Whether the scale is a power of two, so that the multiplication is a shift."""
-        return self.multiplier > 0 and self.multiplier & (self.multiplier - 1) == 0
-
-    @property
     def real(self) -> float:
         """The number that is represented."""
         return self.multiplier / 2**self.shift

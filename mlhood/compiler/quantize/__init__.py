@@ -11,7 +11,7 @@ from mlhood.compiler.quantize.calibrate import CALIBRATIONS, calibrate_range
 from mlhood.compiler.quantize.distribution import Distribution
 from mlhood.compiler.quantize.profile import Profile, profile
 from mlhood.compiler.quantize.quantize import quantize
-from mlhood.compiler.quantize.report import compare, kept_in_float, layer_sqnr, sqnr, summary
+from mlhood.compiler.quantize.report import kept_in_float, layer_sqnr, sqnr, summary
 from mlhood.compiler.quantize.schema import SCHEMAS, Recipe, choose_parameters
 from mlhood.compiler.quantize.weights import WeightFormat, quantize_weights
 
@@ -24,7 +24,6 @@ __all__ = [
     "WeightFormat",
     "calibrate_range",
     "choose_parameters",
-    "compare",
     "kept_in_float",
     "layer_sqnr",
     "profile",

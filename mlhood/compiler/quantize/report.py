@@ -13,9 +13,7 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import as_tuple
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
-from mlhood.compiler.quantize.profile import Profile
-from mlhood.compiler.quantize.quantize import quantize
-from mlhood.compiler.quantize.schema import Recipe, dequantize_array, quantize_array
+from mlhood.compiler.quantize.schema import dequantize_array, quantize_array
 from mlhood.errors import CompilerError
 
 if TYPE_CHECKING:
@@ -78,17 +76,6 @@ def summary(graph: Graph, quantized: Graph, inputs: Inputs, labels: np.ndarray |
         "nodes": len(quantized.nodes),
         "kept_in_float": kept_in_float(quantized),
     }
-
-
-def compare(
-    graph: Graph, profile: Profile, recipes: Mapping[str, Recipe], inputs: Inputs, labels: np.ndarray | None = None
-) -> pd.DataFrame:
-    """Quantise a graph with several recipes; return a row for the float graph and one per recipe, see `summary`."""
-    import pandas as pd
-
-    rows = {"float": summary(graph, graph, inputs, labels)}
-    rows |= {name: summary(graph, quantize(graph, profile, recipe), inputs, labels) for name, recipe in recipes.items()}
-    return pd.DataFrame.from_dict(rows, orient="index")
 
 
 def layer_sqnr(graph: Graph, quantized: Graph, inputs: Inputs) -> pd.DataFrame:

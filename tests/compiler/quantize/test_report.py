@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlhood.compiler.backends.interpreter import Interpreter
-from mlhood.compiler.quantize import Recipe, compare, layer_sqnr, quantize, sqnr, summary
+from mlhood.compiler.quantize import Recipe, layer_sqnr, quantize, sqnr, summary
 from mlhood.errors import CompilerError
 
 
@@ -33,15 +33,6 @@ def test_summary(lenet_graph, lenet_profile, data):
         "kept_in_float": [],
     }
     assert math.isnan(summary(lenet_graph, quantized, images)["accuracy"])
-
-
-def test_compare(lenet_graph, lenet_profile, data):
-    recipes = {"int8": Recipe(), "int16": Recipe("power_of_two", "int16")}
-    table = compare(lenet_graph, lenet_profile, recipes, {"image": data.test_images[:50]}, data.test_labels[:50])
-    assert list(table.index) == ["float", "int8", "int16"]
-    assert list(table["bytes"]) == [4 * 61_706, 62_414, 2 * 61_470 + 4 * 236]
-    assert table["sqnr"]["float"] == math.inf
-    assert table["sqnr"]["int16"] > table["sqnr"]["int8"] + 30
 
 
 def test_layers(lenet_graph, lenet_profile, data):
