@@ -137,7 +137,10 @@ def _converted(source: OnnxNode, x: Value, element: str) -> Value:
 
 def _parameter(source: OnnxNode, position: int, x: Value, element: str) -> Value:
     """Return a scale or zero point, computed or constant, in a shape that broadcasts to x."""
-    parameter = _converted(source, source.input(position), element)
+    parameter = source.input(position)
+    if isinstance(parameter, Constant) and parameter.type.element != element:
+        parameter = source.constant(parameter.data.astype(element))
+    parameter = _converted(source, parameter, element)
     block, rank = source.attribute("block_size", 0), parameter.type.rank
     if rank == 0 or parameter.type.shape == (1,):
         return parameter if rank == 0 else source.add(Reshape(()), parameter)
@@ -175,9 +178,18 @@ def _quantize(source: OnnxNode, x: Value, element: str) -> Value:
 def _dequantize(source: OnnxNode, x: Value, element: str) -> Value:
     """Return DequantizeLinear by plain operators, in float32 as ONNX Runtime computes it."""
     if source.has(2) and not x.type.is_float:  # floating-point numbers have no zero point
-        x = source.add(Sub(), _converted(source, x, "int32"), _parameter(source, 2, x, "int32"))
+        offset = _parameter(source, 2, x, "int32")
+        if isinstance(x, Constant) and isinstance(offset, Constant):
+            x = source.constant(_smallest(x.data.astype(np.int32) - offset.data))
+        else:
+            x = source.add(Sub(), _converted(source, x, "int32"), offset)
     y = source.add(Mul(), _converted(source, x, "float32"), _parameter(source, 1, x, "float32"))
     return _converted(source, y, element)
+
+
+def _smallest(integers: np.ndarray) -> np.ndarray:
+    """Return integers as int8 if they fit."""
+    return integers.astype(np.int8) if np.abs(integers).max(initial=0) < 128 else integers
 
 
 def reinterpret(source: OnnxNode, x: Value, quantization: Quantization) -> Value:

@@ -28,6 +28,7 @@ from mlhood.compiler.passes.layer_normalization import fuse_layer_normalization
 from mlhood.compiler.passes.limits import limits_to_clip
 from mlhood.compiler.passes.means import means_to_pools
 from mlhood.compiler.passes.no_ops import remove_no_ops
+from mlhood.compiler.passes.packed_weights import keep_packed_weights
 from mlhood.compiler.passes.padding import merge_padding
 from mlhood.compiler.passes.reshapes import merge_reshapes
 from mlhood.compiler.passes.residual import fuse_residual
@@ -42,6 +43,7 @@ PASSES: dict[str, Pass] = {
     function.__name__: function
     for function in (
         remove_dead_code,
+        keep_packed_weights,
         fold_constants,
         remove_no_ops,
         merge_reshapes,
