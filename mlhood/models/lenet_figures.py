@@ -137,21 +137,22 @@ def feature_map(features: Any, labels: Any) -> Figure:
     figure, axes = plt.subplots(figsize=(6, 4.6), dpi=90)
     for (x, y), label in zip(points, labels, strict=True):
         axes.text(x, y, str(int(label)), color=DIGIT_COLOURS[int(label)], fontsize=10, ha="center", va="center")
-    share = _share_of_alike_neighbours(points, np.asarray(labels))
+    shares = [_share_of_alike_neighbours(space, np.asarray(labels)) for space in (points, centred)]
     low, high = points.min(axis=0), points.max(axis=0)
     margin = 0.06 * (high - low)
     axes.set(xlim=(low[0] - margin[0], high[0] + margin[0]), ylim=(low[1] - margin[1], high[1] + margin[1]))
     axes.set(
         xlabel="first principal axis",
         ylabel="second",
-        title=f"{centred.shape[1]} features in two dimensions: {share:.0%} have\n"
-        "one of their own kind as the nearest neighbour",
+        title=f"{shares[0]:.0%} have one of their own kind as the nearest neighbour;\n"
+        f"along all {centred.shape[1]} directions, {shares[1]:.1%} have",
     )
     figure.tight_layout()
     return set_alt_text(
         figure,
         f"Scatter plot of {len(points)} images, each drawn as its digit, along two principal axes of their features.",
-        f"Equal digits form clusters: {share:.0%} have one of their own kind as the nearest neighbour.",
+        f"Equal digits form clusters: {shares[0]:.0%} have one of their own kind as the nearest neighbour, "
+        f"{shares[1]:.1%} along all directions, of which two are drawn.",
     )
 
 

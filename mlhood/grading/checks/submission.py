@@ -110,8 +110,8 @@ class Reached:
 
     @property
     def text(self) -> str:
-        """The figure in words: `cycles: 1,204 (the course's own solution: 1,190)`."""
-        return f"{self.figure}: {format_figure(self.value)} (the course's own solution: {format_figure(self.course)})"
+        """The figure in words: `cycles: 1,204 (the course reaches 1,190)`."""
+        return f"{self.figure}: {format_figure(self.value)} (the course reaches {format_figure(self.course)})"
 
 
 class Submission:
