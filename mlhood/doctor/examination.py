@@ -165,7 +165,7 @@ def facts(machine: Machine) -> list[tuple[Text, Text]]:
         "memory": f"{binary_size(memory.total)}{limit}",
         "system": machine.system,
         "Python": machine.python,
-        "BLAS": f"{blas.library or 'unknown'} {blas.version or ''}".strip() + threads,
+        "BLAS": f"{blas}{threads}",
         "versions": ", ".join(versions),
     }
     return [(Text(label), Text(text)) for label, text in rows.items()]

@@ -48,11 +48,24 @@ class Vector:
 
 @dataclass(frozen=True)
 class Blas:
-    """The library that NumPy multiplies matrices with, and its number of threads."""
+    """The library that NumPy multiplies matrices with, its number of threads, and the kernels it chose.
+
+    `kernel` is the processor that these are written for, often an older one than this, and `float32_lanes` is how many
+    float32 their vectors hold.
+    """
 
     library: str | None = None
     version: str | None = None
     threads: int | None = None
+    kernel: str | None = None
+    float32_lanes: int | None = None
+
+    def __str__(self) -> str:
+        """Such as `openblas 0.3.31 for Haswell (8 float32)`."""
+        text = f"{self.library or 'unknown'} {self.version or ''}".strip()
+        if self.kernel is not None:
+            text += f" for {self.kernel}"
+        return text if self.float32_lanes is None else f"{text} ({self.float32_lanes} float32)"
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,21 @@ LIBRARIES = (
     "mlhood",
 )
 
+# OpenBLAS's name of its kernels, in lower case -> float32 lanes of their vectors
+_KERNEL_LANES = {
+    "prescott": 4,
+    "nehalem": 4,
+    "sandybridge": 8,
+    "haswell": 8,
+    "zen": 8,
+    "skylakex": 16,
+    "cooperlake": 16,
+    "sapphirerapids": 16,
+    "armv8": 4,
+    "neoversen1": 4,
+    "vortex": 4,
+}
+
 
 def versions() -> dict[str, str | None]:
     """Return the installed version of each library, None for one that is not installed."""
@@ -34,7 +49,7 @@ def versions() -> dict[str, str | None]:
 
 
 def numpy_blas() -> Blas:
-    """Return NumPy's BLAS library, its version and its number of threads; unknown without NumPy."""
+    """Return NumPy's BLAS library, its version, threads and kernels; unknown without NumPy."""
     try:
         import numpy as np
         from threadpoolctl import threadpool_info
@@ -56,7 +71,9 @@ def choose_blas(loaded: Iterable[Mapping[str, Any]], configured: Mapping[str, An
     build_name = str(configured.get("name", "")).lower()
     same_kind = [library for library in candidates if library.get("internal_api", "?") in build_name]
     for library in bundled + same_kind:
-        return Blas(library.get("internal_api"), library.get("version"), library.get("num_threads"))
+        kernel = library.get("architecture")
+        facts = library.get("internal_api"), library.get("version"), library.get("num_threads"), kernel
+        return Blas(*facts, _KERNEL_LANES.get(str(kernel).lower()))
     return Blas(configured.get("name") or None, configured.get("version") or None)
 
 

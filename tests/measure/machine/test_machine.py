@@ -244,6 +244,15 @@ def test_a_shared_blas_is_recognised_by_its_api():
     assert choose_blas(libraries, {"name": "mkl", "version": "2025"}) == Blas("mkl", "1.2", 4)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "lanes"), [("Haswell", 8), ("SkylakeX", 16), ("SapphireRapids", 16), ("armv8", 4), ("a new one", None)]
+)
+def test_the_kernels_of_a_blas_have_a_vector_width(kernel, lanes):
+    blas = choose_blas([loaded("/numpy.libs/libblas.so") | {"architecture": kernel}], {})
+    assert blas == Blas("openblas", "1.2", 2, kernel, lanes)
+    assert str(blas) == f"openblas 1.2 for {kernel}" + (f" ({lanes} float32)" if lanes else "")
+
+
 def test_accelerate_is_known_from_the_build_only():
     assert choose_blas([], {"name": "accelerate", "version": "unknown"}) == Blas("accelerate", "unknown", None)
     assert choose_blas([], {}) == Blas()
