@@ -175,13 +175,15 @@ def ratios(layers: Mapping[str, Mapping[str, Ratio]]) -> Figure:
     return set_alt_text(
         figure,
         f"Times of other kernels divided by those of direct, with their intervals, for {len(layers)} layers.",
-        "; ".join(_summary([row[name].value for row in layers.values() if name in row], name) for name in names) + ".",
+        "; ".join(_summary([row[name] for row in layers.values() if name in row], name) for name in names) + ".",
     )
 
 
-def _summary(ratios: Sequence[float], name: str) -> str:
-    spread = f"{digits(min(ratios))} to {digits(max(ratios))}, geometric mean {statistics.geometric_mean(ratios):.2f}"
-    return f"{name}: {spread}, direct faster in {sum(ratio > 1 for ratio in ratios)} of {len(ratios)}"
+def _summary(ratios: Sequence[Ratio], name: str) -> str:
+    values = [ratio.value for ratio in ratios]
+    spread = f"{digits(min(values))} to {digits(max(values))}, geometric mean {statistics.geometric_mean(values):.2f}"
+    wins, shown = sum(value > 1 for value in values), sum(ratio.low > 1 for ratio in ratios)
+    return f"{name}: {spread}, above 1 in {wins} of {len(ratios)}, with the whole interval in {shown}"
 
 
 def _plot_baseline(axes: Axes, i: int, name: str, ratios: Mapping[float, Ratio]) -> None:
