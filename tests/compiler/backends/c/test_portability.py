@@ -11,6 +11,7 @@ from mlhood.compiler.lir.lowering import lower
 from mlhood.compiler.operators import OPERATORS
 from mlhood.compiler.operators.activation import ACTIVATIONS
 from mlhood.compiler.operators.arithmetic import Add, Div, Max, Min, Mul, Pow, Sub
+from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.elementwise import FUNCTIONS, Clip, HardSigmoid, LeakyRelu, Relu
 from mlhood.compiler.operators.matrix import MatMul
 from mlhood.compiler.operators.normalization import BatchNormalization
@@ -66,6 +67,11 @@ def normalized(b, x):
     return b(BatchNormalization(), b.conv(x), *statistics)
 
 
+def weights_in_blocks(b, x):
+    integers, scale = np.arange(-10, 10, dtype=np.int8).reshape(4, 5), b.numbers(2, 5).repeat(2, axis=0)
+    return b(Add(), b(MatMul(), x, b(Mul(), b(Cast(b.element), integers), scale)), b.numbers(5))
+
+
 # From x to what a pass fuses, by the operators that it makes.
 FUSED = {
     "Silu": lambda b, x: b(Mul(), x, b(Sigmoid(), x)),
@@ -78,6 +84,7 @@ FUSED = {
     "Relu": lambda b, x: b(Max(), x, b.number(0)),
     "GlobalAveragePool": lambda b, x: b(ReduceMean((2, 3)), x),
     "FullyConnected": lambda b, x: b(Add(), b(MatMul(), x, b.numbers(4, 5)), b.numbers(5)),
+    "BlockDense": weights_in_blocks,
     "Conv with normalisation": normalized,
     "Conv with padding": lambda b, x: b.conv(b(AROUND, x), size=3),
     "MaxPool with padding": lambda b, x: b(MaxPool(*POOL), b(AROUND, b(Relu(), x))),
@@ -136,6 +143,6 @@ def test_what_passes_make_has_c(tmp_path, compiler):
     made = {node.operator.name for graph in after.values() for node in graph.nodes.values()}
     named = [each for run in PASSES.values() for each in vars(sys.modules[run.__module__]).values()]
     only_made = {name for name, operator in OPERATORS.items() if operator in named and not operator.onnx}
-    assert {"AddActivation", "FullyConnected", "Silu"} <= only_made
+    assert {"AddActivation", "BlockDense", "FullyConnected", "Silu"} <= only_made & made
     assert only_made <= made | RULES.keys()
     assert {type(operator).__name__ for operator in ACTIVATED} == ACTIVATIONS.keys()
