@@ -40,8 +40,8 @@ class Mask:
     Args:
         heads: Heads of an example of the batch.
         batch: Elements between two examples, 0 where they share the mask.
-        head: Elements between two heads of an example, 0 likewise.
-        query: Elements between two queries, 0 likewise.
+        head: Elements between two heads of an example, 0 where these share it.
+        query: Elements between two queries, 0 where these share it.
     """
 
     heads: int = 1

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.values import Node
+from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.operators.arithmetic import Mul
 from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.matrix import Gemm, MatMul
@@ -57,10 +57,23 @@ def _pack(graph: Graph, node: Node) -> bool:
     types = [type_of(operand) for operand in (x, *arrays, *(value for value in bias if value is not None))]
     if try_infer(BlockDense(block), *types) != node.outputs[0].type:
         return False
-    names = [graph.unique_name(f"{node.name}.{part}") for part in ("integers", "scale")]
-    constants = [graph.constant(name, array) for name, array in zip(names, arrays, strict=True)]
-    graph.replace(node, BlockDense(block), x, *constants, *bias)
+    replace_by_block_dense(graph, node, BlockDense(block), x, *arrays, *bias)
     return True
+
+
+def replace_by_block_dense(
+    graph: Graph,
+    node: Node,
+    operator: BlockDense,
+    x: Value | None,
+    integers: np.ndarray,
+    scale: np.ndarray,
+    *bias: Value | None,
+) -> None:
+    """Replace a product; integers, int8 [F, K], and scale [F, blocks] become constants that are named after it."""
+    arrays = {"integers": integers, "scale": scale}
+    constants = [graph.constant(graph.unique_name(f"{node.name}.{name}"), each) for name, each in arrays.items()]
+    graph.replace(node, operator, x, *constants, *bias)
 
 
 def _block(scale: np.ndarray) -> int:

@@ -16,6 +16,7 @@ from mlhood.compiler.hir.values import Node
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.quantized import BlockDense
 from mlhood.compiler.passes.dead_code import remove_dead_code
+from mlhood.compiler.passes.packed_weights import replace_by_block_dense
 from mlhood.compiler.passes.rewriting import constant_array
 from mlhood.errors import CompilerError
 
@@ -61,9 +62,7 @@ def _quantize(graph: Graph, node: Node, form: WeightFormat) -> bool:
         return False
     block = form.block or weight.shape[1]
     integers, scale = round_to_nearest(weight, form.bits, block)
-    names = [graph.unique_name(f"{node.name}.{part}") for part in ("integers", "scale")]
-    values = [graph.constant(name, array) for name, array in zip(names, (integers, scale), strict=True)]
-    graph.replace(node, BlockDense(block, operator.activation), x, *values, *bias)
+    replace_by_block_dense(graph, node, BlockDense(block, operator.activation), x, integers, scale, *bias)
     return True
 
 

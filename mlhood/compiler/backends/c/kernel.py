@@ -90,7 +90,7 @@ class Kernel:
     """What a rule is given: an operator, and the types of its operands, without dynamic axes.
 
     Args:
-        operator: The operator; each rule reads the attributes of its own.
+        operator: The operator, whose attributes its rule reads.
         inputs: The inputs' types; None for one that is left out.
         results: The results' types.
         constants: The inputs' elements where they are constants, None elsewhere.

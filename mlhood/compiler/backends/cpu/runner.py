@@ -57,7 +57,7 @@ class Cpu:
         self.compilations = 0  # of programs so far; one with dynamic axes is compiled once, and planned for each length
         self.in_place = False  # whether outputs that append to inputs share memory with them
         self._caches = Caches()
-        self._growing: dict[Weight, Weight] = {}
+        self._growing: dict[Weight, Weight] | None = None
         self._lock = threading.Lock()
         self._dynamic: DynamicProgram | None = None
         self._is_dynamic = any(isinstance(axis, str) for type in self._types.values() for axis in type.shape)
@@ -87,7 +87,7 @@ class Cpu:
 
     def _run_in_place(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
         """Run the graph once, with outputs in the memory of the inputs that they append to; None if there are none."""
-        if not self._caches.buffers:
+        if self._growing is None:
             self._dynamic = self._dynamic or self._compiled()
             self._growing = growing(self._dynamic.program)
         pairs = self._growing
