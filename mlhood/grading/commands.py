@@ -144,7 +144,7 @@ def check(
     select_tasks = task_filter([*named, *(task or [])], notebook)
     with _progress(notebook.stem, quiet=as_json) as on_step:
         marks = select_tasks(
-            grade_file(notebook, RunSettings(seed, on_step=on_step), keep_files=keep_files, word=variant or "")
+            grade_file(notebook, RunSettings(seed, on_step=on_step), keep_files=keep_files, variant_name=variant or "")
         )
     shown = marks if hints else without_hints(marks)
     more = "" if shown == marks else "\nhow to go on: --hints"

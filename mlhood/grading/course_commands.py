@@ -103,7 +103,7 @@ def release(
         typer.Option("--git/--no-git", help="Make a git repository; by default unless DIR is inside another one."),
     ] = None,
     variant: Annotated[
-        str | None, variant_option("Draw the tasks' parameters from this word, known to you alone.")
+        str | None, variant_option("Draw the tasks' parameters from this name, known to you alone.")
     ] = None,
     seed_file: Annotated[
         Path | None, typer.Option(help="The seed of the course, which signs the variant; by default DIR-seed.txt.")

@@ -146,14 +146,19 @@ def _with_unique_names(notebooks: Iterable[Path]) -> list[NotebookRun]:
 
 
 def _run(
-    run: NotebookRun, out: Path, observer: RunObserver, write_back: bool, word: str, earlier: Sequence[NotebookRun]
+    run: NotebookRun,
+    out: Path,
+    observer: RunObserver,
+    write_back: bool,
+    variant_name: str,
+    earlier: Sequence[NotebookRun],
 ) -> None:
     """Run one notebook and write its results, even if it is interrupted."""
     try:
         notebook = read(run.source)
         run.project = project_of(notebook, run.source)
-        if word:
-            run.project = variant_project(run.project, word)
+        if variant_name:
+            run.project = variant_project(run.project, variant_name)
             notebook = source_of_variant(notebook, run.project)
         run.folder, kept = output_folder.create_empty(out, run.name)
         if kept:

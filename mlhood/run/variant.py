@@ -10,13 +10,13 @@ from pathlib import Path
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.grading.projects.collect import VARIANT
-from mlhood.grading.variants.draw import require_word
+from mlhood.grading.variants.draw import require_variant_name
 
 
-def variant_folder(course: Path, word: str) -> Path:
+def variant_folder(course: Path, variant_name: str) -> Path:
     """Return the folder for the source notebooks of a variant: beside that of the course."""
     course = course.resolve()
-    return course.with_name(f"{course.name}-{re.sub(r'[^A-Za-z0-9.-]', '-', word)}")
+    return course.with_name(f"{course.name}-{re.sub(r'[^A-Za-z0-9.-]', '-', variant_name)}")
 
 
 def require_for_variant(notebooks: Iterable[Path], out: Path, write_back: bool) -> None:
@@ -44,14 +44,14 @@ def require_for_variant(notebooks: Iterable[Path], out: Path, write_back: bool) 
 
 
 @contextlib.contextmanager
-def kernels_of_variant(word: str) -> Iterator[None]:
+def kernels_of_variant(variant_name: str) -> Iterator[None]:
     """Have the processes that are started know the variant, so that `mlhood.check` in a cell asks for its values."""
-    if not word:
+    if not variant_name:
         yield
         return
-    require_word(word)
+    require_variant_name(variant_name)
     before = os.environ.get(VARIANT)
-    os.environ[VARIANT] = word
+    os.environ[VARIANT] = variant_name
     try:
         yield
     finally:

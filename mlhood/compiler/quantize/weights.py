@@ -1,8 +1,9 @@
 """Weight-only quantisation: the weights of dense layers in 8 or 4 bits, all else in float32.
 
-1. FullyConnected(x, w, bias)  ->  BlockDense(x, round(w / scale), scale, bias)   w constant, scale = max |w| / 127 or 7
+1. FullyConnected(x, w, bias)  ->  BlockDense(x, round(w / scale), scale, bias)   w constant, scale = -extreme / 128 or 8
 
-The largest magnitude is that of a block of a row; weights are rounded to the nearest integer, without calibration.
+The extreme is the weight of the largest magnitude in a block of a row: it becomes the least integer exactly, as there
+is one more below zero than above. Weights are rounded to the nearest integer, without calibration.
 """
 
 from __future__ import annotations
@@ -69,10 +70,11 @@ def _quantize(graph: Graph, node: Node, form: WeightFormat) -> bool:
 def round_to_nearest(weight: np.ndarray, bits: int, block: int) -> tuple[np.ndarray, np.ndarray]:
     """Return weights [F, K] as int8 [F, K], and their scales, float32 [F, ceil(K / block)]."""
     rows, columns = weight.shape
-    count, most = -(-columns // block), 2 ** (bits - 1) - 1
+    count, limit = -(-columns // block), 2 ** (bits - 1)
     padded = np.zeros((rows, count * block), np.float32)
     padded[:, :columns] = weight
     blocks = padded.reshape(rows, count, block)
-    scale = np.abs(blocks).max(axis=2) / np.float32(most)
-    integers = np.rint(blocks / np.where(scale == 0, 1, scale)[:, :, None]).astype(np.int8)
-    return integers.reshape(rows, -1)[:, :columns].copy(), scale
+    extreme = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=2, keepdims=True), axis=2)
+    scale = extreme / np.float32(-limit)
+    integers = np.rint(blocks / np.where(scale == 0, 1, scale)).clip(-limit, limit - 1).astype(np.int8)
+    return integers.reshape(rows, -1)[:, :columns].copy(), scale[:, :, 0]

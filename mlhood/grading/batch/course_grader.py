@@ -42,8 +42,8 @@ class CourseGrader:
         """Return the project of a notebook, and the name of the variant that its version is signed with, if any."""
         notebook = read(path)
         signed = stored_signature(notebook)
-        word = (verify(self.seed, signed) or UNSIGNED) if signed else ""
-        return project_of(notebook, path).id, word
+        variant_name = (verify(self.seed, signed) or UNSIGNED) if signed else ""
+        return project_of(notebook, path).id, variant_name
 
     def grade(self, submission: SubmittedFile, on_result: Callable[[TaskResult], None]) -> Marks:
         """Grade a notebook as the variant `submission.version`; report the result of each task when there is one."""
@@ -51,7 +51,7 @@ class CourseGrader:
             raise GradingError("there is no notebook to grade", where=submission.source)
         seed = submission_seed(self.seed, submission.student, submission.sha256)
         settings = RunSettings(seed, kernels=self.kernels, on_result=on_result, exclusive=self.exclusive)
-        return grade_file(submission.path, settings, word=submission.version)
+        return grade_file(submission.path, settings, variant_name=submission.version)
 
 
 def project_spec(project: Project) -> ProjectSpec:

@@ -24,7 +24,7 @@ from mlhood.grading.gradebook.records import LATE_POLICY, ROSTER, records, roste
 from mlhood.grading.gradebook.roster import read_roster
 from mlhood.grading.intake.collect import collect
 from mlhood.grading.sandbox.bubblewrap import require
-from mlhood.grading.variants.draw import require_word
+from mlhood.grading.variants.draw import require_variant_name
 from mlhood.grading.variants.seed import read_seed
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, progr
     """
     sources = list(sources)
     if options.variant:
-        require_word(options.variant)
+        require_variant_name(options.variant)
     if options.sandbox:
         progress.stage("testing the sandbox")
         require()

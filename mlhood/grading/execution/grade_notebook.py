@@ -219,7 +219,7 @@ def grade_file(
     settings: RunSettings | None = None,
     *,
     keep_files: str | Path | None = None,
-    word: str = "",
+    variant_name: str = "",
 ) -> Marks:
     """Grade the notebook in a file. The file itself is not modified.
 
@@ -227,7 +227,7 @@ def grade_file(
         path: Of the notebook.
         settings: How to run it.
         keep_files: An empty or new folder for the files that the notebook writes; else they are deleted.
-        word: Of the variant of the course that it is graded as; by default that of this package.
+        variant_name: Of the variant of the course that it is graded as; by default that of this package.
 
     Raises:
         NotebookError: The file is not a notebook of the course, or of another version.
@@ -236,7 +236,7 @@ def grade_file(
     """
     notebook = read(path)
     project = project_of(notebook, path)
-    project = variant(project, word) if word else project
+    project = variant(project, variant_name) if variant_name else project
     require_current_version(notebook, project, path)
     with _working_folder(keep_files) as folder:
         return grade(notebook, project, folder, settings)

@@ -29,20 +29,20 @@ def write_manual_marks(gradebook: Path, path: Path) -> str:
     """Write the table to fill in, with the points given so far; return a message about what was written."""
     store = gradebook.parent / SUBMISSIONS_FOLDER
     with Gradebook(gradebook, must_exist=True) as book:
-        words = book.versions()
-        rows = [row for record in records(book) for row in _rows(record, store, words)]
+        variant_names = book.versions()
+        rows = [row for record in records(book) for row in _rows(record, store, variant_names)]
     write_atomic(path, csv_text([FIELDS, *rows]).encode("utf-8", "replace"))
     undecided = sum(bool(row[FIELDS.index("undecided")]) for row in rows)
     note = f", {undecided} of them undecided tasks" if undecided else ""
     return f"{len(rows)} rows in {path}{note}; fill in the column `points`"
 
 
-def _rows(record: Record, store: Path, words: Collection[str]) -> Iterator[tuple[object, ...]]:
+def _rows(record: Record, store: Path, variant_names: Collection[str]) -> Iterator[tuple[object, ...]]:
     items = list(items_of([record]))
     notebook = stored_notebook(store, record.submission) if items else None
     answers = written_answers(notebook)
     tasks = any(item.task for item in items)
-    code = own_code(notebook, record.project.id, words) if tasks else []
+    code = own_code(notebook, record.project.id, variant_names) if tasks else []
     all_code = "\n\n".join(f"# cell {position}\n{source}" for position, source in code)
     for item in items:
         text = all_code if item.task else answers.get(item.id, "")

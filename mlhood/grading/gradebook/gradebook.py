@@ -254,7 +254,7 @@ class Gradebook:
         self._write([("INSERT OR REPLACE INTO notebooks VALUES (?, ?, ?, ?, ?)", (sha256, course, *found))])
 
     def versions(self) -> set[str]:
-        """Return the words of the versions that submissions come from."""
+        """Return the variants that submissions come from."""
         return {word for (word,) in self._rows("SELECT DISTINCT variant FROM notebooks") if word not in ("", UNSIGNED)}
 
     def identification(self, sha256: str, course: str) -> Identification | None:

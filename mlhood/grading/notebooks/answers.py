@@ -26,18 +26,18 @@ def written_answers(notebook: NotebookNode | None) -> dict[str, str]:
     return {question: "" if text.strip() == ANSWER_STUB else text for question, text in texts.items()}
 
 
-def own_code(notebook: NotebookNode | None, project: str, words: Iterable[str]) -> list[tuple[int, str]]:
+def own_code(notebook: NotebookNode | None, project: str, variant_names: Iterable[str]) -> list[tuple[int, str]]:
     """Return the position, from 1, and the source of each code cell that the course has not written.
 
     Args:
         notebook: A submission; None if it cannot be read.
         project: The project's id.
-        words: Of the variants that the class was given.
+        variant_names: Of the variants that the class was given.
     """
-    return list(own_cells(notebook, _course_code(project, frozenset(words)))) if notebook else []
+    return list(own_cells(notebook, _course_code(project, frozenset(variant_names)))) if notebook else []
 
 
 @cache
-def _course_code(project: str, words: frozenset[str]) -> frozenset[str]:
-    projects = [PROJECTS[project], *(variant(PROJECTS[project], word) for word in words)]
+def _course_code(project: str, variant_names: frozenset[str]) -> frozenset[str]:
+    projects = [PROJECTS[project], *(variant(PROJECTS[project], variant_name) for variant_name in variant_names)]
     return frozenset(fingerprint(cell.source) for each in projects for cell in project_cells(each))

@@ -231,13 +231,13 @@ def synced_solutions(project_id: str) -> dict[str, str]:
     return source_solutions(project_id)
 
 
-def variant_texts(project: Project, word: str) -> tuple[list[str], dict[str, str]]:
+def variant_texts(project: Project, variant_name: str) -> tuple[list[str], dict[str, str]]:
     """Return the sources of the code cells that students of a variant get, and by task the solutions that are its own.
 
     Raises:
         GradingError: It cannot be the name of a variant, or this is a student version.
     """
-    varied = variant(project, word)
+    varied = variant(project, variant_name)
     public = source_solutions(project.id)
     solutions = varied_solutions(project.id, varied.parameters)
     own = {task: source for task, source in solutions.items() if source != public[task]}

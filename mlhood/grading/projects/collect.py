@@ -3,7 +3,7 @@
 To add a task: write its section in the notebook, write a module here with its checks and `TASKS`, run `mlhood sync`.
 
 A project has the values of one variant of the course: those in `variant.json`, which a student version of a variant
-has; else those of the word in the environment variable MLHOOD_VARIANT; else the defaults.
+has; else those of the variant in the environment variable MLHOOD_VARIANT; else the defaults.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def collect_project(
     """Return the project of a package such as `mlhood.grading.projects.p1`, its tasks in the order of their numbers.
 
     Modules that declare no tasks (probes, references) are not imported: some of them need JAX, which a grader never
-    loads. Its parameters have the values of the version that this is, or of the word in the environment.
+    loads. Its parameters have the values of the version that this is, or of the variant that the environment names.
 
     Raises:
         GradingError: Two tasks have the same id, or parameters the same name; or a task has the id of another project.
@@ -62,22 +62,22 @@ def collect_project(
     return with_values(declared, _values(declared))
 
 
-def variant(project: Project, word: str) -> Project:
-    """Return a project with the parameters of the variant that a word names; of no word, with the defaults.
+def variant(project: Project, variant_name: str) -> Project:
+    """Return a project with the parameters of a named variant; without a name, with the defaults.
 
     Raises:
         GradingError: It cannot be the name of a variant, or this is a student version, which has no templates.
     """
     parameters = parameters_of(project)
-    if word and parameters and not package_file(project.id, VARIANTS_FILE).is_file():
+    if variant_name and parameters and not package_file(project.id, VARIANTS_FILE).is_file():
         raise GradingError(
             "a student version cannot make a variant of the course",
             where=project.id,
             expected="the course's own repository, which has the solutions and the templates of its texts",
-            got=word,
+            got=variant_name,
             todo="run the command there",
         )
-    return with_values(project, draw(word, project.id, parameters) if word else defaults(parameters))
+    return with_values(project, draw(variant_name, project.id, parameters) if variant_name else defaults(parameters))
 
 
 def with_values(project: Project, values: Mapping[str, Any]) -> Project:
@@ -106,8 +106,8 @@ def _values(project: Project) -> dict[str, Any]:
     parameters = parameters_of(project)
     if version := _version():
         return checked_values(parameters, version.get(project.id, {}))
-    word = os.environ.get(VARIANT, "")
-    return draw(word, project.id, parameters) if word else defaults(parameters)
+    variant_name = os.environ.get(VARIANT, "")
+    return draw(variant_name, project.id, parameters) if variant_name else defaults(parameters)
 
 
 def this_version() -> str:

@@ -90,8 +90,8 @@ class ProjectView:
 def write_class_report(gradebook: Path, path: Path, given: Iterable[Path], notify: Notify = ignore) -> str:
     """Write the report about a class; return a message about what was written."""
     with Gradebook(gradebook, must_exist=True) as book:
-        results, words = records(book), book.versions()
-    similarity = compare_class(results, gradebook.parent / SUBMISSIONS_FOLDER, given, notify, words)
+        results, variant_names = records(book), book.versions()
+    similarity = compare_class(results, gradebook.parent / SUBMISSIONS_FOLDER, given, notify, variant_names)
     notify(f"writing the page {path}", 0, 1)
     write_atomic(path, class_report(results, similarity).encode("utf-8", "replace"))
     pairs = sum(len(result.pairs) for result in similarity.values())

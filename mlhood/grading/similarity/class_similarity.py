@@ -79,7 +79,7 @@ def compare_class(
     store: Path,
     given: Iterable[Path],
     notify: Callable[[str, int, int], None],
-    words: Iterable[str] = (),
+    variant_names: Iterable[str] = (),
 ) -> dict[str, Similarity]:
     """Compare submissions, project by project. Given code is recognised by its text, as a cell's label can be forged.
 
@@ -88,7 +88,7 @@ def compare_class(
         store: Folder of the submitted notebooks.
         given: Notebooks as students got them, where that was another version than the one in this package.
         notify: Called with what is done, the number of finished submissions, and that of all.
-        words: Of the variants that the submissions come from.
+        variant_names: Of the variants that the submissions come from.
 
     Raises:
         NotebookError: A given notebook cannot be read.
@@ -109,8 +109,8 @@ def compare_class(
             prepare(document)
         base = [*versions, *(cell.source for cell in synced_cells(project))]
         originals = [*package, *source_documents(project)]
-        for word in sorted(words):
-            cells, solutions = _variant_texts(project, word)
+        for variant_name in sorted(variant_names):
+            cells, solutions = _variant_texts(project, variant_name)
             base += cells
             originals += solutions
         groups, pairs = similar_groups(submitted, base)
@@ -133,12 +133,12 @@ def closest_copies(copies: Iterable[SimilarPair]) -> list[SimilarPair]:
     return list(first.values())
 
 
-def _variant_texts(project: str, word: str) -> tuple[list[str], list[Document]]:
+def _variant_texts(project: str, variant_name: str) -> tuple[list[str], list[Document]]:
     """Return the code cells of a variant, and a document for each solution that only it has."""
     from mlhood.grading.projects import PROJECTS  # the checks, which nothing else here needs
 
-    cells, solutions = variant_texts(PROJECTS[project], word)
-    name = f"the solution of {{}} in the variant {word}"
+    cells, solutions = variant_texts(PROJECTS[project], variant_name)
+    name = f"the solution of {{}} in the variant {variant_name}"
     return cells, [Document(name.format(task), {task: source}) for task, source in solutions.items()]
 
 

@@ -13,7 +13,7 @@ from mlhood.grading.gradebook.groups import deal, roster_csv
 from mlhood.grading.gradebook.roster import Roster, read_roster
 from mlhood.grading.student.release import StudentVersion, beside, release, require_outside
 from mlhood.grading.student.variant_version import Variant
-from mlhood.grading.variants.draw import require_word, version_word
+from mlhood.grading.variants.draw import require_variant_name, version_name
 from mlhood.grading.variants.seed import make_seed_file, read_seed
 
 GROUPS = 4  # how many groups of students there are by default
@@ -24,14 +24,14 @@ class VariantOptions:
     """Which variant to release; see `mlhood release --help`.
 
     Args:
-        word: Of the variant.
+        variant_name: The variant.
         seed_file: With the seed of the course; by default `DIR-seed.txt` beside the folder, made at first use.
         source notebooks: Folder of `mlhood run --variant`.
         roster: Of the class, if each group of students gets its own version.
         groups: How many groups there are.
     """
 
-    word: str
+    variant_name: str
     seed_file: Path | None = None
     source_notebooks: Path | None = None
     roster: Path | None = None
@@ -42,7 +42,7 @@ class VariantOptions:
 class VariantVersions:
     """The written versions of a variant, and what grading them takes."""
 
-    word: str
+    variant_name: str
     seed_file: Path
     versions: tuple[StudentVersion, ...]
     roster: Path | None = None
@@ -59,7 +59,7 @@ class VariantVersions:
         return "\n".join([*lines, f"the seed that signs the notebooks: {self.seed_file} (keep it, not for students)"])
 
     def _grade_command(self) -> str:
-        options = ["--variant", self.word, "--seed-file", str(self.seed_file)]
+        options = ["--variant", self.variant_name, "--seed-file", str(self.seed_file)]
         options += ["--roster", str(self.roster)] if self.roster else []
         return f"mlhood grade SUBMISSIONS --out graded {shlex.join(options)}"
 
@@ -82,24 +82,24 @@ def release_variant(
         OutputError: A folder is not empty, is inside the course's own parts, or cannot be written.
         GradingError: It cannot be the name of a variant, or the seed or the roster cannot be read.
     """
-    require_word(options.word)
+    require_variant_name(options.variant_name)
     require_outside(root, out)
     roster = read_roster(options.roster) if options.roster else None
     seed_file = options.seed_file or _new_seed(out)
     seed = read_seed(seed_file)
     settings = {"force": force, "gradescope": gradescope, "git": git}
     if roster is None:
-        version = release(root, out, made_of=Variant(options.word, seed, options.source_notebooks), **settings)
-        return VariantVersions(options.word, seed_file, (version,))
+        version = release(root, out, made_of=Variant(options.variant_name, seed, options.source_notebooks), **settings)
+        return VariantVersions(options.variant_name, seed_file, (version,))
     dealt = deal(roster, options.groups, seed)
     versions = []
     for group in sorted({student.group for student in dealt.students}):
-        word = version_word(options.word, group)
-        require_word(word)
+        variant_name = version_name(options.variant_name, group)
+        require_variant_name(variant_name)
         source_notebooks = options.source_notebooks / group if options.source_notebooks else None
-        versions.append(release(root, out / group, made_of=Variant(word, seed, source_notebooks), **settings))
+        versions.append(release(root, out / group, made_of=Variant(variant_name, seed, source_notebooks), **settings))
     path = write_atomic(beside(out, "roster.csv"), roster_csv(dealt).encode())
-    return VariantVersions(options.word, seed_file, tuple(versions), path, dealt)
+    return VariantVersions(options.variant_name, seed_file, tuple(versions), path, dealt)
 
 
 def _new_seed(out: Path) -> Path:

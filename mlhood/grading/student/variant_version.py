@@ -30,21 +30,21 @@ class Variant:
     """The variant that a version is made of.
 
     Args:
-        word: From which its values are drawn.
-        seed: Of the course, with which the word is signed in the notebooks.
+        variant_name: From which its values are drawn.
+        seed: Of the course, with which the name is signed in the notebooks.
         source notebooks: Folder of the executed notebooks that `mlhood run --variant` writes: what the course's own
             cells show is taken from them. Without it, or for a project that is not in it, cells that depend on a
             parameter have no outputs.
     """
 
-    word: str
+    variant_name: str
     seed: int
     source_notebooks: Path | None = None
 
     @property
     def signed(self) -> str:
-        """The word as it is in the notebooks."""
-        return sign(self.seed, self.word)
+        """The name as it is in the notebooks."""
+        return sign(self.seed, self.variant_name)
 
 
 def read_source_notebooks(root: Path, made_of: Variant | None) -> dict[str, NotebookNode]:
@@ -110,7 +110,7 @@ def _executed_sources(folder: Path) -> dict[str, Path]:
 
 
 def _project(notebook: NotebookNode, path: Path, made_of: Variant | None) -> Project:
-    return variant(project_of(notebook, path), made_of.word if made_of else "")
+    return variant(project_of(notebook, path), made_of.variant_name if made_of else "")
 
 
 def _take_outputs(source_notebook: NotebookNode, path: Path) -> None:

@@ -13,18 +13,18 @@ MAX_SIGNATURE = 1000
 UNSIGNED = "?"  # stands for a version whose signature is not of this course; no name of a variant
 
 
-def sign(seed: int, word: str) -> str:
-    """Return the signed word of a version: authenticated encryption, the same text each time (AES-SIV, RFC 5297).
+def sign(seed: int, name: str) -> str:
+    """Return the signed name of a version: authenticated encryption, the same text each time (AES-SIV, RFC 5297).
 
     Args:
         seed: Of the course.
-        word: Of the variant.
+        name: Of the variant.
     """
-    return base64.urlsafe_b64encode(_cipher(seed).encrypt(word.encode(), None)).decode()
+    return base64.urlsafe_b64encode(_cipher(seed).encrypt(name.encode(), None)).decode()
 
 
 def verify(seed: int, text: object) -> str | None:
-    """Return the word in a signature, or None if it was not signed with this seed.
+    """Return the name in a signature, or None if it was not signed with this seed.
 
     Args:
         seed: Of the course.

@@ -64,9 +64,9 @@ def test_the_cpu_decodes_weights_in_registers_and_fuses_the_activation():
 
 
 def test_rounding_to_nearest():
-    weight = np.array([[1.0, -7.0, 0.4, 0.0, 0.0], [0, 0, 0, 0, 14.0]], np.float32)
+    weight = np.array([[1.0, -8.0, 0.4, 0.0, 0.0], [0, 0, 0, -15.9, 16.0]], np.float32)
     integers, scale = round_to_nearest(weight, 4, 3)
-    np.testing.assert_array_equal(scale, [[1, 0], [0, 2]])
-    np.testing.assert_array_equal(integers, [[1, -7, 0, 0, 0], [0, 0, 0, 0, 7]])
+    np.testing.assert_array_equal(scale, [[1, 0], [0, -2]])
+    np.testing.assert_array_equal(integers, [[1, -8, 0, 0, 0], [0, 0, 0, 7, -8]])  # 7.95 is beyond the grid
     with pytest.raises(CompilerError, match="unknown format"):
         quantize_weights(layers(), WeightFormat(3))

@@ -22,7 +22,7 @@ from mlhood.grading.variants.templates import render
 from tests.grading import varied_course
 
 ROOT = Path(__file__).parents[3]
-WORDS = ("harbour-1", "lantern-2", "meadow-3", "autumn/A")
+VARIANT_NAMES = ("harbour-1", "lantern-2", "meadow-3", "autumn/A")
 
 
 @pytest.fixture(scope="module", params=PROJECTS)
@@ -74,8 +74,8 @@ def test_every_parameter_changes_the_solution_or_the_text_of_its_task(public):
 def test_the_graders_see_the_cells_and_solutions_of_the_variants_notebook(public):
     """Cells, fallback solutions and rubrics of a version are those of its notebook."""
     project, notebook = public
-    for word in WORDS:
-        varied = variant(project, word)
+    for variant_name in VARIANT_NAMES:
+        varied = variant(project, variant_name)
         source_notebook = source_of_variant(notebook, varied)
         student = copy.deepcopy(source_notebook)
         student_version(student, ROOT / f"{project.id}.ipynb")

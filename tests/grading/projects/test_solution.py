@@ -47,9 +47,9 @@ def test_a_name_that_no_solution_defines():
         Solution("P3", PROJECTS["P3"].parameters)("absent")
 
 
-@pytest.mark.parametrize("word", ["", pytest.param("a1", marks=pytest.mark.exhaustive)])
-def test_results_are_recorded_for_every_seed_of_every_comparison(word):
-    for project in (variant(PROJECTS[name], word) for name in PROJECTS):
+@pytest.mark.parametrize("variant_name", ["", pytest.param("a1", marks=pytest.mark.exhaustive)])
+def test_results_are_recorded_for_every_seed_of_every_comparison(variant_name):
+    for project in (variant(PROJECTS[name], variant_name) for name in PROJECTS):
         recorded = Recorded(recorded_results(project))
         compared = [(t, c) for t in project.tasks for c in t.checks if isinstance(c.function, Comparison)]
         for task, check in compared:

@@ -29,7 +29,7 @@ from mlhood.grading.projects.collect import parameters_of, variant, with_values
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.grading.variants.parameter import defaults
 from mlhood.models.networks import LeNet
-from tests.tools.grading.variant_proof import MAX_PUBLIC, WORDS, covering_values
+from tests.tools.grading.variant_proof import MAX_PUBLIC, VARIANT_NAMES, covering_values
 
 ROOT = Path(__file__).parents[3]
 SEEDS = (11, 12, 13, 14)  # the suite takes the first
@@ -59,10 +59,10 @@ def untrained_lenet() -> bytes:
 
 
 @cache
-def drawn(project: str, word: str) -> tuple[Project, NotebookNode]:
+def drawn(project: str, variant_name: str) -> tuple[Project, NotebookNode]:
     """A project of a variant, or of those that cover every value by this name; its solved source notebook."""
-    values = covering_values(PROJECTS[project]).get(word)
-    varied = with_values(PROJECTS[project], values) if values else variant(PROJECTS[project], word)
+    values = covering_values(PROJECTS[project]).get(variant_name)
+    varied = with_values(PROJECTS[project], values) if values else variant(PROJECTS[project], variant_name)
     return varied, source_of_variant(public_source(project), varied)
 
 
@@ -82,9 +82,11 @@ def solutions(book: NotebookNode, tasks: tuple[str, ...]) -> Iterator[str]:
             yield cell.source
 
 
-def marks(project: str, word: str, task_id: str, book: NotebookNode, folder: Path, seed: int = SEEDS[0]) -> TaskResult:
+def marks(
+    project: str, variant_name: str, task_id: str, book: NotebookNode, folder: Path, seed: int = SEEDS[0]
+) -> TaskResult:
     """The marks of a notebook's solution of a task; the solutions before it are those of the variant."""
-    varied, source_notebook = drawn(project, word)
+    varied, source_notebook = drawn(project, variant_name)
     return marks_of(varied, source_notebook, task_id, solutions(book, (task_id,)), folder, seed)
 
 
@@ -109,20 +111,25 @@ def marks_of(
     return grade_task(task, Session(LocalTransport(names), folder, folder), seed)
 
 
-def with_words(cases: Iterable[tuple[str, ...]]) -> list[Any]:
-    """Each case with each word; in the suite, which takes one word after the other, with one of them."""
+def with_variants(cases: Iterable[tuple[str, ...]]) -> list[Any]:
+    """Each case with each variant; in the suite, which takes one variant after the other, with one of them."""
     return [
-        pytest.param(*case, word, marks=() if word == WORDS[n % len(WORDS)] else pytest.mark.exhaustive)
+        pytest.param(
+            *case,
+            variant_name,
+            marks=() if variant_name == VARIANT_NAMES[n % len(VARIANT_NAMES)] else pytest.mark.exhaustive,
+        )
         for n, case in enumerate(cases)
-        for word in WORDS
+        for variant_name in VARIANT_NAMES
     ]
 
 
 @pytest.mark.parametrize(
-    ("project", "task_id", "word"), with_words((project, task) for project in TASKS for task in TASKS[project])
+    ("project", "task_id", "variant_name"),
+    with_variants((project, task) for project in TASKS for task in TASKS[project]),
 )
-def test_the_source_of_a_variant_solves_its_task(project, task_id, word, tmp_path):
-    result = marks(project, word, task_id, drawn(project, word)[1], tmp_path)
+def test_the_source_of_a_variant_solves_its_task(project, task_id, variant_name, tmp_path):
+    result = marks(project, variant_name, task_id, drawn(project, variant_name)[1], tmp_path)
     assert result.full, [(check.name, check.what, check.parts) for check in result.checks if check.status != "passed"]
 
 
@@ -145,15 +152,19 @@ def test_the_source_solves_its_task_whatever_is_drawn(project, task_id, name, tm
 
 
 @pytest.mark.parametrize(
-    ("project", "word"),
+    ("project", "variant_name"),
     [
-        pytest.param(project, word, marks=() if (project, word) == ("P4", WORDS[0]) else pytest.mark.exhaustive)
+        pytest.param(
+            project,
+            variant_name,
+            marks=() if (project, variant_name) == ("P4", VARIANT_NAMES[0]) else pytest.mark.exhaustive,
+        )
         for project in TASKS
-        for word in WORDS
+        for variant_name in VARIANT_NAMES
     ],
 )
-def test_the_public_solutions_get_at_most_thirty_percent(project, word, tmp_path):
-    results = [marks(project, word, task_id, public_source(project), tmp_path) for task_id in TASKS[project]]
+def test_the_public_solutions_get_at_most_thirty_percent(project, variant_name, tmp_path):
+    results = [marks(project, variant_name, task_id, public_source(project), tmp_path) for task_id in TASKS[project]]
     earned, points = (sum(values) for values in zip(*((r.earned, r.points) for r in results), strict=True))
     assert earned <= MAX_PUBLIC * points, {result.id: (result.earned, result.points) for result in results}
 

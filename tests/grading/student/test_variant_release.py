@@ -15,26 +15,26 @@ from mlhood.grading.notebooks.version import stored_signature
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import variant
 from mlhood.grading.student.variant_release import VariantOptions, release_variant
-from mlhood.grading.variants.draw import version_word
+from mlhood.grading.variants.draw import version_name
 from mlhood.grading.variants.seed import read_seed
 from mlhood.grading.variants.signature import verify
 from tests.grading import varied_course
 
-WORD = "autumn"
+VARIANT_NAME = "autumn"
 
 
 @pytest.fixture
 def varied(course, monkeypatch, tmp_path):
     """The folder of a course that varies, and the variant's factor."""
     path = varied_course.install(monkeypatch, tmp_path / "course")
-    factor = variant(PROJECTS["T9"], WORD).parameters["factor"]
+    factor = variant(PROJECTS["T9"], VARIANT_NAME).parameters["factor"]
     return SimpleNamespace(
         root=path.parent, source_notebook=path, factor=factor, out=tmp_path / "student", folder=tmp_path
     )
 
 
 def release(varied, **options):
-    return release_variant(varied.root, varied.out, VariantOptions(WORD, **options), git=False)
+    return release_variant(varied.root, varied.out, VariantOptions(VARIANT_NAME, **options), git=False)
 
 
 def test_the_version_asks_for_what_the_variant_does(varied):
@@ -54,25 +54,25 @@ def test_nothing_that_students_get_shows_the_word_or_the_seed(varied):
     done = release(varied)
     texts = [path.read_text(errors="replace") for path in varied.out.rglob("*") if path.is_file()]
     seed = done.seed_file.read_text().strip()
-    assert not [text for text in texts if WORD in text or seed in text]
+    assert not [text for text in texts if VARIANT_NAME in text or seed in text]
     assert done.seed_file.parent == varied.folder
 
 
 def test_the_notebooks_are_signed_with_the_seed_of_the_course(varied):
     done = release(varied)
     signed = stored_signature(read(varied.out / "P1.ipynb"))
-    assert verify(read_seed(done.seed_file), signed) == WORD
+    assert verify(read_seed(done.seed_file), signed) == VARIANT_NAME
     assert verify(1, signed) is None
 
 
 def test_a_second_release_keeps_the_seed(varied):
     first = release(varied).seed_file.read_text()
-    release_variant(varied.root, varied.out, VariantOptions(WORD), git=False, force=True)
+    release_variant(varied.root, varied.out, VariantOptions(VARIANT_NAME), git=False, force=True)
     assert (varied.folder / "student-seed.txt").read_text() == first
 
 
 def test_the_autograder_has_the_variants_solutions_and_not_the_templates(varied):
-    release_variant(varied.root, varied.out, VariantOptions(WORD), git=False, gradescope=True)
+    release_variant(varied.root, varied.out, VariantOptions(VARIANT_NAME), git=False, gradescope=True)
     with zipfile.ZipFile(varied.folder / "student-gradescope.zip") as archive:
         names = archive.namelist()
         solutions = json.loads(archive.read("mlhood/grading/projects/t9/solutions.json"))
@@ -83,16 +83,18 @@ def test_the_autograder_has_the_variants_solutions_and_not_the_templates(varied)
 
 def test_the_public_solution_loses_the_task_and_the_variants_own_gets_it(varied, tmp_path):
     write(varied_course.notebook(), tmp_path / "public.ipynb")
-    write(source_of_variant(read(varied.source_notebook), variant(PROJECTS["T9"], WORD)), tmp_path / "own.ipynb")
+    write(
+        source_of_variant(read(varied.source_notebook), variant(PROJECTS["T9"], VARIANT_NAME)), tmp_path / "own.ipynb"
+    )
     earned = {
-        name: grade_file(tmp_path / f"{name}.ipynb", RunSettings(1), word=WORD).tasks[0].earned
+        name: grade_file(tmp_path / f"{name}.ipynb", RunSettings(1), variant_name=VARIANT_NAME).tasks[0].earned
         for name in ("public", "own")
     }
     assert earned == {"own": 40, "public": 0}
 
 
 def test_outputs_come_from_the_executed_sources(varied, tmp_path):
-    executed = source_of_variant(read(varied.source_notebook), variant(PROJECTS["T9"], WORD))
+    executed = source_of_variant(read(varied.source_notebook), variant(PROJECTS["T9"], VARIANT_NAME))
     cells = {cell.id: cell for cell in executed.cells}
     cells["imports"].outputs[0].text = "of the variant"
     (tmp_path / "solved" / "P1").mkdir(parents=True)
@@ -132,7 +134,7 @@ def test_groups_get_versions_of_their_own(varied, tmp_path):
     seed = read_seed(done.seed_file)
     for group in "ABC":
         signed = stored_signature(read(varied.out / group / "P1.ipynb"))
-        assert verify(seed, signed) == version_word(WORD, group)
+        assert verify(seed, signed) == version_name(VARIANT_NAME, group)
     dealt = read_roster(varied.folder / "student-roster.csv")
     assert {student.group for student in dealt.students} == set("ABC")
     assert "--roster" in done.text()
@@ -141,17 +143,17 @@ def test_groups_get_versions_of_their_own(varied, tmp_path):
 
 def test_the_course_itself_is_never_written_into(varied):
     with pytest.raises(OutputError, match="overwrite the course"):
-        release_variant(varied.root, varied.root, VariantOptions(WORD), force=True)
+        release_variant(varied.root, varied.root, VariantOptions(VARIANT_NAME), force=True)
     assert not list(varied.folder.glob("*-seed.txt"))
 
 
-def test_what_is_no_word_is_refused_before_anything_is_written(varied):
+def test_what_is_no_name_is_refused_before_anything_is_written(varied):
     with pytest.raises(GradingError, match="name of a variant"):
-        release_variant(varied.root, varied.out, VariantOptions("not a word"))
+        release_variant(varied.root, varied.out, VariantOptions("not a name"))
     assert sorted(path.name for path in varied.folder.iterdir()) == ["course"]
 
 
 def test_an_version_makes_no_variants(varied, monkeypatch):
     (varied.root / "mlhood/grading/projects/t9/variants.json").unlink()
     with pytest.raises(GradingError, match="student version cannot make"):
-        variant(PROJECTS["T9"], WORD)
+        variant(PROJECTS["T9"], VARIANT_NAME)

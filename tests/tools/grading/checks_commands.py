@@ -23,7 +23,7 @@ def checks(
     course: Annotated[
         Path | None, typer.Option(help="Folder of the solved source notebooks; by default the course we are in.")
     ] = None,
-    word: Annotated[str | None, variant_option("Of this variant of the course.")] = None,
+    variant_name: Annotated[str | None, variant_option("Of this variant of the course.")] = None,
     sample: Annotated[int, typer.Option(min=0, help="Mutants of each task, drawn the same each time; 0: all.")] = 0,
     as_json: Annotated[Path | None, typer.Option("--json", help="Also write every verdict into this file.")] = None,
 ) -> None:
@@ -50,7 +50,7 @@ def checks(
     held = True
     echo(HEADER)
     for project, tasks in selected:
-        notebook, varied = read(folder / f"{project.id}.ipynb"), variant(project, word or "")
+        notebook, varied = read(folder / f"{project.id}.ipynb"), variant(project, variant_name or "")
         with NotebookRun(source_of_variant(notebook, varied), varied) as run:
             for task in run.tasks(tasks):
                 result = score(task, sample=sample, report=lambda line: echo(line, err=True))
@@ -69,8 +69,8 @@ def variants(
     course: Annotated[
         Path | None, typer.Option(help="Folder of the solved source notebooks; by default the course we are in.")
     ] = None,
-    words: Annotated[
-        list[str] | None, typer.Option("--variant", metavar="NAME", help="Several times; three words by default.")
+    variant_names: Annotated[
+        list[str] | None, typer.Option("--variant", metavar="NAME", help="Several times; three by default.")
     ] = None,
     every: Annotated[
         bool,
@@ -93,13 +93,22 @@ def variants(
     from mlhood.files.atomic import check_output, write_atomic
     from mlhood.grading.notebooks.notebook import course_folder
     from mlhood.grading.projects.collect import variant, with_values
-    from mlhood.grading.variants.draw import require_word
-    from tests.tools.grading.variant_proof import HEADER, MAX_PUBLIC, WORDS, covering_values, prove, public_share
+    from mlhood.grading.variants.draw import require_variant_name
+    from tests.tools.grading.variant_proof import (
+        HEADER,
+        MAX_PUBLIC,
+        VARIANT_NAMES,
+        covering_values,
+        prove,
+        public_share,
+    )
 
-    if every and words:
-        raise GradingError("--every-value cannot be combined with --variant", got=", ".join(words), todo="omit one")
-    for word in words or ():
-        require_word(word)
+    if every and variant_names:
+        raise GradingError(
+            "--every-value cannot be combined with --variant", got=", ".join(variant_names), todo="omit one"
+        )
+    for variant_name in variant_names or ():
+        require_variant_name(variant_name)
     if as_json is not None:
         check_output(as_json)
     proofs = []
@@ -109,7 +118,7 @@ def variants(
         if every:
             varied = {name: with_values(project, values) for name, values in covering_values(project).items()}
         else:
-            varied = {word: variant(project, word) for word in words or WORDS}
+            varied = {variant_name: variant(project, variant_name) for variant_name in variant_names or VARIANT_NAMES}
         for name, version in varied.items():
             for proof in prove(folder / f"{project.id}.ipynb", project, name, version, [task.id for task in tasks]):
                 echo("\n".join([str(proof), *proof.reasons()]))

@@ -18,7 +18,7 @@ from mlhood.grading.notebooks.variant import source_of_variant
 from mlhood.grading.projects.collect import parameters_of
 from tests.tools.grading.mutation_score import NotebookRun
 
-WORDS = ("harbour-1", "lantern-2", "meadow-3")
+VARIANT_NAMES = ("harbour-1", "lantern-2", "meadow-3")
 MAX_PUBLIC = 0.3  # of the points
 
 
@@ -27,13 +27,13 @@ class Proof:
     """A task in one variant.
 
     Args:
-        word: Of the variant, or another name for it.
+        variant_name: Of the variant, or another name for it.
         task: With the variant's parameters.
         own: The result of the variant's own solution.
         public: The result of the public solution.
     """
 
-    word: str
+    variant_name: str
     task: Task
     own: TaskResult
     public: TaskResult
@@ -46,19 +46,19 @@ class Proof:
     def __str__(self) -> str:
         values = ", ".join(f"{parameter.name} {self.task.values[parameter.name]}" for parameter in self.task.varies)
         points = f"{self.own.earned:>8g}{self.public.earned:>8g}{self.task.points:>6g}"
-        return f"{self.task.id:8}{self.word:12}{points}   {values or 'does not vary'}"
+        return f"{self.task.id:8}{self.variant_name:12}{points}   {values or 'does not vary'}"
 
     def reasons(self) -> Iterator[str]:
         """Yield why the variant's own solution loses points."""
         for check in self.own.checks:
             if check.status in ("failed", "undecided"):
-                yield f"{self.task.id} {self.word}: {check.name}: {check.what} {check.parts}"
+                yield f"{self.task.id} {self.variant_name}: {check.name}: {check.what} {check.parts}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for `--json`."""
         values = {parameter.name: self.task.values[parameter.name] for parameter in self.task.varies}
         earned = {"own": self.own.earned, "public": self.public.earned, "points": self.task.points}
-        return {"task": self.task.id, "word": self.word, "parameters": values, **earned}
+        return {"task": self.task.id, "variant": self.variant_name, "parameters": values, **earned}
 
 
 HEADER = f"{'task':8}{'variant':12}{'solved':>8}{'public':>8}{'of':>6}   parameters"
@@ -76,13 +76,15 @@ def covering_values(project: Project) -> dict[str, dict[str, Any]]:
     }
 
 
-def prove(path: Path, project: Project, word: str, varied: Project, task_ids: Sequence[str] = ()) -> Iterator[Proof]:
+def prove(
+    path: Path, project: Project, variant_name: str, varied: Project, task_ids: Sequence[str] = ()
+) -> Iterator[Proof]:
     """Run the source notebook of a variant, and grade its solutions and the public ones, task by task.
 
     Args:
         path: The public source notebook.
         project: Its project.
-        word: Of the variant, or another name for it.
+        variant_name: Of the variant, or another name for it.
         varied: The project with the variant's parameters.
         task_ids: The tasks; all by default.
 
@@ -98,7 +100,7 @@ def prove(path: Path, project: Project, word: str, varied: Project, task_ids: Se
             own = task_run.grade(task_run.solution)
             given = task_run.grade(published.solutions(task_run.task.id))
             task_run.grade(task_run.solution)  # later cells need it
-            yield Proof(word, task_run.task, own, given)
+            yield Proof(variant_name, task_run.task, own, given)
 
 
 def public_share(proofs: Sequence[Proof]) -> float:
