@@ -13,7 +13,7 @@ from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.native import NativeCall, native_call
 
 _MOST_QUERIES = 8  # of more, the keys are packed, and read once for a block of queries
-_BLOCK = 32  # queries of a block, about
+_BLOCK = 24  # queries of a block, about
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Weight-only quantisation: the weights of dense layers in 8 or 4 bits, all else in float32.
 
-1. FullyConnected(x, w, bias)  ->  BlockDense(x, round(w / scale), scale, bias)   w constant, scale = -extreme / 128 or 8
+1. FullyConnected(x, w, bias)  ->  BlockDense(x, round(w / scale), scale, bias)  w constant, scale = -extreme / 128 or 8
 
 The extreme is the weight of the largest magnitude in a block of a row: it becomes the least integer exactly, as there
 is one more below zero than above. Weights are rounded to the nearest integer, without calibration.

@@ -2,6 +2,7 @@
 
 Of the keys so far the largest score, the sum of the powers and the sums of the values are kept for each query, and
 multiplied by exp(old - new) when the largest score grows (T. Dao et al., "FlashAttention", NeurIPS 2022, algorithm 1).
+A largest score that misses a NaN does no harm, as the power of a NaN is one, and with it the sum.
 
 For few queries, `build`, a task is a query of a head; it takes as many keys at a time as a vector has lanes. For many,
 `build_blocks`, a task is a block of queries of a head; keys and values are packed into panels, and the products of a
@@ -67,9 +68,9 @@ def build(target: Target, depth: int, width: int, masked: bool, causal: bool) ->
             scores = block.load(lanes)
             if masked:
                 scores = builder.fadd(scores, load_first(code, mask.at(first), count, lanes))
-            new: Any = vector_math.maximum(code, largest.get(), across_lanes(code, vector_math.maximum, scores))
-            factor = vector_math.exp(code, builder.fsub(largest.get(), new))
-            powers = vector_math.exp(code, builder.fsub(scores, new))
+            new: Any = code.maximum(largest.get(), across_lanes(code, FunctionBuilder.maximum, scores))
+            factor = vector_math.exp_of_nonpositive(code, builder.fsub(largest.get(), new))
+            powers = vector_math.exp_of_nonpositive(code, builder.fsub(scores, new))
             largest.set(new)
             total.set(code.fma(total.get(), factor, powers))
             block.store(powers)
@@ -201,18 +202,25 @@ class _Blocks:
         scores, sums, total = self.scores.at(row * KEYS), self.sums.at(row * self.padded), self.totals.at(row * lanes)
         old = code.splat(self.largest.at(row).load(), lanes)
         most = code.variable(self.kind, old)
-        with code.loop(0, seen, lanes) as i:
+        full = stop // lanes * lanes
+        with code.loop(0, full, lanes) as i:
+            score = scores.at(i).load(lanes)
+            if mask is not None:
+                score = builder.fadd(score, mask.at(i).load(lanes))
+                scores.at(i).store(score)
+            most.set(code.maximum(most.get(), score))
+        with code.loop(full, seen, lanes) as i:
             score = load_first(code, scores.at(i), stop - i, lanes, -math.inf)
             if mask is not None:
                 score = builder.fadd(score, load_first(code, mask.at(i), stop - i, lanes))
             scores.at(i).store(score)
-            most.set(vector_math.maximum(code, most.get(), score))
-        new: Any = across_lanes(code, vector_math.maximum, most.get())
-        factor = vector_math.exp(code, builder.fsub(old, new))
+            most.set(code.maximum(most.get(), score))
+        new: Any = across_lanes(code, FunctionBuilder.maximum, most.get())
+        factor = vector_math.exp_of_nonpositive(code, builder.fsub(old, new))
         self.largest.at(row).store(builder.extract_element(new, INT32(0)))
         added = code.variable(self.kind, builder.fmul(total.load(lanes), factor))
         with code.loop(0, seen, lanes) as i:
-            power = vector_math.exp(code, builder.fsub(scores.at(i).load(lanes), new))
+            power = vector_math.exp_of_nonpositive(code, builder.fsub(scores.at(i).load(lanes), new))
             scores.at(i).store(power)
             added.set(builder.fadd(added.get(), power))
         total.store(added.get())

@@ -146,7 +146,7 @@ def build_softmax(target: Target, log: bool) -> str:
 
         def exponential(i: Int, count: Int | None) -> Any:
             shifted = builder.fsub(rows.load(x, i, count), largest)
-            y = vector_math.exp(code, shifted)
+            y = vector_math.exp_of_nonpositive(code, shifted)
             rows.store(out, i, count, shifted if log else y)
             return y
 

@@ -225,6 +225,14 @@ def exp(code: FunctionBuilder, x: Any) -> Any:
     return y
 
 
+def exp_of_nonpositive(code: FunctionBuilder, x: Any) -> Any:
+    """Return e^x of x <= 0, as a softmax needs it; 0 where that would not be a normal number."""
+    builder = code.builder
+    n, expm1_r = _reduce(code, x)
+    y = builder.fmul(builder.fadd(expm1_r, constant(x, 1)), _power_of_two(code, n, x.type))
+    return builder.select(builder.fcmp_ordered("<", x, constant(x, -87)), constant(x, 0), y)
+
+
 def expm1(code: FunctionBuilder, x: Any) -> Any:
     """Return e^x - 1, accurate near 0."""
     builder = code.builder
