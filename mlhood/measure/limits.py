@@ -185,6 +185,30 @@ def bandwidth(threads: int = 1, machine: Machine | None = None, rounds: int = RO
     return bandwidths
 
 
+def reading(threads: int = 1, machine: Machine | None = None, rounds: int = ROUNDS) -> Ceiling:
+    """Measure bytes per second of a sum over an array in memory, four times the last cache: nothing is written.
+
+    Args:
+        threads: Number of threads, each with its own array.
+        machine: The machine's facts; read by default.
+        rounds: Number of rounds.
+
+    Raises:
+        MeasureError: The number of threads is less than 1, or LLVM cannot compile for this machine.
+    """
+    machine = machine or this_machine()
+    lanes = machine.vector.float32_lanes or PORTABLE_LANES
+    run = microbenchmarks.read(lanes)
+    size = sizes(machine.caches, threads, (machine.memory.limit or machine.memory.total or _MAX_SIZE) // 8)[-1]
+    count = size // (4 * lanes * microbenchmarks.UNROLLED) * microbenchmarks.UNROLLED
+
+    def worker() -> Callable[[int], None]:
+        array, sums = np.full(count * lanes, 0.5, np.float32), np.zeros(lanes, np.float32)
+        return lambda repeats: run(sums.ctypes.data, array.ctypes.data, sums.ctypes.data, count, repeats)
+
+    return measure_rate(worker, 4.0 * lanes * count, threads, rounds)
+
+
 def _arrays(length: int) -> tuple[int, int, int, np.ndarray]:
     """Return the addresses of three arrays, aligned to cache lines, and the buffer that holds them.
 

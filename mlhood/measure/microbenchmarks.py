@@ -1,9 +1,9 @@
-"""Two microbenchmarks in LLVM IR, compiled for this processor: multiply-adds in registers, and a stream of memory."""
+"""Microbenchmarks in LLVM IR, compiled for this processor: multiply-adds in registers, and streams of memory."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlhood.errors import MeasureError
@@ -34,11 +34,11 @@ done:
 attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }}
 """
 
-# STREAM's triad (McCalpin): a = b + s c over whole arrays, repeated `repeats` times
-_TRIAD = """
+# a loop over whole arrays, repeated `repeats` times
+_STREAM = """
 declare {vector} @llvm.fmuladd.{mangled}({vector}, {vector}, {vector})
 
-define void @triad(ptr %a, ptr %b, ptr %c, i64 %count, i64 %repeats) #0 {{
+define void @{name}(ptr %a, ptr %b, ptr %c, i64 %count, i64 %repeats) #0 {{
 entry:
   %factor = load {vector}, ptr %c, align 4
   br label %again
@@ -47,11 +47,12 @@ again:
   br label %loop
 loop:
   %i = phi i64 [ 0, %again ], [ %next, %loop ]
-{moves}
+{body}
   %next = add i64 %i, {unrolled}
   %more = icmp slt i64 %next, %count
   br i1 %more, label %loop, label %again.end
 again.end:
+{end}
   %r.next = add i64 %r, 1
   %r.more = icmp slt i64 %r.next, %repeats
   br i1 %r.more, label %again, label %done
@@ -117,20 +118,39 @@ def multiply_add_source(lanes: int, accumulators: int) -> str:
 
 
 def triad(lanes: int) -> Native:
-    """Return f(a, b, c, count, repeats): a = b + s c over `count` vectors, a multiple of `UNROLLED`."""
+    """Return f(a, b, c, count, repeats): STREAM's triad (McCalpin), a = b + s c over `count` vectors.
+
+    The count is a multiple of `UNROLLED`.
+    """
+    return _stream("triad", triad_source(lanes))
+
+
+def read(lanes: int) -> Native:
+    """Return f(a, b, c, count, repeats), which only reads `count` vectors of b, a multiple of `UNROLLED`."""
+    return _stream("read", read_source(lanes))
+
+
+def _stream(name: str, source: str) -> Native:
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
-    return Native(triad_source(lanes), "triad", pointer, pointer, pointer, integer, integer)
+    return Native(source, name, pointer, pointer, pointer, integer, integer)
 
 
 def triad_source(lanes: int) -> str:
     """Return the LLVM IR of `triad`."""
-    vector, mangled = f"<{lanes} x float>", f"v{lanes}f32"
-    moves = "\n".join(_move(i, vector, mangled) for i in range(UNROLLED))
-    return _TRIAD.format(vector=vector, mangled=mangled, moves=moves, unrolled=UNROLLED)
+    return _stream_source("triad", lanes, _TRIAD)
 
 
-def _move(i: int, vector: str, mangled: str) -> str:
-    return f"""\
+def read_source(lanes: int) -> str:
+    """Return the LLVM IR of `read`: the sum is stored at a, as nothing would be read for no result."""
+    vector, ids = f"<{lanes} x float>", range(UNROLLED)
+    phis = [f"  %s{i} = phi {vector} [ zeroinitializer, %again ], [ %t{i}, %loop ]" for i in ids]
+    sums = [f"  %x{i + 1} = fadd {vector} {f'%x{i}' if i else 'zeroinitializer'}, %t{i}" for i in ids]
+    return _stream_source(
+        "read", lanes, _READ, phis, [*sums, f"  store volatile {vector} %x{UNROLLED}, ptr %a, align 4"]
+    )
+
+
+_TRIAD = """\
   %i{i} = add i64 %i, {i}
   %b{i} = getelementptr {vector}, ptr %b, i64 %i{i}
   %c{i} = getelementptr {vector}, ptr %c, i64 %i{i}
@@ -139,6 +159,18 @@ def _move(i: int, vector: str, mangled: str) -> str:
   %v{i} = load {vector}, ptr %c{i}, align 4
   %w{i} = call {vector} @llvm.fmuladd.{mangled}({vector} %v{i}, {vector} %factor, {vector} %u{i})
   store {vector} %w{i}, ptr %a{i}, align 4"""
+
+_READ = """\
+  %i{i} = add i64 %i, {i}
+  %b{i} = getelementptr {vector}, ptr %b, i64 %i{i}
+  %u{i} = load {vector}, ptr %b{i}, align 4
+  %t{i} = fadd {vector} %s{i}, %u{i}"""
+
+
+def _stream_source(name: str, lanes: int, step: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> str:
+    names = {"vector": f"<{lanes} x float>", "mangled": f"v{lanes}f32"}
+    steps = [step.format(i=i, **names) for i in range(UNROLLED)]
+    return _STREAM.format(name=name, body="\n".join([*first, *steps]), end="\n".join(last), unrolled=UNROLLED, **names)
 
 
 def _compile(source: str) -> Any:

@@ -8,7 +8,18 @@ import pytest
 
 from mlhood.errors import MeasureError
 from mlhood.measure import limits, microbenchmarks
-from mlhood.measure.limits import Bandwidth, Ceiling, Ceilings, bandwidth, describe, level, measure_rate, peak, sizes
+from mlhood.measure.limits import (
+    Bandwidth,
+    Ceiling,
+    Ceilings,
+    bandwidth,
+    describe,
+    level,
+    measure_rate,
+    peak,
+    reading,
+    sizes,
+)
 from mlhood.measure.machine import machine
 from mlhood.measure.machine.facts import Caches, Cores, Memory
 
@@ -33,6 +44,14 @@ def test_the_triad_is_right(lanes):
     microbenchmarks.triad(lanes)(a.ctypes.data, b.ctypes.data, c.ctypes.data, 8, 2)
     np.testing.assert_allclose(a[:-1], expected[:-1], rtol=1e-6)
     assert a[-1] == last
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 16])
+def test_reading_reads_all(lanes):
+    b = np.random.default_rng(0).random(8 * lanes + 1, np.float32)
+    sums = np.zeros(lanes, np.float32)
+    microbenchmarks.read(lanes)(sums.ctypes.data, b.ctypes.data, b.ctypes.data, 8, 2)
+    np.testing.assert_allclose(sums, b[:-1].reshape(8, lanes).sum(axis=0), rtol=1e-6)
 
 
 def test_every_accumulator_has_its_own_instruction():
@@ -139,6 +158,14 @@ def test_the_peak_is_measured_with_any_width(monkeypatch, lanes):
     monkeypatch.setattr(limits, "SECONDS", 1e-5)
     assert peak(1, lanes, rounds=2).value > 0
     assert peak(2, lanes, rounds=2).threads == 2
+
+
+def test_reading_is_measured_in_memory(monkeypatch):
+    monkeypatch.setattr(limits, "SECONDS", 1e-5)
+    actual = machine()
+    fake = type(actual)(**{**vars(actual), "caches": SMALL, "memory": Memory(2**30)})
+    assert reading(2, fake, rounds=2).threads == 2
+    assert reading(1, fake, rounds=2).value > 0
 
 
 def test_all_ceilings_make_a_roofline():

@@ -105,8 +105,9 @@ def bench_transformers(
     """Time transformers on our target cpu, ONNX Runtime, torch, and OpenVINO if it is installed.
 
     A ratio is the time of an alternative divided by ours: above 1, ours is faster. Of bandwidth is what a run must read
-    and write at least (weights and cache once), per second, as a share of what the threads copy from memory. Weights
-    of 8 bits have a scale for each channel, those of 4 bits one for 32; their loss is reported in dB and as perplexity.
+    and write at least (weights and cache once), per second, as a share of what the threads can read from memory. A
+    growing cache is that of the step before, in the same memory; the others copy theirs. Weights of 8 bits have a scale
+    for each channel, those of 4 bits one for 32; their loss is reported in dB and as perplexity.
 
     Example: mlhood bench transformers gpt2-decode-128 --layers 2 --threads 1
     """
@@ -115,17 +116,18 @@ def bench_transformers(
     from mlhood.compiler.bench.transformers import CASES, measure
     from mlhood.files.atomic import check_output, write_atomic
     from mlhood.measure import machine
+    from mlhood.measure.limits import peak, reading
 
     if as_json is not None:
         check_output(as_json)
     rows = []
     for count in counts:
-        limit, slowest = _ceilings(count)
-        options: Any = {"peak": limit, "inductor": inductor, "small": small}
-        options |= {"bandwidth": None if slowest is None else slowest["bytes_per_second"]}
+        limit, read = peak(count).value, reading(count).value
+        echo(f"{count} threads: peak {limit / 1e9:.1f} GFLOP/s in float32, {read / 1e9:.1f} GB/s read from memory")
+        options: Any = {"peak": limit, "inductor": inductor, "small": small, "bandwidth": read}
         for row in measure(names or list(CASES), threads=count, layers=layers, rounds=rounds, **options):
             echo(row)
-            rows.append(row.as_dict() | {"peak_flops": limit, "bandwidth": slowest})
+            rows.append(row.as_dict() | {"peak_flops": limit, "bandwidth": read})
     if as_json is not None:
         data = {"bench": "transformers", "layers": layers, "machine": machine().as_dict(), "rows": rows}
         write_atomic(as_json, json.dumps(data, indent=2).encode())

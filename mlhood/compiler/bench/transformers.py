@@ -54,8 +54,10 @@ from mlhood.models.transformers import Config, Decoder
 
 STEPS = 8  # of a growing cache, for the number of compilations
 OPTIMISED, INDUCTOR = "onnxruntime optimised", "torch inductor"
+GROWING = f"{OURS}, growing cache"
 FORMATS = (INT8, INT4)
 _TRACED_PAST = 3
+_GROWTH = 32  # of a cache, after which it starts again
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def measure(
         layers: Number of layers; by default as many as the real model has.
         rounds: Rounds, at least 21, in each of which every alternative is timed once.
         peak: float32 operations per second of these threads.
-        bandwidth: Bytes per second that these threads read and write in memory.
+        bandwidth: Bytes per second that these threads can read from memory.
         inductor: Also time what torch.compile makes of the model.
         small: Also time decode steps with weights of 8 and 4 bits, beside ONNX Runtime's.
 
@@ -193,6 +195,8 @@ def _measure(
             notes.append(_perplexities(alternatives[ONNX_RUNTIME](), approximations))
         alternatives |= approximations
         moved |= {name: moved[OURS] - size for name, size in saved.items()}
+    if case.past:
+        alternatives[GROWING], moved[GROWING] = _steps_in_place(path, inputs), moved[OURS]
     flops = 2 * macs(ours.graph, {"past": case.past})
     result = compare(alternatives, flops=flops, rounds=rounds, threads=threads, check=False)
     if case.past:
@@ -248,6 +252,24 @@ def _small_weights(optimized: Graph, path: Path, threads: int, inputs: Inputs) -
             quantizer.model.save_model_to_file(str(target := path.with_name(f"int{form.bits}.onnx")))
         alternatives[f"{ONNX_RUNTIME} int{form.bits}"] = onnx_runtime(target, threads, inputs)
     return alternatives, saved
+
+
+def _steps_in_place(path: Path, inputs: Inputs) -> Callable[[], Any]:
+    """Return a decode step that appends to the cache of the step before: each one has a new length, up to a limit."""
+    executable, state = executable_of(compile_model(path, OURS)), dict(inputs)
+    executable.grow_in_place()
+    past = [name for name in inputs if name.startswith("past")]
+    limit = inputs[past[0]].shape[2] + _GROWTH
+
+    def step() -> Any:
+        if state[past[0]].shape[2] == limit:
+            state.update(inputs)
+        logits, *cache = executable.run(state).values()
+        state.update(zip(past, cache, strict=True))
+        return logits
+
+    step()
+    return step
 
 
 def _saved_bytes(node: Node, bits: int) -> int:
