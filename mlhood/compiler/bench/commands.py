@@ -30,6 +30,7 @@ def bench_model(
     threads: Annotated[int, typer.Option(min=1, help="Threads of every alternative.")] = 1,
     batch: Annotated[int, typer.Option(min=1, help="Number of examples in a run.")] = 1,
     int8: Annotated[bool, typer.Option("--int8", help="Also time models quantised to int8.")] = False,
+    inductor: Annotated[bool, typer.Option(help="Also time what torch.compile makes of the models.")] = True,
     target: Annotated[
         list[str] | None, typer.Option(help="Our targets, the ratios' reference first; may be repeated.")
     ] = None,
@@ -70,6 +71,7 @@ def bench_model(
         peak=limit,
         bandwidth=None if slowest is None else slowest["bytes_per_second"],
         int8=int8,
+        inductor=inductor,
         targets=target or (),
     ):
         echo(row)

@@ -30,6 +30,7 @@ from mlhood.compiler.quantize.report import constant_bytes
 from mlhood.errors import CompilerError, MeasureError, nearest
 from mlhood.exchange import export, silence
 from mlhood.measure import compare, session_options
+from mlhood.measure import threads as threads_of
 from mlhood.measure.agreement import arrays, check_agreement
 from mlhood.models import LeNet, gpt_block, mobilenet_v2, resnet18, resnet50, vit_block
 from mlhood.models.transformer import GPT_TOKENS, VIT_TOKENS
@@ -37,7 +38,7 @@ from mlhood.models.transformer import GPT_TOKENS, VIT_TOKENS
 if TYPE_CHECKING:
     from torch import nn
 
-TORCH, INT8 = "torch", "int8"
+TORCH, INDUCTOR, INT8 = "torch", "torch inductor", "int8"
 OURS = "cpu" if "cpu" in TARGETS else "direct"
 XLA = "xla"
 RECIPE = Recipe("symmetric", per_channel=True)
@@ -83,6 +84,7 @@ def measure(
     peak: float,
     bandwidth: float | None = None,
     int8: bool = False,
+    inductor: bool = False,
     targets: Sequence[str] = (),
 ) -> Iterator[NetworkTimes]:
     """Measure networks, one after another.
@@ -95,6 +97,7 @@ def measure(
         peak: float32 operations per second of these threads, see `mlhood.measure.peak`.
         bandwidth: Bytes per second that these threads read and write in memory, see `mlhood.measure.ceilings`.
         int8: Also measure quantised models: ours, and ONNX Runtime's.
+        inductor: Also measure what torch.compile makes of the networks.
         targets: Keys of `TARGETS`; by default `OURS`, and XLA if it can run the network.
 
     Raises:
@@ -109,12 +112,20 @@ def measure(
     targets = targets or (OURS, *([XLA] if XLA in TARGETS else []))
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            row = _measure(name, Path(folder), threads, batch, rounds, peak, int8, targets)
+            row = _measure(name, Path(folder), threads, batch, rounds, peak, int8, inductor, targets)
             yield replace(row, bandwidth=bandwidth)
 
 
 def _measure(
-    name: str, folder: Path, threads: int, batch: int, rounds: int, peak: float, int8: bool, targets: Sequence[str]
+    name: str,
+    folder: Path,
+    threads: int,
+    batch: int,
+    rounds: int,
+    peak: float,
+    int8: bool,
+    inductor: bool,
+    targets: Sequence[str],
 ) -> NetworkTimes:
     network = NETWORKS[name]
     model = seeded(network.build)
@@ -130,6 +141,7 @@ def _measure(
         **openvino(path, threads, inputs),
         TORCH: torch_eager(model, x),
     }
+    notes = add_inductor(alternatives, model, threads, x) if inductor else []
     check_outputs(alternatives)
     executables, quality = dict(prepared), {}
     if int8:
@@ -157,6 +169,7 @@ def _measure(
         resident={name: size for name, size in resident.items() if size is not None},
         quality=quality,
         refused=refused,
+        notes=tuple(notes),
     )
 
 
@@ -224,6 +237,20 @@ def torch_eager(model: Callable[..., Any], *inputs: np.ndarray) -> Callable[[], 
             return y[0] if isinstance(y, tuple) else y
 
     return call
+
+
+def add_inductor(alternatives: Alternatives, model: nn.Module, count: int, *inputs: np.ndarray) -> list[str]:
+    """Add a run of what torch's inductor compiles for a number of threads; return why not, if it cannot."""
+    import torch
+
+    try:
+        with silence(), threads_of(count):
+            call = torch_eager(torch.compile(model, fullgraph=True, dynamic=False), *inputs)
+            call()  # which compiles it
+    except Exception as error:  # whatever its compilers raise, the others are still compared
+        return [f"{INDUCTOR} cannot run it: {type(error).__name__}: {str(error).splitlines()[0][:100]}"]
+    alternatives[INDUCTOR] = call
+    return []
 
 
 def onnx_runtime(path: Path, threads: int, inputs: Inputs) -> Callable[[], Any]:

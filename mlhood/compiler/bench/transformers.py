@@ -26,6 +26,7 @@ from mlhood.compiler.bench.model import (
     TORCH,
     Alternatives,
     Inputs,
+    add_inductor,
     call_of,
     check_outputs,
     executable_of,
@@ -53,7 +54,7 @@ from mlhood.models import transformers
 from mlhood.models.transformers import Config, Decoder
 
 STEPS = 8  # of a growing cache, for the number of compilations
-OPTIMISED, INDUCTOR = "onnxruntime optimised", "torch inductor"
+OPTIMISED = "onnxruntime optimised"
 GROWING = f"{OURS}, growing cache"
 FORMATS = (INT8, INT4)
 _TRACED_PAST = 3
@@ -175,15 +176,13 @@ def _measure(
         TORCH: torch_eager(model, *inputs.values()),
     }
     notes = [] if find_spec("openvino") else ["OpenVINO is not installed"]
-    others = {OPTIMISED: lambda: _optimised(path, config, threads, inputs)}
+    try:
+        alternatives[OPTIMISED], note = _optimised(path, config, threads, inputs)
+        notes.append(note)
+    except Exception as error:  # whatever its passes raise, the others are still compared
+        notes.append(f"{OPTIMISED} cannot run it: {type(error).__name__}: {str(error).splitlines()[0][:100]}")
     if inductor:
-        others[INDUCTOR] = lambda: _inductor(model, inputs)
-    for other, prepare in others.items():
-        try:
-            alternatives[other], note = prepare()
-            notes += [note] if note else []
-        except Exception as error:  # whatever these compilers raise, the others are still compared
-            notes.append(f"{other} cannot run it: {type(error).__name__}: {str(error).splitlines()[0][:100]}")
+        notes += add_inductor(alternatives, model, threads, *inputs.values())
     check_outputs(alternatives, 1e-3)  # ONNX Runtime's optimiser approximates GELU
     moved = dict.fromkeys(alternatives, needed_bytes(model, inputs, case.tokens))
     quality: dict[str, float] = {}
@@ -330,11 +329,3 @@ def _optimised(path: Path, config: Config, threads: int, inputs: Inputs) -> tupl
         counts = {name: count for name, count in fused.get_fused_operator_statistics().items() if count}
     told = ", ".join(f"{count} {name}" for name, count in counts.items()) or "nothing"
     return onnx_runtime(target, threads, inputs), f"ONNX Runtime's optimiser of transformers fuses {told}"
-
-
-def _inductor(model: nn.Module, inputs: Inputs) -> tuple[Callable[[], Any], str]:
-    """Return a run of what torch's inductor compiles; it compiles in the first run, which is done here."""
-    with silence():
-        call = torch_eager(torch.compile(model, fullgraph=True, dynamic=False), *inputs.values())
-        call()
-    return call, ""

@@ -51,6 +51,8 @@ def test_the_command_writes_rows_and_the_machine(command):
     assert (row["model"], row["batch"], row["threads"], row["ours"], row["rounds"]) == ("lenet", 2, 1, OURS, 21)
     names = {"onnxruntime", "torch", OURS, f"{OURS} int8", "onnxruntime int8"}
     assert names <= row["seconds"].keys()
+    refused = [note for note in row["notes"] if note.startswith("torch inductor cannot run it: ")]
+    assert len(refused) == ("torch inductor" not in row["seconds"])  # it needs a C++ compiler
     assert row["seconds"].keys() == row["gflops"].keys() == row["share_of_peak"].keys() == row["quartiles"].keys()
     assert row["ratios"].keys() == row["seconds"].keys() - {OURS}
     assert all(0 < r["low"] <= r["value"] <= r["high"] for r in row["ratios"].values())
