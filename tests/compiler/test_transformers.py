@@ -121,13 +121,23 @@ def test_a_cache_grows_in_place(exported, name, batch):
     assert growing.runner.compilations == 1
 
 
+def rms_norm(graph, x, shape, weight, epsilon):
+    """Write nn.RMSNorm as ONNX's operators."""
+    mean = graph.op("ReduceMean", graph.op("Mul", x, x), axes_i=[-1])
+    root = graph.op("Sqrt", graph.op("Add", mean, graph.op("Constant", value_t=torch.tensor(1e-5))))
+    return graph.op("Mul", graph.op("Div", x, root), weight)
+
+
 @pytest.mark.filterwarnings("ignore")  # it is deprecated, and traces lengths as numbers
 @pytest.mark.parametrize(
     ("name", "tokens", "past"),
-    [("gpt2", 5, 0), ("gpt2", 1, 4), ("gpt2", 3, 4), ("bert", 5, 0), ("vit", 17, 0), ("whisper", 12, 0)],
+    [
+        *((name, tokens, past) for name in DECODERS for tokens, past in ((5, 0), (1, 4), (3, 4))),
+        *(("bert", 5, 0), ("vit", 17, 0), ("whisper", 12, 0)),
+    ],
 )
 def test_models_of_the_torchscript_exporter(tmp_path, name, tokens, past):
-    """It has no RMSNorm, so that it cannot export llama."""
+    torch.onnx.register_custom_op_symbolic("aten::rms_norm", rms_norm, 17)  # which it cannot export
     model, path = build(name), tmp_path / "model.onnx"
     inputs = model.example(2, tokens, past)
     words = {1: "tokens"} if name not in TOKENS and tokens > 1 else {}
@@ -138,7 +148,7 @@ def test_models_of_the_torchscript_exporter(tmp_path, name, tokens, past):
         executable = compile_model(path, target)
         for batch, length in [(1, past), (3, past and past + 2)]:
             check(model, executable, model.example(batch, tokens, length))
-    if (name, past) != ("gpt2", 0):  # a causal mask of a dynamic number of tokens may hide a query from all keys
+    if past or name not in DECODERS:  # a causal mask of a dynamic number of tokens may hide a query from all keys
         assert "Attention" in [node.operator.name for node in executable.runner.graph.nodes.values()]
 
 
