@@ -1,4 +1,4 @@
-"""Figures for P2: the pipeline, loop fusion, a pass history, quantisation grids, and the loss per layer."""
+"""Figures for P2: the pipeline, memory traffic, quantisation grids, and the loss per layer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mlhood.plotting.alt_text import listing, set_alt_text
@@ -17,7 +15,6 @@ from mlhood.plotting.diagram import (
     GREEN,
     LIGHT_BLUE,
     LIGHT_GREEN,
-    LIGHT_GREY,
     LIGHT_YELLOW,
     ORANGE,
     SKY,
@@ -39,7 +36,7 @@ def pipeline() -> Figure:
         ("optimised HIR", "folded\nand fused", LIGHT_BLUE),
         ("quantised HIR", "integers\nof 8 bits", LIGHT_BLUE),
         ("LIR", "instructions,\nmemory plan", LIGHT_GREEN),
-        ("CPU, NMP", "machine code", LIGHT_GREEN),
+        ("machine code", "CPU, neural\nprocessor (NMP)", LIGHT_GREEN),
     )
     steps = ("import", "passes", "quantise", "lower", "generate")
     for i, (name, description, colour) in enumerate(stages):
@@ -61,60 +58,6 @@ def pipeline() -> Figure:
     )
 
 
-SEPARATE = """for i in rows:
-  for j in outputs:
-    z[i,j] = b[j] + sum over k of x[i,k] w[j,k]
-
-for i in rows:
-  for j in outputs:
-    y[i,j] = max(z[i,j], 0)"""
-FUSED = """for i in rows:
-  for j in outputs:
-    total = b[j] + sum over k of x[i,k] w[j,k]
-    y[i,j] = max(total, 0)"""
-
-
-def linear_relu() -> Figure:
-    """Draw a layer and its activation as operators and as loop nests: separate above, fused below."""
-    figure, axes = canvas(9.4, 4.4)
-    for y, title, nests, code in (
-        (2.4, "two operators", ("Linear", "Relu"), SEPARATE),
-        (0.25, "one operator", ("LinearRelu",), FUSED),
-    ):
-        axes.text(0.0, y + 1.72, title, fontsize=11, weight="bold")
-        _chain(axes, y + 0.55, nests)
-        height = 1.75 if len(nests) == 2 else 1.25
-        box(axes, 5.2, y + (1.75 - height) / 2 - 0.05, 4.1, height, "", "white")
-        axes.text(5.35, y + 0.83, code, family="monospace", fontsize=8.2, va="center", linespacing=1.25)
-    axes.text(5.2, 4.17, "the same as loop nests", fontsize=9, style="italic", va="bottom")
-    return set_alt_text(
-        figure,
-        "Above: the operators Linear and Relu with z in memory between them, as two loop nests.",
-        "Below: one operator, LinearRelu, as one loop nest, in which each sum stays in a variable.",
-    )
-
-
-def _chain(axes: Axes, y: float, nests: Sequence[str]) -> None:
-    """Draw the operators in a row from x to y, with labels for the values between them."""
-    width = 1.15 if len(nests) == 2 else 1.5
-    x = 0.55
-    axes.text(0.12, y + 0.25, "x", fontsize=11, va="center", ha="center", style="italic")
-    for i, name in enumerate(nests):
-        if i == 0:
-            arrow(axes, (x - 0.3, y + 0.25), (x, y + 0.25))
-        box(axes, x, y, width, 0.5, name, LIGHT_BLUE if i == 0 else LIGHT_GREEN, fontsize=9.5, weight="bold")
-        x += width
-        is_last = i + 1 == len(nests)
-        gap = 0.62 if is_last else 1.15
-        middle = x + (0.5 if is_last else gap) / 2
-        axes.text(middle, y + 0.33, "y" if is_last else "z, in memory", fontsize=8.5, ha="center", style="italic")
-        if not is_last:
-            arrow(axes, (x, y + 0.25), (x + gap, y + 0.25))
-        x += gap
-    arrow(axes, (x - 0.6, y + 0.25), (x - 0.1, y + 0.25))
-    axes.text(0.55 + width / 2, y - 0.2, "w, b", fontsize=8.5, ha="center", style="italic")
-
-
 def traffic(counts: Mapping[str, Mapping[str, int]]) -> Figure:
     """Plot elements read and written as stacked bars: {"two loop nests": {"x, w, b read": 10, ...}, ...}."""
     figure, axes = plt.subplots(figsize=(6.4, 2.2), dpi=90)
@@ -130,24 +73,6 @@ def traffic(counts: Mapping[str, Mapping[str, int]]) -> Figure:
     figure.tight_layout()
     text = "; ".join(f"{name}: {listing(bars)}, {sum(bars.values())} in total" for name, bars in counts.items())
     return set_alt_text(figure, f"Stacked bars of elements read and written. {text}.")
-
-
-def history(steps: pd.DataFrame) -> Figure:
-    """Plot the number of nodes after each pass, from `History.table()`; passes that removed none are omitted."""
-    start = int(steps["nodes before"].iloc[0]) if len(steps) else 0
-    effective = steps[steps["nodes before"] != steps["nodes after"]]
-    names = ["as imported", *(str(name).replace("_", " ") for name in effective["pass"])]
-    nodes = [start, *effective["nodes after"]]
-    figure, axes = plt.subplots(figsize=(6.4, 0.9 + 0.3 * len(nodes)), dpi=90)
-    axes.barh(range(len(nodes)), nodes, color=[LIGHT_GREY, *[SKY] * len(effective)], ec="black")
-    for row, count in enumerate(nodes):
-        change = "" if row == 0 else f"  ({count - nodes[row - 1]:+d})"
-        axes.text(count, row, f" {count}{change}", va="center", fontsize=8.5)
-    axes.set(yticks=range(len(nodes)), yticklabels=names, xlabel="nodes", xlim=(0, 1.2 * max(nodes)))
-    axes.invert_yaxis()
-    figure.tight_layout()
-    text = listing(zip(names, nodes, strict=True))
-    return set_alt_text(figure, f"Bar chart of the number of nodes after each pass that changes it: {text}.")
 
 
 def grids(counts: np.ndarray, edges: np.ndarray, parameters: Mapping[str, tuple[float, int]], title: str) -> Figure:
@@ -192,7 +117,7 @@ def compared(exact: np.ndarray, approximation: np.ndarray, step: float) -> Figur
     figure, grid = plt.subplots(1, 3, figsize=(6.4, 2.4), dpi=90)
     difference = (approximation - exact) / step
     limits = {"vmin": min(exact.min(), approximation.min()), "vmax": max(exact.max(), approximation.max())}
-    for axes, image, title in ((grid[0], exact, "real numbers"), (grid[1], approximation, "integers,\ndequantised")):
+    for axes, image, title in ((grid[0], exact, "float32"), (grid[1], approximation, "integers,\ndequantised")):
         figure.colorbar(axes.imshow(image, cmap="cividis", **limits), ax=axes, shrink=0.75)
         axes.set_title(title, fontsize=9)
     figure.colorbar(grid[2].imshow(difference, cmap="PuOr", vmin=-1.5, vmax=1.5), ax=grid[2], shrink=0.75)
@@ -202,7 +127,7 @@ def compared(exact: np.ndarray, approximation: np.ndarray, step: float) -> Figur
     figure.tight_layout()
     return set_alt_text(
         figure,
-        f"Three images of {' x '.join(map(str, exact.shape))} pixels: from real numbers, from integers, and",
+        f"Three images of {' x '.join(map(str, exact.shape))} pixels: in float32, from integers, and",
         f"their difference, which is at most {np.abs(difference).max():.2f} steps of the quantised output.",
     )
 
@@ -243,25 +168,6 @@ def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequenc
         figure,
         f"Waterfall chart of the SQNR in dB after each layer, all quantised: {cumulative_text}.",
         f"Only this layer quantised: {alone_text}.",
-    )
-
-
-def schemas(sqnr: Mapping[str, float], accuracy: Mapping[str, float]) -> Figure:
-    """Plot the accuracy and the SQNR of each recipe side by side; only the latter distinguishes them."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 0.9 + 0.36 * len(sqnr)), dpi=90, sharey=True)
-    left.barh(list(accuracy), list(accuracy.values()), color=SKY, ec="black")
-    left.set(xlabel="accuracy", xlim=(0, 1))
-    right.barh(list(sqnr), list(sqnr.values()), color=ORANGE, ec="black")
-    right.set(xlabel="SQNR of the logits in dB", xlim=(0, 1.22 * max(sqnr.values())))
-    for row, (share, ratio) in enumerate(zip(accuracy.values(), sqnr.values(), strict=True)):
-        left.text(share, row, f"{share:.1%} ", va="center", ha="right", fontsize=8.5)
-        right.text(ratio, row, f" {ratio:.1f}", va="center", fontsize=8.5)
-    left.invert_yaxis()
-    figure.tight_layout()
-    return set_alt_text(
-        figure,
-        f"Two bar charts. Accuracy: {listing((name, f'{value:.1%}') for name, value in accuracy.items())}.",
-        f"SQNR in dB: {listing((name, f'{value:.1f}') for name, value in sqnr.items())}.",
     )
 
 

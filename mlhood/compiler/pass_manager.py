@@ -1,9 +1,8 @@
-"""The pass manager: runs passes over a graph or a program to a fixed point, and records what they changed."""
+"""The pass manager: runs passes over a graph or a program to a fixed point."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from mlhood.compiler.hir.graph import Graph
@@ -11,8 +10,6 @@ from mlhood.compiler.hir.names import gc_paused
 from mlhood.errors import CompilerError, nearest
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from mlhood.compiler.lir.program import Program
 
 # Limit on the rounds that make nothing shorter, to detect passes that undo each other's changes.
@@ -77,46 +74,3 @@ def run_passes(
 
 def _length(ir: Graph | Program) -> int:
     return len(ir.nodes if isinstance(ir, Graph) else ir.instructions)
-
-
-@dataclass(frozen=True)
-class PassRun:
-    """One run of a pass that changed the graph.
-
-    Args:
-        name: The pass's name.
-        before: Number of nodes before it.
-        after: Number of nodes after it.
-    """
-
-    name: str
-    before: int
-    after: int
-
-
-class History:
-    """An observer for `optimize` that records each pass that changed the graph.
-
-        history = History(graph)
-        optimized = optimize(graph, observe=history)
-        history.table()
-
-    Args:
-        graph: The graph to be optimised.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self.steps: list[PassRun] = []
-        self._nodes = len(graph.nodes)
-
-    def __call__(self, name: str, graph: Graph) -> None:
-        """Record a pass that changed the graph."""
-        self.steps.append(PassRun(name, self._nodes, len(graph.nodes)))
-        self._nodes = len(graph.nodes)
-
-    def table(self) -> pd.DataFrame:
-        """Return one row per step: pass, nodes before, nodes after."""
-        import pandas as pd
-
-        rows = [(step.name, step.before, step.after) for step in self.steps]
-        return pd.DataFrame(rows, columns=["pass", "nodes before", "nodes after"])

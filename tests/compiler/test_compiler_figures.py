@@ -1,39 +1,27 @@
 """Figures of P2: they show the given numbers, and their texts do not overlap."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from mlhood.compiler import compiler_figures
 from tests.plotting.texts import check_texts, strings
 
-STEPS = pd.DataFrame({"pass": ["fold_a", "same", "fuse_b"], "nodes before": [69, 40, 40], "nodes after": [40, 40, 24]})
 COUNTS, EDGES = np.histogram(np.linspace(0, 10, 1000), 50)
 GRIDS = {"asymmetric": (10 / 255, -128), "symmetric": (10 / 127, 0), "power_of_two": (0.125, 0)}
 FIGURES = {
     "pipeline": lambda: compiler_figures.pipeline(),
-    "linear_relu": lambda: compiler_figures.linear_relu(),
     "traffic": lambda: compiler_figures.traffic({"two": {"read": 9, "z": 3}, "one": {"read": 9}}),
-    "history": lambda: compiler_figures.history(STEPS),
     "grids": lambda: compiler_figures.grids(COUNTS, EDGES, GRIDS, "relu"),
     "compared": lambda: compiler_figures.compared(np.eye(5), np.eye(5) + 0.1, 0.2),
     "waterfall": lambda: compiler_figures.waterfall(
         ["image", "conv", "pool"], [44.0, 38.0, 39.5], [44.0, 40.0, np.inf]
     ),
-    "schemas": lambda: compiler_figures.schemas({"a": 41.0, "b": 38.0}, {"a": 0.99, "b": 0.98}),
 }
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_texts_can_be_read(name):
     check_texts(FIGURES[name]())
-
-
-def test_the_history_omits_passes_that_removed_nothing():
-    texts = strings(compiler_figures.history(STEPS))
-    assert "fold a" in texts
-    assert "same" not in texts
-    assert " 24  (-16)" in texts
 
 
 def test_grids_show_the_used_share():

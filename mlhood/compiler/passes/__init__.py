@@ -4,8 +4,7 @@ A pass modifies a graph in place and returns whether it changed anything. It pre
 names and types of its placeholders and outputs, and the names of all remaining values: a name denotes the same tensor
 before and after. To add a pass, write such a module and add its function to `PASSES`.
 
-In: a verified graph. Out: an equivalent graph that is cheaper to execute (`optimize`), and on request a record of the
-passes that changed it (`History`).
+In: a verified graph. Out: an equivalent graph that is cheaper to execute (`optimize`).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.verify import verify
-from mlhood.compiler.pass_manager import History, PassRun, run_passes
+from mlhood.compiler.pass_manager import run_passes
 from mlhood.compiler.passes.activation import fuse_activation
 from mlhood.compiler.passes.affine import fold_affine
 from mlhood.compiler.passes.clean_quantization import clean_quantization
@@ -34,7 +33,7 @@ from mlhood.compiler.passes.reshapes import merge_reshapes
 from mlhood.compiler.passes.residual import fuse_residual
 from mlhood.compiler.passes.transposes import sink_transposes
 
-__all__ = ["PASSES", "History", "Pass", "PassRun", "optimize"]
+__all__ = ["PASSES", "Pass", "optimize"]
 
 Pass = Callable[[Graph], bool]
 Observer = Callable[[str, Graph], None]
@@ -74,7 +73,7 @@ def optimize(
     Args:
         graph: A verified graph; not modified.
         passes: Names of the passes to run, in this order; all of `PASSES` by default.
-        observe: Called with a pass's name and the graph after each pass that changed it; see `History`.
+        observe: Called with a pass's name and the graph after each pass that changed it.
         check: Verify the graph after each pass that changed it.
 
     Raises:

@@ -47,7 +47,7 @@ EXCERPTS = {
         "P2-8-given-2",
         "P2-8-given-1",
         caption="LeNet quantised by each recipe: accuracy, agreement with float32, SQNR in dB, and size",
-        more_pictures=("P2-8-result-1", "P2-14-result-1"),
+        more_pictures=("P2-14-result-1",),
     ),
     "P3": Excerpt(
         "P3-7-result-2",

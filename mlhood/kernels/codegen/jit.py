@@ -51,16 +51,7 @@ def _load(build: Build, target: Target, arguments: tuple[Any, ...], text: str) -
     if code is None:
         code = compile_ir(build(target, *arguments), target)
         write_cached(path, code)
-    kernel = _link(code, target)
-    kernel.request = build, target, arguments  # type: ignore[attr-defined]
-    return kernel
-
-
-def listing(kernel: Kernel) -> tuple[str, str]:
-    """Return the LLVM IR and the assembly of a function that `load` returned, both generated anew."""
-    build, target, arguments = kernel.request  # type: ignore[attr-defined]
-    text = build(target, *arguments)
-    return text, compile_ir(text, target, assembly=True)
+    return _link(code, target)
 
 
 def address(kernel: Kernel) -> int:

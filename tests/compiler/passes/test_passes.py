@@ -18,7 +18,7 @@ from mlhood.compiler.operators.movement import Transpose
 from mlhood.compiler.operators.normalization import BatchNormalization
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.shape import Reshape
-from mlhood.compiler.passes import PASSES, History, PassRun, optimize
+from mlhood.compiler.passes import PASSES, optimize
 from mlhood.errors import CompilerError
 from mlhood.exchange import export
 from tests.compiler.passes.building import Build, Sigmoid, Tanh, built, check_same, conv, kinds
@@ -146,11 +146,11 @@ LENGTHS |= {"sinking": LONG + 1, "reshape": 1, "clip": 1, "pool": LONG // 2 + 1,
 @pytest.mark.parametrize("kind", LENGTHS)
 def test_a_long_chain_takes_a_few_rounds_and_no_recursion(kind):
     graph = long_graph(kind)
-    history = History(graph)
+    steps: list[str] = []
     limit = sys.getrecursionlimit()
     assert limit < LONG
-    assert len(optimize(graph, observe=history).nodes) == LENGTHS[kind]
-    assert len(history.steps) <= 8
+    assert len(optimize(graph, observe=lambda name, _: steps.append(name)).nodes) == LENGTHS[kind]
+    assert len(steps) <= 8
 
 
 def test_many_outputs():
@@ -166,7 +166,7 @@ def test_many_outputs():
     assert set(kinds(graph)) == {"Tanh", "Sigmoid"}
 
 
-# -- arguments and history
+# -- arguments
 
 
 def test_optimize_returns_a_copy():
@@ -190,14 +190,6 @@ def test_an_unknown_pass_raises():
         optimize(built(lambda b: b(Tanh(), b.x(2))), ["nonsense"])
     assert "nonsense" in str(caught.value)
     assert "fold_constants" in str(caught.value)
-
-
-def test_the_history_records_the_steps():
-    graph = built(lambda b: b(Relu(), b(Identity(), b.conv(b.x("n", 1, 2, 2)))))
-    history = History(graph)
-    optimize(graph, observe=history)
-    assert history.steps == [PassRun("remove_no_ops", 3, 2), PassRun("fuse_activation", 2, 1)]
-    assert list(history.table()["nodes after"]) == [2, 1]
 
 
 def test_outputs_that_are_inputs_or_constants():

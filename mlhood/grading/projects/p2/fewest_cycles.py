@@ -122,7 +122,7 @@ TASKS = (
         "Fewest cycles",
         checks=(not_slower_than_greedy, half_of_the_way, close_to_the_search),
         libraries=COMPILER,
-        minutes=20,
+        minutes=45,
         builds_on=("P2.12", "P2.13"),
         leaderboard="share of the cycles that the compiler's search saves, in %",
         varies=(NMP_TILES, NMP_BLOB),

@@ -368,7 +368,7 @@ TASKS = (
         "Three orders: bytes and cycles",
         checks=COSTS,
         libraries=TYPES,
-        minutes=20,
+        minutes=45,
         builds_on=("P2.12",),
         varies=(MOVED_ELEMENT, MOVED, MORE_CYCLES),
     ),
