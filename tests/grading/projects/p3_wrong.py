@@ -31,10 +31,10 @@ CHOSEN, MODELS, FASTER_MODEL = (
 )
 ANY_PRODUCT = "any_product_is_right"
 STEPS = (
-    "three_tenths_of_the_course",
-    "six_tenths_of_the_course",
-    "eight_tenths_of_the_course",
-    "as_fast_as_the_course",
+    "first_share_of_the_course",
+    "second_share_of_the_course",
+    "third_share_of_the_course",
+    "last_share_of_the_course",
 )
 LIMIT, NO_LIMIT = "the_rest_limits_the_speedup", "without_a_rest_there_is_no_limit"
 

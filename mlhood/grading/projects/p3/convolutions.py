@@ -178,7 +178,7 @@ def bias_is_added(submission: Submission) -> Iterator[Arguments]:
     "first pixel of a window even if that is in the padding" + DIRECT_HINT,
 )
 def any_sizes_will_do(submission: Submission) -> Iterator[Arguments]:
-    """`conv_direct` takes batches, and images and kernels that are not square, with any stride and padding."""
+    """`conv_direct` takes batches, and images and filters that are not square, with any stride and padding."""
     yield from _any_sizes(submission, "conv_direct")
     if submission.passed(values_are_right, stride_is_taken, padding_is_zero_all_around, bias_is_added):
         yield from _together(submission, "conv_direct")

@@ -158,7 +158,7 @@ def _models(submission: Submission) -> Table:
 
 @points(2)
 def convolutions_are_chosen_by_their_weights(submission: Submission) -> None:
-    """`mixed` computes the chosen convolutions by the given function, and all others right."""
+    """`mixed` computes the chosen convolutions by the given function, and all others correctly."""
     shapes = [[3, 2, 3, 3], [4, 4, 1, 3], [2, 3, 3, 3], [3, 2, 1, 1], [4, 4, 3, 1]]
     by = submission.parameters.chosen_by
     if by != "shapes":
