@@ -139,3 +139,7 @@ def _by_line(text: str) -> dict[int, tuple[str, ...]]:
         elif line and row and not re.match(r"[.$\w]+:|[.#/]", row):
             found[line] = (*found.get(line, ()), " ".join(row.split()))
     return found
+
+
+if __name__ == "__main__":
+    print(compiled())

@@ -127,6 +127,7 @@ def _convolutions(layer: Layer, threads: int, layout: Layout) -> Alternatives:
     if layout == "plain":
         return {
             "torch": baselines.torch(x, w, **options),
+            "torch, own layout": baselines.torch_blocked(x, w, **options),
             "direct": lambda: plain(x, threads=threads),
             **libraries,
             "direct, packing": lambda: conv.direct(x, w, **options, threads=threads),

@@ -1,4 +1,4 @@
-"""Figures of measurements: ladder, baselines, im2col's memory, whole models, a network's layers."""
+"""Figures of measurements: ladder, baselines, whole models, a network's layers."""
 
 from __future__ import annotations
 
@@ -109,6 +109,7 @@ def baselines(rates: Mapping[str, Mapping[str, tuple[float, float, float]]], pea
     names = list(dict.fromkeys(name for row in rates.values() for name in row))
     figure, axes = plt.subplots(figsize=(WIDTH, 1.5 + len(rates) * (0.25 * len(names) + 0.2)), dpi=90)
     high = 0.86 / len(names)
+    longest = max(peak, *(value[2] for row in rates.values() for value in row.values())) / 1e9
     for i, name in enumerate(names):
         measured = {index: row[name] for index, row in enumerate(rates.values()) if name in row}
         y = [index - 0.43 + (i + 0.5) * high for index in measured]
@@ -119,11 +120,11 @@ def baselines(rates: Mapping[str, Mapping[str, tuple[float, float, float]]], pea
         axes.errorbar(middle, y, xerr=errors, fmt="none", ecolor=DARK, capsize=3, lw=1.2)
         patch = {"fc": "white", "ec": "none", "pad": 0.8}
         for at, value, end in zip(y, middle, right, strict=True):
-            _label_bar(axes, f"{digits(value)}  ({value * 1e9 / peak:.0%})", (end, at), 5, bbox=patch)
-    longest = max(value[2] for row in rates.values() for value in row.values()) / 1e9
+            x = end if end < longest / 2 else 0  # inside a long bar: there, the line of the peak does not cross it
+            _label_bar(axes, f"{digits(value)}  ({value * 1e9 / peak:.0%})", (x, at), 5, bbox=patch)
     axes.set(yticks=range(len(rates)), xlabel="GFLOP/s (share of the peak)")
     axes.set_yticklabels(rates, fontsize=9)
-    axes.set_xlim(0, max(1.04 * peak / 1e9, 1.22 * longest))
+    axes.set_xlim(0, 1.04 * longest)
     axes.set_ylim(len(rates) - 0.5, -0.5)
     axes.axvline(peak / 1e9, color=DARK, lw=1.8, ls="--", label=f"peak: {rate(peak)}", zorder=0)
     _legend(axes, len(names) + 1)
@@ -192,32 +193,6 @@ def _plot_baseline(axes: Axes, i: int, name: str, ratios: Mapping[float, Ratio])
     label = f"{name} (geometric mean {statistics.geometric_mean(values):.2f})"
     bars = axes.errorbar(values, list(ratios), xerr=(values - low, high - values), capsize=2, label=label, **style)
     bars.lines[0].set(markeredgecolor="black", markeredgewidth=0.6)
-
-
-def im2col_memory(layers: Mapping[str, tuple[int, int]]) -> Figure:
-    """Draw the size of each layer's input and of its im2col matrix, and the ratio of the two.
-
-    Args:
-        layers: Bytes of the input and of the matrix, by layer.
-    """
-    unit, divisor = ("MiB", 2**20) if max(max(sizes) for sizes in layers.values()) >= 2**20 else ("KiB", 2**10)
-    figure, axes = plt.subplots(figsize=(WIDTH, 1.1 + 0.6 * len(layers)), dpi=90)
-    for part, (what, colour, hatch) in enumerate((("input", SKY, ""), ("columns of im2col", ORANGE, "//"))):
-        y = [row + 0.4 * (part - 0.5) for row in range(len(layers))]
-        sizes = [size[part] / divisor for size in layers.values()]
-        axes.barh(y, sizes, 0.4, color=colour, hatch=hatch, ec="black", lw=0.8, label=what)
-        growth = [f",  {times(size[1] / size[0])} the input" if part else "" for size in layers.values()]
-        for at, size, suffix in zip(y, sizes, growth, strict=True):
-            axes.text(size, at, f"  {digits(size)} {unit}{suffix}", va="center", fontsize=TEXT)
-    longest = max(max(sizes) for sizes in layers.values()) / divisor
-    axes.set(yticks=range(len(layers)), yticklabels=list(layers), xlabel=f"memory in {unit}", xlim=(0, 1.7 * longest))
-    axes.set_ylim(len(layers) - 0.5, -0.5)
-    _legend(axes, 2)
-    bars = [
-        f"{name}: input {digits(image / divisor)}, columns {digits(columns / divisor)}, {times(columns / image)}"
-        for name, (image, columns) in layers.items()
-    ]
-    return set_alt_text(figure, f"Bar chart of memory in {unit}. {'; '.join(bars)}.")
 
 
 def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
@@ -295,7 +270,7 @@ def inventory(layers: Sequence[tuple[str, float, float, bool]]) -> Figure:
         for axes, value in ((left, macs[i] / 1e6), (right, intensities[i])):
             _label_bar(axes, f"C{number}", (value, i), 7, fontsize=9, weight="bold")
     left.set(xlabel="million multiply-accumulates", xlim=(0, 1.12 * macs.max() / 1e6))
-    right.set(xlabel="FLOP per byte", xlim=(0, 1.12 * intensities.max()))
+    right.set(xlabel="FLOP per byte", xlim=(0, 1.25 * intensities.max()))
     left.set_yticks(y)
     left.set_yticklabels([layer[0] for layer in layers], fontsize=TEXT)
     left.set_ylim(len(layers) - 0.4, -0.6)

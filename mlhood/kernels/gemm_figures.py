@@ -17,7 +17,6 @@ from mlhood.plotting.diagram import (
     MUTED,
     SKY,
     SMALL,
-    THIN,
     Grid,
     arrow,
     canvas,
@@ -89,41 +88,40 @@ def _access_pattern(grid: Grid, name: str, inner: str, line: int) -> None:
 
 
 def blocking() -> Figure:
-    """Draw the working set of a product of 8 x 8: without blocking nearly everything, with it three blocks of 4 x 4."""
+    """Draw the working set of a product of 8 x 8: without blocks nearly everything, with them a block of b of 4 x 4."""
     n, block, cell = 8, 4, 0.26
     tall = n * cell + 1.35
     figure, axes = canvas(_WIDTH, 2 * tall)
     cases = (
         ("without blocks", 0, {"a": (1, n), "b": (n, n), "c": (1, n)}),
-        (f"blocks of {block} × {block}", block, dict.fromkeys("abc", (block, block))),
+        (f"blocks of {block} × {block}", block, {"a": (1, block), "b": (block, block), "c": (1, block)}),
     )
-    for i, (title, side, in_use) in enumerate(cases):
+    sizes = [sum(rows * columns for rows, columns in in_use.values()) for *_, in_use in cases]
+    for i, ((title, side, in_use), size) in enumerate(zip(cases, sizes, strict=True)):
         top = (2 - i) * tall - 1.1
-        size = sum(rows * columns for rows, columns in in_use.values())
         axes.text(0.1, top + 1.0, title, fontsize=11, weight="bold", va="top")
-        axes.text(0.1, top + 0.75, _reuse(side, size), fontsize=9.5, va="top", linespacing=1.3)
+        axes.text(0.1, top + 0.75, _reuse(side, n, size), fontsize=9.5, va="top", linespacing=1.3)
         for j, name in enumerate("abc"):
             grid = Grid(axes, 0.1 + j * 2.3, top, n, n, cell, cell)
             _blocks(grid, name, in_use[name], side)
-    without, blocked = (sum(rows * columns for rows, columns in in_use.values()) for *_, in_use in cases)
     return set_alt_text(
         figure,
         f"The parts in use of three {n} x {n} matrices. Without blocks: a row of a, all of b and a row of c,",
-        f"{without} numbers. In blocks of {block} x {block}: one block of each, {blocked} numbers.",
+        f"{sizes[0]} numbers. In blocks of {block} x {block}: a block of b, which stays, and pieces of a row",
+        f"of a and of c, which move down, {sizes[1]} numbers.",
     )
 
 
-def _reuse(side: int, count: int) -> str:
-    """Describe the working set of `count` numbers, and how often each is reused in blocks of this side (0: none)."""
+def _reuse(side: int, n: int, count: int) -> str:
+    """Describe the working set of `count` numbers, and how often a block of b of this side (0: none) is used."""
     size = f"{count} numbers, {count * _BYTES} bytes"
     if not side:
         return f"one row of c needs all of b; the next row needs it again.\nIn use: {size}"
-    reuse = f"each number is used {side} times before the next block (arrows)"
-    return f"three blocks are in use: {size}.\n{2 * side**3} FLOP are done with them; {reuse}"
+    return f"a block of b stays, and all {n} rows of a go past it (arrows);\nthen comes the next block. In use: {size}"
 
 
 def _blocks(grid: Grid, name: str, in_use: tuple[int, int], side: int) -> None:
-    """Draw a matrix, the part of it in use, and an arrow to the next block."""
+    """Draw a matrix, the part of it in use, and where this goes next."""
     colour, hatch = dict(zip("abc", _PANELS, strict=True))[name]
     rows, columns = in_use
     grid.fill(0, 0, rows, columns, colour, hatch or "\\\\")
@@ -133,11 +131,11 @@ def _blocks(grid: Grid, name: str, in_use: tuple[int, int], side: int) -> None:
         grid.outline(0, edge, grid.rows, 0, lw=1, ec=DARK)
         grid.outline(edge, 0, 0, grid.columns, lw=1, ec=DARK)
     grid.outline(0, 0, rows, columns)
-    if side and name in "bc":
-        grid.path([((side - 1) / 2, (side - 1) / 2), ((side - 1) / 2, side + (side - 1) / 2)])
     grid.axes.text(grid.centre[0], grid.top + 0.07, name, ha="center", va="bottom", fontsize=10, weight="bold")
-    if side and name == "a":
+    if side and name == "b":
         grid.write((rows - 1) / 2, (columns - 1) / 2, "stays", weight="bold", fontsize=9)
+    elif side:
+        grid.path([(0.8, (side - 1) / 2), (grid.rows - 1, (side - 1) / 2)])
 
 
 def packing() -> Figure:
@@ -175,13 +173,10 @@ def packing() -> Figure:
 
 
 def _panel(grid: Grid, positions: Sequence[Sequence[int]], owners: Sequence[int]) -> None:
-    """Draw positions, each column in the colour of its panel, over a line in the order of memory."""
+    """Draw positions, each column in the colour of its panel."""
     for column, owner in enumerate(owners):
         colour, hatch = _PANELS[owner % len(_PANELS)]
         grid.fill(0, column, grid.rows, 1, colour, hatch)
-    cells = [(row, column) for row in range(grid.rows) for column in (0, grid.columns - 1)]
-    grid.path(cells, color="white", lw=9, alpha=0.75, zorder=1.5)
-    grid.path(cells, color=THIN, lw=1, zorder=1.6)
     for row, line in enumerate(positions):
         for column, position in enumerate(line):
             _write_position(grid, row, column, position, pad=0.12)
@@ -259,10 +254,10 @@ def _label_operands(a: Grid, b: Grid, c: Grid, step: int) -> None:
     c.axes.text(b.centre[0], b.top + 0.08, "packed columns of b", va="bottom", **font)
     a.write(-0.85, step, "k", style="italic", fontsize=10)
     b.write(step, -0.6, "k", style="italic", fontsize=10, ha="right")
-    a.path([(-0.85, step + 0.6), (-0.85, step + 2.2)], lw=1)
+    a.path([(-0.85, step + 0.6), (-0.85, step + 1.7)], lw=1)
     x = b.left - 0.18
     arrow(b.axes, (x, b.middle(step + 0.6, 0)[1]), (x, b.middle(step + 2.2, 0)[1]))
-    c.axes.text(c.left - 0.03, c.top + 0.05, "broadcast\nto a vector", fontsize=SMALL, ha="right", style="italic")
+    c.axes.text(c.left - 0.03, c.top + 0.05, "broadcast", fontsize=SMALL, ha="right", style="italic")
 
 
 def _counts(axes: Axes, left: float, middle: float, tile: tuple[int, int, int]) -> None:

@@ -29,7 +29,7 @@ def test_a_row_has_every_alternative_and_its_ratio(small):
 
 def test_all_convolutions_agree_and_are_summarised():
     cases = list(bench.conv_cases(1, 21, "hot", [Layer(4, 8, 8, 3), Layer(4, 8, 8, 3, groups=4)]))
-    assert cases[0].baselines == ["torch", "onnxruntime", "im2col_blas", "direct, packing"]
+    assert cases[0].baselines == ["torch", "torch, own layout", "onnxruntime", "im2col_blas", "direct, packing"]
     summary = bench.summary(cases)
     rows = [case.row() for case in cases]
     for baseline in cases[0].baselines:

@@ -23,7 +23,6 @@ BASELINES = {
     "C1": {"im2col + BLAS": (90e9, 85e9, 97e9), "torch": (160e9, 150e9, 165e9), "ours": (235e9, 230e9, 255e9)},
     "C2": {"torch": (100e9, 90e9, 120e9), "ours": (208e9, 200e9, 209e9)},
 }
-MEMORY = {"C1": (802_816, 7_225_344), "7x7/2": (602_112, 7_375_872)}
 MODELS = {"definition": (2.4, 0.008, 2.5), "BLAS": (0.038, 0.008, 0.05), "direct": (0.017, 0.008, None)}
 LAYERS = [("conv", 118e6, 60.0, False), ("3x3 @56", 115.6e6, 131.0, True), ("3x3 @28", 115.6e6, 166.0, True)]
 RATIOS = {
@@ -41,8 +40,6 @@ FIGURES = {
     "ladder, one size": lambda: benchmark_figures.ladder({"a": {7: 1e9}, "b": {7: 1.01e9}}, 1e9),
     "baselines": lambda: benchmark_figures.baselines(BASELINES, PEAK),
     "baselines, one": lambda: benchmark_figures.baselines({"x": {"ours": (1e9, 1e9, 1e9)}}, PEAK),
-    "im2col_memory": lambda: benchmark_figures.im2col_memory(MEMORY),
-    "im2col_memory, small": lambda: benchmark_figures.im2col_memory({"tiny": (4096, 36_864)}),
     "ratios": lambda: benchmark_figures.ratios(RATIOS),
     "ratios, one": lambda: benchmark_figures.ratios({"a layer": {"torch": Ratio(1.0, 1.0, 1.0)}}),
     "amdahl": lambda: benchmark_figures.amdahl(MODELS),
@@ -95,12 +92,6 @@ def test_spread_labels_keep_order_and_distance(values):
 def test_baselines_are_labelled_with_rates_and_shares():
     shown = strings(benchmark_figures.baselines(BASELINES, PEAK))
     assert {"235  (90%)", "208  (80%)", "peak: 260 GFLOP/s", "im2col + BLAS"} <= set(shown)
-
-
-def test_im2col_memory_is_labelled_with_the_growth():
-    shown = " ".join(strings(benchmark_figures.im2col_memory(MEMORY)))
-    assert "6.89 MiB,  9.00x the input" in shown
-    assert "12.2x the input" in shown
 
 
 def test_models_are_labelled_with_predicted_and_measured_speedups():
