@@ -1,4 +1,4 @@
-"""Figures for P1: the network, the digits, the training loss, the features."""
+"""Figures for P1: the digits, the training loss, filters, the features."""
 
 from __future__ import annotations
 
@@ -7,57 +7,14 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from mlhood.plotting.alt_text import listing, set_alt_text
 
-# (label of the layer's output, number of planes, size), as in LeCun et al. 1998, figure 2
-STAGES = (
-    ("image\n1 x 32 x 32", 1, 32),
-    ("conv 5x5\n6 x 28 x 28", 6, 28),
-    ("max pool 2\n6 x 14 x 14", 6, 14),
-    ("conv 5x5\n16 x 10 x 10", 16, 10),
-    ("max pool 2\n16 x 5 x 5", 16, 5),
-)
 # by digit, each with a contrast of at least 4.5:1 to white
 DIGIT_COLOURS = ("#1f5fa8", "#a8510c", "#1e7d1e", "#b8201f", "#6a4ba0")
 DIGIT_COLOURS += ("#6b4035", "#a3307f", "#555555", "#6b6b00", "#0b7480")
-DENSE = (("flatten\n400", 400), ("dense\n120", 120), ("dense\n84", 84), ("dense\n10 logits", 10))
-
-
-def lenet() -> Figure:
-    """Draw the shapes of LeNet's data from the image to the ten logits; ReLUs are omitted."""
-    figure, axes = plt.subplots(figsize=(6.4, 4.4), dpi=90)
-    x = 0.0
-    for text, planes, size in STAGES:
-        x = _planes(axes, x, planes, size, text) + 12
-    for place, (text, width) in enumerate(DENSE):
-        _bar(axes, 20 + place * (x - 40) / len(DENSE), width, text)
-    axes.set(xlim=(-4, x - 4), ylim=(-126, 36), aspect="equal")
-    axes.axis("off")
-    figure.subplots_adjust(0, 0, 1, 1)
-    shapes = "; ".join(text for text, *_ in (*STAGES, *DENSE))
-    return set_alt_text(figure, f"LeNet as the shapes of its data, from left to right: {shapes}.")
-
-
-def _planes(axes: Axes, x: float, planes: int, size: int, text: str) -> float:
-    step = 1.3
-    bottom = -(size + step * planes) / 2
-    for plane in range(planes):
-        corner = (x + step * plane, bottom + step * plane)
-        axes.add_patch(Rectangle(corner, size, size, fc="#cfe8f7", ec="#336688", lw=0.7))
-    width = size + step * (planes - 1)
-    axes.text(x + width / 2, -40, text, ha="center", va="bottom", fontsize=10)
-    return x + width
-
-
-def _bar(axes: Axes, x: float, length: int, text: str) -> None:
-    height = 5 + 45 * (length / 400) ** 0.5
-    axes.add_patch(Rectangle((x, -85 - height / 2), 5, height, fc="#fbe7b5", ec="#886622", lw=0.7))
-    axes.text(x + 2.5, -125, text, ha="center", va="bottom", fontsize=10)
 
 
 def digits(images: Any, titles: Sequence[str], columns: int = 5, what: str = "handwritten digits") -> Figure:
@@ -68,13 +25,13 @@ def digits(images: Any, titles: Sequence[str], columns: int = 5, what: str = "ha
 
 
 def filters(weights: np.ndarray, columns: int = 5) -> Figure:
-    """Show the kernels of a convolution's weights [F, C, KH, KW]: positive weights red, negative ones blue."""
+    """Show the filters of a convolution's weights [F, C, KH, KW]: positive weights red, negative ones blue."""
     names = [(f, c) for f, c in np.ndindex(*weights.shape[:2])]
     titles = [f"filter {f}" + (f"\nchannel {c}" if weights.shape[1] > 1 else "") for f, c in names]
     limit = float(np.abs(weights).max())
     kernels = weights.reshape(-1, *weights.shape[2:])
     rows = (f"{f}, {c}: {' / '.join(' '.join(f'{w:.1f}' for w in row) for row in weights[f, c])}" for f, c in names)
-    alt = "The kernels of a convolution, positive weights red, negative ones blue; by filter and channel, row by row: "
+    alt = "The filters of a convolution, positive weights red, negative ones blue; by filter and channel, row by row: "
     alt += f"{'; '.join(rows)}."
     return _pictures(kernels, titles, columns, alt, cmap="RdBu_r", vmin=-limit, vmax=limit)
 
@@ -137,7 +94,7 @@ def feature_map(features: Any, labels: Any) -> Figure:
     figure, axes = plt.subplots(figsize=(6, 4.6), dpi=90)
     for (x, y), label in zip(points, labels, strict=True):
         axes.text(x, y, str(int(label)), color=DIGIT_COLOURS[int(label)], fontsize=10, ha="center", va="center")
-    shares = [_share_of_alike_neighbours(space, np.asarray(labels)) for space in (points, centred)]
+    shares = [alike_neighbours(space, np.asarray(labels)) for space in (points, centred)]
     low, high = points.min(axis=0), points.max(axis=0)
     margin = 0.06 * (high - low)
     axes.set(xlim=(low[0] - margin[0], high[0] + margin[0]), ylim=(low[1] - margin[1], high[1] + margin[1]))
@@ -156,8 +113,8 @@ def feature_map(features: Any, labels: Any) -> Figure:
     )
 
 
-def _share_of_alike_neighbours(points: np.ndarray, labels: np.ndarray, most: int = 1000) -> float:
-    """Return the share of points [N, 2] whose nearest neighbour has the same label, among at most `most`."""
+def alike_neighbours(points: np.ndarray, labels: np.ndarray, most: int = 1000) -> float:
+    """Return the share of points [N, D] whose nearest neighbour has the same label, among at most `most`."""
     points, labels = points[:most], labels[:most]
     distances = np.linalg.norm(points[:, None] - points, axis=2)
     np.fill_diagonal(distances, np.inf)

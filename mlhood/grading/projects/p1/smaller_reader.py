@@ -25,10 +25,11 @@ FILE = "small.onnx"
 ACCURACY = 0.9
 COPIES = 4  # of each held-out digit, each moved and noisy in its own way
 SEEN = 0.02
-"""By how much held-out digits may be read better than training digits. Measured for the course's network: 0.016 to
-0.025 worse if it was trained as it should be, 0.007 to 0.009 worse if on both, which cannot be told apart, and 0.058
-better if on these alone; for one of 1,902 numbers, 0.03 to 0.04 better."""
+"""By how much held-out digits may be read better than training digits. They are the harder ones: twelve networks of
+384 to 1,902 numbers that were trained as they should be read them 0.007 to 0.040 worse. Trained on them alone, the
+course's network reads them 0.058 better, and one of 1,902 numbers 0.03 to 0.04 better."""
 COURSE = 384  # what the source notebook's file holds: 380 parameters, and the shape that its Reshape reads
+SMALLEST = 400  # of the last step: a little more than the course's
 COUNTER = "mlhood.grading.projects.p1.stored_numbers:counted"
 
 
@@ -80,7 +81,7 @@ STEPS = (
     ("reader_is_a_tenth_of_lenet", 6170, FIRST),
     ("reader_is_a_fortieth_of_lenet", 1500, "It does so with at most 1,500 numbers"),
     ("reader_is_an_eightieth_of_lenet", 750, "It does so with at most 750 numbers"),
-    ("reader_is_as_small_as_the_courses", COURSE, "It does so with at most 384 numbers, as the course's own solution"),
+    ("reader_is_as_small_as_the_courses", SMALLEST, "It does so with at most 400 numbers; the course's has 384"),
 )
 
 TASKS = (

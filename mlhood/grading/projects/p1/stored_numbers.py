@@ -8,6 +8,7 @@ computes depends on them.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,7 @@ BYTES_OF_A_NUMBER = 4
 
 
 def counted(data: bytes) -> list[Any]:
-    """Return how many numbers a model holds (see `count`), and the model without the shapes that it declares.
+    """Return how many numbers a model holds (see `bill`), and the model without the shapes that it declares.
 
     ONNX Runtime believes these, right or wrong, and a model can read them: numbers that nobody counts. Only those of
     the model's inputs stay.
@@ -32,11 +33,11 @@ def counted(data: bytes) -> list[Any]:
         if isinstance(message, (onnx.TypeProto.Tensor, onnx.TypeProto.SparseTensor)):
             message.ClearField("shape")
     model.graph.input.extend(inputs)
-    return [count(data), model.SerializeToString()]
+    return [sum(bill(data).values()), model.SerializeToString()]
 
 
-def count(data: bytes) -> int:
-    """Return how many numbers an ONNX model holds; one of more than four bytes, such as an int64, counts as two.
+def bill(data: bytes) -> dict[str, int]:
+    """Return how many numbers an ONNX model holds, by tensor; one of more than four bytes, such as an int64, is two.
 
     Nodes, their inputs, and the integers and texts in their attributes count by their bytes, of which some are free.
 
@@ -58,14 +59,18 @@ def count(data: bytes) -> int:
     operators = [node for node in nodes if node.op_type != "Constant"]
     others = [each for node in operators for each in node.attribute if not _is_default(node.op_type, each)]
     described = BYTES_OF_A_NAME * sum(1 + len(node.input) for node in nodes) + sum(map(_described, others))
-    return (
-        sum(_tensor(message) for message in messages if isinstance(message, onnx.TensorProto))
-        # its shape can be read, and is not that of its values
-        + sum(2 * len(message.dims) for message in messages if isinstance(message, onnx.SparseTensorProto))
-        + sum(len(each.floats) + each.HasField("f") for each in [*constants, *others])
-        + sum(2 * (len(each.ints) + each.HasField("i")) + sum(map(_text, _texts(each))) for each in constants)
-        + -(-max(0, described - FREE_BYTES) // BYTES_OF_A_NUMBER)
+    found = Counter[str]()
+    for message in messages:
+        if isinstance(message, onnx.TensorProto):
+            found[message.name] += _tensor(message)
+        elif isinstance(message, onnx.SparseTensorProto):  # its shape can be read, and is not that of its values
+            found["shapes of sparse tensors"] += 2 * len(message.dims)
+    found["attributes"] += sum(len(each.floats) + each.HasField("f") for each in [*constants, *others])
+    found["attributes"] += sum(
+        2 * (len(each.ints) + each.HasField("i")) + sum(map(_text, _texts(each))) for each in constants
     )
+    found["what describes operators"] += -(-max(0, described - FREE_BYTES) // BYTES_OF_A_NUMBER)
+    return found
 
 
 def _messages(message: Any) -> Iterator[Any]:
