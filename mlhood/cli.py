@@ -29,7 +29,6 @@ COMMANDS = (
     "grading/commands.py",
     "grading/course_commands.py",
     "grading/class_commands.py",
-    "site/commands.py",
 )
 _PRESENT = [path for path in COMMANDS if (Path(__file__).parent / path).is_file()]
 

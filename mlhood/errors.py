@@ -193,9 +193,3 @@ class OutputError(MlhoodError):
     """A result cannot be written to its destination."""
 
     stage = "output"
-
-
-class SiteError(MlhoodError):
-    """The site cannot be built: a link leads nowhere, or a page loads something from elsewhere."""
-
-    stage = "site"

@@ -127,8 +127,6 @@ PLAN: dict[str, set[str]] = {
     | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.batch", "grading.exporters"},
     "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.marking"}
     | {"grading.reports", "grading.variants", "grading.progress"},
-    # it reads notebooks, draws their formulas, and imports what it documents by name
-    "site": {"grading.notebooks", "notebook_view"},
     # it imports the modules of commands by their names
     "cli": {"exchange", "doctor"},
     "__main__": {"cli"},

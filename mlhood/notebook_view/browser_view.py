@@ -49,11 +49,8 @@ _PICTURES = """() => [...document.images].filter(image => image.naturalWidth).ma
 
 
 @contextmanager
-def open_browser(*, loopback: bool = False) -> Iterator[Browser]:
+def open_browser() -> Iterator[Browser]:
     """Start the browser that `mlhood view` uses, and close it at the end. It reaches no network.
-
-    Args:
-        loopback: Let it reach servers on this machine.
 
     Raises:
         BrowserError: There is none.
@@ -67,8 +64,7 @@ def open_browser(*, loopback: bool = False) -> Iterator[Browser]:
     if executable is None:
         raise BrowserError("no browser found", todo=INSTALL_HINT)
     with sync_playwright() as playwright:
-        reached = "MAP * ~NOTFOUND" + (", EXCLUDE 127.0.0.1" if loopback else "")
-        arguments = ["--no-sandbox", "--disable-dev-shm-usage", f"--host-resolver-rules={reached}"]
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND"]
         browser = playwright.chromium.launch(executable_path=executable, args=arguments)
         try:
             yield browser
@@ -76,12 +72,12 @@ def open_browser(*, loopback: bool = False) -> Iterator[Browser]:
             browser.close()
 
 
-def view(browser: Browser, html: str | Path, name: str, screenshots: Path | None = None) -> list[Defect]:
+def view(browser: Browser, html: str, name: str, screenshots: Path | None = None) -> list[Defect]:
     """Show a page in both themes and both widths; return what is wrong with it.
 
     Args:
         browser: From `open_browser`.
-        html: A page of `github_page`, or the file of a page.
+        html: A page of `github_page`.
         name: The notebook's name in messages and in the names of screenshots.
         screenshots: A folder for screenshots, `NAME-THEME-WIDTH-PART.png`; none are made without.
     """
@@ -91,10 +87,7 @@ def view(browser: Browser, html: str | Path, name: str, screenshots: Path | None
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
             context.set_default_timeout(300_000)  # milliseconds: only what hangs takes longer on a busy machine
             page = context.new_page()
-            if isinstance(html, Path):
-                page.goto(html.resolve().as_uri(), wait_until="load")
-            else:
-                page.set_content(html, wait_until="load")
+            page.set_content(html, wait_until="load")
             found |= dict.fromkeys(_layout_defects(page, name, width))
             if width == WIDTHS[0]:
                 found |= dict.fromkeys(_hidden_ink(page, name, theme))

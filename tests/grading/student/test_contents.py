@@ -20,7 +20,7 @@ from tests.test_layering import Module, imports, read_modules
 ROOT = Path(__file__).parents[3]
 PROJECT_MODULES = "mlhood.grading.projects.p"
 # parts of the package that only authors and instructors need
-OTHERS = ("site", "compiler.bench", "grading.sandbox", "grading.intake", "grading.batch", "grading.gradebook")
+OTHERS = ("compiler.bench", "grading.sandbox", "grading.intake", "grading.batch", "grading.gradebook")
 OTHERS += (
     "grading.marking",
     "grading.exporters",
