@@ -1,18 +1,15 @@
-"""The lock for time measurements: its file, its release, and files that others may have put in its place."""
+"""The lock for time measurements: its file, and what others may have put in its place."""
 
 from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
-import threading
 
 import pytest
+from filelock import FileLock
 
 from mlhood.errors import OutputError
 from mlhood.files import locks
-from tests.waiting import PATIENCE
 
 POSIX = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="owners and modes are POSIX")
 
@@ -29,7 +26,7 @@ def test_the_file_is_private_and_independent_of_tmpdir(shared, monkeypatch):
     path = locks.machine_lock_file()
     monkeypatch.setenv("TMPDIR", str(shared / "elsewhere"))
     assert locks.machine_lock_file() == path
-    with locks.exclusive_lock(path):
+    with FileLock(path, mode=0o600):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
@@ -56,69 +53,3 @@ def test_a_folder_of_another_user_is_refused(shared):
     os.chown(locks.machine_lock_file().parent, 12345, 12345)
     with pytest.raises(OutputError, match="of user 12345"):
         locks.machine_lock_file()
-
-
-@POSIX
-def test_a_link_in_place_of_the_file_is_not_followed(shared):
-    path = locks.machine_lock_file()
-    path.symlink_to(shared / "target")
-    with pytest.raises(OSError, match="symbolic link"), locks.exclusive_lock(path):
-        pass
-    assert not (shared / "target").exists()
-
-
-HOLD = """
-import sys
-from pathlib import Path
-from mlhood.files.locks import exclusive_lock
-with exclusive_lock(Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def holder(path):
-    """Start a process that holds the lock until its input ends."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "held\n"
-    return process
-
-
-def test_the_lock_of_a_killed_process_is_released(tmp_path):
-    path = tmp_path / "lock"
-    with holder(path) as process:
-        with locks.try_lock(path) as held:
-            assert not held
-        process.kill()
-        process.wait()
-        with locks.exclusive_lock(path):
-            pass
-
-
-@POSIX
-def test_the_lock_on_a_file_that_was_removed_is_void(tmp_path):
-    """A waiting process locks the file that has the name when the holder releases the old one."""
-    path, held, free_it = tmp_path / "lock", threading.Event(), threading.Event()
-
-    def wait():
-        with locks.exclusive_lock(path):
-            held.set()
-            free_it.wait(PATIENCE)
-
-    with holder(path) as process:
-        waiting = threading.Thread(target=wait)
-        opened = os.open(path, os.O_RDWR)
-        waiting.start()
-        path.unlink()
-        path.touch()
-        process.stdin.close()
-        process.wait()
-        assert held.wait(PATIENCE)
-        assert not locks._is_current(path, opened)
-        with locks.try_lock(path) as free:
-            assert not free
-        free_it.set()
-        waiting.join()
-        os.close(opened)

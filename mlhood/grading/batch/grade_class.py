@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from filelock import FileLock, Timeout
+
 from mlhood.errors import GradingError, OutputError
-from mlhood.files.locks import try_lock
 from mlhood.files.paths import read_text
 from mlhood.grading.batch.batch import Batch
 from mlhood.grading.batch.class_result import ClassResult
@@ -130,23 +131,23 @@ def _refuse_inside(sources: Iterable[Path], out: Path) -> None:
 @contextlib.contextmanager
 def _locked_folder(out: Path) -> Iterator[None]:
     """Make the folder and keep other calls out of it."""
-    with contextlib.ExitStack() as stack:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            locked = stack.enter_context(try_lock(out / ".lock"))
-        except OSError as error:
-            raise OutputError(
-                "the output folder cannot be written",
-                where=out,
-                got=error.strerror or str(error),
-                todo="choose another folder with --out, or free space in this one",
-            ) from None
-        if not locked:
-            raise OutputError(
-                "another call is grading into this folder",
-                where=out,
-                todo="wait for it, end it, or choose another folder with --out",
-            )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(out / ".lock", mode=0o600).acquire(blocking=False)
+    except Timeout:
+        raise OutputError(
+            "another call is grading into this folder",
+            where=out,
+            todo="wait for it, end it, or choose another folder with --out",
+        ) from None
+    except OSError as error:
+        raise OutputError(
+            "the output folder cannot be written",
+            where=out,
+            got=error.strerror or str(error),
+            todo="choose another folder with --out, or free space in this one",
+        ) from None
+    with lock:
         yield
 
 

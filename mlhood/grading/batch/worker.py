@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import psutil
+from filelock import FileLock
 
 from mlhood.errors import MlhoodError, NotebookError
-from mlhood.files.locks import exclusive_lock
 from mlhood.grading.batch.local_executor import descendants_of
 from mlhood.grading.batch.result_keys import environment_digest
 from mlhood.grading.intake.collect import SubmittedFile
@@ -76,7 +76,7 @@ def _serve(requests: Requests, messages: IO[str], load: Callable[[bool, int, Exc
     @contextlib.contextmanager
     def exclusive() -> Iterator[None]:
         send("waiting")
-        with exclusive_lock(Path(settings["lock"])):
+        with FileLock(settings["lock"], mode=0o600):
             send("resumed")
             yield
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from mlhood.errors import GradingError, OutputError
-from mlhood.files.locks import try_lock
 from mlhood.grading.marking.server import MarkingServer
 
 LOCK = ".marks.lock"
@@ -45,17 +46,17 @@ def _only_server(gradebook: Path) -> Iterator[None]:
     if not gradebook.is_file():
         yield  # the error is that of the gradebook
         return
-    with contextlib.ExitStack() as stack:
-        try:
-            locked = stack.enter_context(try_lock(gradebook.parent / LOCK))
-        except OSError as error:
-            raise OutputError("the gradebook's folder cannot be written", where=gradebook, got=str(error)) from None
-        if not locked:
-            raise GradingError(
-                "another call serves the marking page of this gradebook",
-                where=gradebook,
-                todo="use that page, or end the call with Ctrl-C",
-            )
+    try:
+        lock = FileLock(gradebook.parent / LOCK, mode=0o600).acquire(blocking=False)
+    except Timeout:
+        raise GradingError(
+            "another call serves the marking page of this gradebook",
+            where=gradebook,
+            todo="use that page, or end the call with Ctrl-C",
+        ) from None
+    except OSError as error:
+        raise OutputError("the gradebook's folder cannot be written", where=gradebook, got=str(error)) from None
+    with lock:
         yield
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from filelock import FileLock
 
 from mlhood.errors import GradingError, OutputError
-from mlhood.files.locks import try_lock
 from mlhood.grading.batch import batch
 from mlhood.grading.gradebook.gradebook import Gradebook
 from tests.grading.fake_class import FAKE
@@ -218,7 +218,7 @@ def test_workers_that_cannot_start_are_reported(fake_class, source, reason):
 def test_a_concurrent_call_is_refused(fake_class):
     fake_class.submit(ada="P1")
     fake_class.grade()
-    with try_lock(fake_class.out / ".lock"), pytest.raises(OutputError, match="another call"):
+    with FileLock(fake_class.out / ".lock"), pytest.raises(OutputError, match="another call"):
         fake_class.grade()
 
 
