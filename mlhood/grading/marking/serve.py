@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import threading
@@ -13,7 +14,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from mlhood.errors import GradingError, OutputError
-from mlhood.grading.marking.server import MarkingServer
+from mlhood.grading.gradebook.gradebook import Gradebook
+from mlhood.grading.marking.server import serving
 
 LOCK = ".marks.lock"
 REDIRECT = "marking.html"  # beside the gradebook
@@ -30,14 +32,19 @@ def serve(gradebook: Path, echo: Callable[[str], object] = print, *, browse: boo
         GradingError: There is no such gradebook, or it is damaged.
         OutputError: It cannot be written, or another call serves its page.
     """
-    with _only_server(gradebook), MarkingServer(gradebook) as server, _redirect(gradebook, server.address) as page:
-        echo(f"marking page: {server.address}")
-        echo("It is for you alone: whoever has this address can change marks. Press Ctrl-C to end it.")
-        if browse:  # in a thread, since a browser in a terminal returns only when it is closed
-            threading.Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()
-        with contextlib.suppress(KeyboardInterrupt):
-            server.serve_forever()
+    with _only_server(gradebook), Gradebook(gradebook, must_exist=True) as book, contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(book, echo, browse))
     echo(f"ended; every point that the page called saved is in {gradebook}")
+
+
+async def _serve(gradebook: Gradebook, echo: Callable[[str], object], browse: bool) -> None:
+    async with serving(gradebook) as server:
+        with _redirect(gradebook.path, server.address) as page:
+            if browse:  # in a thread, since a browser in a terminal returns only when it is closed
+                threading.Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()
+            echo(f"marking page: {server.address}")
+            echo("It is for you alone: whoever has this address can change marks. Press Ctrl-C to end it.")
+            await asyncio.Event().wait()
 
 
 @contextlib.contextmanager

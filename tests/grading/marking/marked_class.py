@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
+import queue
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
@@ -11,11 +16,13 @@ from mlhood.grading.checks.marks import CheckResult, TaskResult
 from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, SUBMISSIONS_FOLDER, Gradebook, SubmissionEntry
 from mlhood.grading.gradebook.records import Record, records
 from mlhood.grading.intake.collect import SubmittedFile
+from mlhood.grading.marking.server import MarkingServer, serving
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.notebooks.source_notebook import project_cells
 from mlhood.grading.projects import PROJECTS
 from tests.grading.batch.fake_grader import project
 from tests.grading.reports import attacks
+from tests.waiting import PATIENCE
 
 CODE = "def run(text):\n    exec(text)\n    return text"
 FORGED = "run = lambda text: text"
@@ -72,3 +79,24 @@ def marked_class(folder: Path) -> Path:
 def record_of(gradebook: Path, student: str) -> Record:
     with Gradebook(gradebook, must_exist=True) as book:
         return next(record for record in records(book) if record.student == student)
+
+
+@contextlib.contextmanager
+def served(gradebook: Path) -> Iterator[MarkingServer]:
+    """Serve the marking page of a gradebook in a thread."""
+    started: queue.Queue[tuple[MarkingServer, asyncio.AbstractEventLoop, asyncio.Event]] = queue.Queue()
+
+    async def serve() -> None:
+        with Gradebook(gradebook, must_exist=True) as book:
+            async with serving(book) as server:
+                started.put((server, asyncio.get_running_loop(), stop := asyncio.Event()))
+                await stop.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    server, loop, stop = started.get(timeout=PATIENCE)
+    try:
+        yield server
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()

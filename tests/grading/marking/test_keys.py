@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+import contextlib
 
 import pytest
 
 from mlhood.exchange import find_browser
-from mlhood.grading.marking.server import MarkingServer
-from tests.grading.marking.marked_class import marked_class, record_of
+from tests.grading.marking.marked_class import marked_class, record_of, served
 from tests.waiting import PATIENCE
 
 
@@ -18,8 +17,8 @@ def test_a_class_is_marked_with_the_keyboard_alone(tmp_path):
     from playwright.sync_api import sync_playwright
 
     book = marked_class(tmp_path)
-    with MarkingServer(book) as server, sync_playwright() as driver:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with contextlib.ExitStack() as running, sync_playwright() as driver:
+        server = running.enter_context(served(book))
         browser = driver.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
         try:
             tab = browser.new_page()
@@ -50,8 +49,7 @@ def test_a_class_is_marked_with_the_keyboard_alone(tmp_path):
             press("3", shows="✓ saved: 3 of 5")
             press("Enter", shows="P1.4, bob: marks")
             assert tab.evaluate("window.owned ?? null") is None
-            server.shutdown()
-            server.socket.close()
+            running.close()
             press("1", shows="✗ NOT SAVED: the server does not answer; is `mlhood marks` still running?")
             tab.keyboard.press("ArrowLeft")
             assert tab.title() == "P1.4, bob: marks"

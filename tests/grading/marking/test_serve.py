@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import stat
 import subprocess
@@ -87,11 +88,17 @@ def test_nothing_is_lost_when_it_ends(tmp_path, start):
 def test_the_browser_is_not_told_the_token(tmp_path, monkeypatch):
     """Every user of a machine can see the arguments of a process."""
     book = marked_class(tmp_path)
-    opened, printed = [], []
-    monkeypatch.setattr(serve_module.webbrowser, "open", opened.append)
-    monkeypatch.setattr(serve_module.MarkingServer, "serve_forever", lambda server: None)
-    serve(book, printed.append)
-    assert opened == [(tmp_path / REDIRECT).resolve().as_uri()]
+    opened: queue.Queue[str] = queue.Queue()
+    printed = []
+
+    def interrupt(text: str) -> None:
+        printed.append(text)
+        if text.startswith("It is for you"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(serve_module.webbrowser, "open", opened.put)
+    serve(book, interrupt)
+    assert opened.get(timeout=PATIENCE) == (tmp_path / REDIRECT).resolve().as_uri()
     assert printed[0].startswith("marking page: http://127.0.0.1:")
 
 

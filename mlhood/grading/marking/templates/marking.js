@@ -16,7 +16,7 @@ function show(kind, text) {
 async function send(body) {
   try {
     const answer = await fetch(form.dataset.save, { method: "POST", body, keepalive: true });
-    const result = answer.headers.get("Content-Type") === "application/json" ? await answer.json() : {};
+    const result = answer.headers.get("Content-Type")?.startsWith("application/json") ? await answer.json() : {};
     if (!answer.ok) throw new Error(result.error ?? `the server answers ${answer.status}`);
     failed = false;
     return result.points === null ? ["", "not marked"] : ["saved", `✓ saved: ${result.points} of ${result.most}`];
