@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 _MAX_PART_CHARS = 2000
 _ALIKE = 0.1  # a second name is worth telling if it is hardly less like the mistyped one than the first
-# Characters that move the cursor, colour the terminal, change the direction of the text or cannot be seen.
+# Characters that move the cursor, colour the terminal, change the direction of the text or cannot be seen or written.
 _UNPRINTABLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
 

@@ -122,7 +122,7 @@ PLAN: dict[str, set[str]] = {
     "grading.marking": {"grading.notebooks", "grading.intake", "grading.gradebook", "grading.reports"},
     # a batch uses the course in its workers only
     "grading.batch": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
-    | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.variants"},
+    | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.variants", "grading.progress"},
     "grading.gradescope": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
     | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.batch", "grading.exporters"},
     "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.marking"}

@@ -73,11 +73,11 @@ def grade(
     from rich.console import Console
 
     from mlhood.grading.batch.grade_class import GradeOptions, grade_class
-    from mlhood.grading.batch.progress import BatchProgress
+    from mlhood.grading.progress import CommandProgress
 
     grading = (again, 60 * minutes, not no_sandbox, scheduler, variant or "")
     options = GradeOptions(jobs, seed_file, late, roster, layout, *grading)
-    with BatchProgress(Console(stderr=True)) as progress:
+    with CommandProgress(Console(stderr=True)) as progress:
         result = grade_class(submissions, out, options, progress)
     echo(result.text())
     raise typer.Exit(0 if result.complete else 1)

@@ -28,17 +28,15 @@ class RecordingObserver:
     def stage(self, text):
         self.stages.append(text)
 
-    def started(self, submission): ...
+    def started(self, source): ...
 
-    def task_graded(self, submission, task): ...
-
-    def begin(self, count, done):
+    def begin_class(self, count, done):
         self.begun.append((count, done))
 
-    def graded(self, submission, state, reason):
-        self.ended.append((submission.source, state))
+    def graded(self, source, state, reason):
+        self.ended.append((source, state))
 
-    def lost(self, submission, reason):
+    def lost(self, source, reason):
         self.losses.append(reason)
 
 

@@ -19,7 +19,7 @@ from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.variants.signature import UNSIGNED
 
 if TYPE_CHECKING:
-    from mlhood.grading.batch.progress import BatchProgress
+    from mlhood.grading.progress import CommandProgress
 
 MAX_ATTEMPTS = 2
 IDENTIFY_SECONDS = 120.0
@@ -37,7 +37,7 @@ class Batch:
         self,
         gradebook: Gradebook,
         executor: JobExecutor,
-        progress: BatchProgress,
+        progress: CommandProgress,
         seconds: float = 3600.0,
         versions: GivenVersions | None = None,
     ) -> None:
@@ -86,7 +86,7 @@ class Batch:
         self.gradebook.update_entries(entries)
         by_key = {entry.key: entry for entry in entries if entry.key}
         new = {key: entry for key, entry in by_key.items() if self.gradebook.state(key) in {None, "open"}}
-        self.progress.begin(len(new), len(by_key) - len(new))
+        self.progress.begin_class(len(new), len(by_key) - len(new))
         for key, entry in new.items():
             self.gradebook.open_grading(key, entry.submission.sha256, entry.project)
         self._run(
@@ -165,7 +165,7 @@ class Batch:
                     case Started(job):
                         self._attempts[job.name] = self.gradebook.begin_attempt(job.name)
                         if job.kind == "grade":
-                            self.progress.started(job.submission)
+                            self.progress.started(job.submission.source)
                     case TaskFinished(job, result):
                         self._put_task(job, result)
                     case Finished(job):
@@ -181,7 +181,6 @@ class Batch:
             before = {task.id: task for task in grading.tasks} if grading else {}
             result = measured_again(before.get(result.id, result), result)
         self.gradebook.put_task(job.key, result)
-        self.progress.task_graded(job.submission, result.id)
 
     def _finish(self, event: Finished) -> None:
         job = event.job
@@ -190,13 +189,13 @@ class Batch:
             self.gradebook.set_identification(job.submission.sha256, self._course, found)
         elif job.kind == "grade":
             self.gradebook.close_grading(job.key, event.outcome, event.reason, event.seconds)
-            self.progress.graded(job.submission, event.outcome, event.reason)
+            self.progress.graded(job.submission.source, event.outcome, event.reason)
         self.gradebook.end_attempt(self._attempts.pop(job.name), "done")
 
     def _retry(self, job: Job, reason: str) -> bool:
         """Count a failed attempt, and queue the job again unless there were too many; return whether it is queued."""
         self.gradebook.end_attempt(self._attempts.pop(job.name), "died", reason)
-        self.progress.lost(job.submission, reason)
+        self.progress.lost(job.submission.source, reason)
         if self.gradebook.outcomes(job.name).count("died") < MAX_ATTEMPTS:
             self.executor.submit([job])
             return True
@@ -206,7 +205,7 @@ class Batch:
             self.gradebook.set_identification(sha256, self._course, found)
         elif job.kind == "grade":
             self.gradebook.close_grading(job.key, "failed", reason)
-            self.progress.graded(job.submission, "failed", reason)
+            self.progress.graded(job.submission.source, "failed", reason)
         return False
 
 

@@ -29,7 +29,7 @@ from mlhood.grading.variants.draw import require_variant_name
 from mlhood.grading.variants.seed import read_seed
 
 if TYPE_CHECKING:
-    from mlhood.grading.batch.progress import BatchProgress
+    from mlhood.grading.progress import CommandProgress
 
 SEED, VARIANT = "seed", "variant"  # names of the gradebook's metadata
 
@@ -58,7 +58,7 @@ class GradeOptions:
     variant: str = ""
 
 
-def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, progress: BatchProgress) -> ClassResult:
+def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, progress: CommandProgress) -> ClassResult:
     """Collect the submissions in folders and archives, and grade what no earlier call has graded into `out`.
 
     Raises:
