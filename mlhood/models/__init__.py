@@ -3,7 +3,7 @@
 In: nothing, or a folder with MNIST or a file of weights. Out: torch modules (`MLP`, `LeNet`, `LeNetBN`, `ResNet`),
 trained with `train`, made smaller with `sparse`, `narrow` and `distillation`, and NumPy arrays of images and labels
 (`digits`, moved and noisy ones with `perturbed`, `photographs`). For benchmarks: `mobilenet_v2`,
-blocks of transformers, `vit_block` and `gpt_block`, and whole ones (`transformers`), with random weights.
+and transformers with random weights, blocks (`vit_block`, `gpt_block`) and whole ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mlhood.models.networks import MLP, LeNet, LeNetBN, MobileNetV2, mobilenet_v2
     from mlhood.models.resnet import ResNet, resnet18, resnet50
     from mlhood.models.training import accuracy, train
-    from mlhood.models.transformer import gpt_block, vit_block
+    from mlhood.models.transformers import gpt_block, vit_block
 
 __all__ = [
     "MLP",
@@ -48,7 +48,7 @@ _MODULES = {
     "networks": ("MLP", "LeNet", "LeNetBN", "MobileNetV2", "mobilenet_v2"),
     "resnet": ("ResNet", "resnet18", "resnet50"),
     "training": ("accuracy", "train"),
-    "transformer": ("gpt_block", "vit_block"),
+    "transformers": ("gpt_block", "vit_block"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -1,10 +1,11 @@
-"""Whole transformers with random weights: GPT-2, BERT, ViT, Llama's blocks and Whisper's encoder, by default full size.
+"""Transformers with random weights: GPT-2, BERT, ViT, Llama's blocks and Whisper's encoder, by default full size.
 
 The decoders take the keys and values of earlier tokens as inputs and return them with those of the new ones appended.
 
 Sources: A. Radford et al., "Language models are unsupervised multitask learners", 2019; J. Devlin et al., "BERT",
 NAACL 2019; A. Dosovitskiy et al., "An image is worth 16 x 16 words", ICLR 2021; H. Touvron et al., "Llama 2", 2023;
-A. Radford et al., "Robust speech recognition via large-scale weak supervision", 2022.
+A. Radford et al., "Robust speech recognition via large-scale weak supervision", 2022; H. Touvron et
+al., "Training data-efficient image transformers", ICML 2021, table 1 (DeiT-Ti, the width of `vit_block`).
 """
 
 from __future__ import annotations
@@ -153,6 +154,30 @@ class TransformerLayer(nn.Module):
         return (x + self.perceptron(self.norm2(x)) if self.pre else self.norm2(x + self.perceptron(x))), present
 
 
+class Block(nn.Module):
+    """A layer alone, without a cache, with random weights: [N, T, width] -> [N, T, width].
+
+    Args:
+        config: Of the layer.
+        causal: Whether a token attends only to itself and to those before.
+        seed: Of the weights; the state of torch's generator is left as it was.
+    """
+
+    def __init__(self, config: Config, causal: bool, seed: int = 0) -> None:
+        super().__init__()
+        self.causal = causal
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.layer = TransformerLayer(config)
+            for name, parameter in self.layer.named_parameters():
+                if "norm" in name:  # as after training, the two differ
+                    nn.init.normal_(parameter, float(name.endswith("weight")), 0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Compute the layer."""
+        return self.layer(x, causal=self.causal)[0]
+
+
 def _embedding(count: int, config: Config) -> nn.Embedding:
     embedding = nn.Embedding(count, config.width)
     nn.init.normal_(embedding.weight, std=0.02)  # as GPT-2's and BERT's
@@ -288,6 +313,7 @@ BERT = Config(12, 768, 12, norm="post")
 VIT = Config(12, 768, 12, packed=True)
 LLAMA = Config(1, 1024, 8, groups=2, hidden=2816, llama=True)
 WHISPER = Config(4, 384, 6)
+VIT_TOKENS, GPT_TOKENS = 197, 128  # of the blocks
 
 
 def gpt2(config: Config = GPT2, vocabulary: int = 50_257, length: int = 2048) -> Decoder:
@@ -313,3 +339,13 @@ def llama(config: Config = LLAMA) -> Decoder:
 def whisper(config: Config = WHISPER, length: int = 1500) -> WhisperEncoder:
     """Build the encoder of Whisper-tiny: 4 layers of 384, 6 heads, 30 seconds of sound."""
     return WhisperEncoder(config, length)
+
+
+def vit_block(seed: int = 0, *, width: int = 192, heads: int = 3) -> Block:
+    """Build a block of ViT-tiny, for 196 patches and a class token: 444,864 parameters."""
+    return Block(Config(1, width, heads, packed=True), causal=False, seed=seed)
+
+
+def gpt_block(seed: int = 0, *, width: int = 768, heads: int = 12) -> Block:
+    """Build a block of GPT-2, causal: 7,087,872 parameters."""
+    return Block(Config(1, width, heads, packed=True, gelu="tanh"), causal=True, seed=seed)

@@ -33,7 +33,7 @@ from mlhood.measure import compare, session_options
 from mlhood.measure import threads as threads_of
 from mlhood.measure.agreement import arrays, check_agreement
 from mlhood.models import LeNet, gpt_block, mobilenet_v2, resnet18, resnet50, vit_block
-from mlhood.models.transformer import GPT_TOKENS, VIT_TOKENS
+from mlhood.models.transformers import GPT_TOKENS, VIT_TOKENS
 
 if TYPE_CHECKING:
     from torch import nn

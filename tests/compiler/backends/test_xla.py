@@ -124,7 +124,7 @@ def test_lenet_agrees_in_every_value(lenet_onnx):
 
 @pytest.mark.parametrize(
     ("build", "shape"),
-    [(lambda: vit_block(width=48), (20, 48)), (lambda: gpt_block(width=48, tokens=20), (20, 48))],
+    [(lambda: vit_block(width=48), (20, 48)), (lambda: gpt_block(width=48), (20, 48))],
     ids=["ViT", "GPT"],
 )
 def test_transformers(build, shape, tmp_path):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from mlhood.models.transformer import Block
+from mlhood.models.transformers import Block, Config
 from tests.tools.compiler.architectures.architecture import Architecture, Input, image, series, tokens
 
 WIDTH, HEADS = 16, 2
+BLOCK = Config(1, WIDTH, HEADS, hidden=32, packed=True, gelu="tanh")
 
 
 def encoder() -> nn.Module:
@@ -39,7 +41,7 @@ class GPT(nn.Module):
     def __init__(self, vocabulary: int = 50, length: int = 10) -> None:
         super().__init__()
         self.words, self.positions = nn.Embedding(vocabulary, WIDTH), nn.Embedding(length, WIDTH)
-        self.blocks = nn.Sequential(*(Block(WIDTH, HEADS, 32, length, "tanh") for _ in range(2)))
+        self.blocks = nn.Sequential(*(Block(BLOCK, causal=True) for _ in range(2)))
         self.norm = nn.LayerNorm(WIDTH)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
@@ -153,7 +155,7 @@ class ViT(nn.Module):
         super().__init__()
         self.patches, self.token = nn.Conv2d(3, WIDTH, 8, 8), nn.Parameter(torch.randn(1, 1, WIDTH))
         self.positions = nn.Parameter(torch.randn(1, 17, WIDTH))
-        self.blocks = nn.Sequential(*(Block(WIDTH, HEADS, 32, None, "none") for _ in range(2)))
+        self.blocks = nn.Sequential(*(Block(replace(BLOCK, gelu="none"), causal=False) for _ in range(2)))
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
