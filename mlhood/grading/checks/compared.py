@@ -28,7 +28,7 @@ class Keywords(dict[str, Any]):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SolutionComparison:
     """A comparison of a function of the notebook with that of the course's solution.
 
     Args:
@@ -245,29 +245,29 @@ def _like(got: Any, want: Any, what: str) -> Any:
 def comparison(
     name: str, title: str, number: float, function: str, cases: Cases, *arguments: Any, hint: str, **options: Any
 ) -> Check:
-    """Return a check by `Comparison`: for several that draw their cases by one function, with other arguments.
+    """Return a check by `SolutionComparison`: for several that draw their cases by one function, with other arguments.
 
     Args:
         name: As of `Check`.
         title: As of `Check`.
         number: Points.
-        function: As of `Comparison`.
-        cases: As of `Comparison`.
+        function: As of `SolutionComparison`.
+        cases: As of `SolutionComparison`.
         arguments: Of `cases`, besides the submission.
-        hint: As of `Comparison`.
-        options: As of `Comparison`.
+        hint: As of `SolutionComparison`.
+        options: As of `SolutionComparison`.
     """
-    return Check(name, title, number, Comparison(function, cases, hint, **options), arguments, solved=True)
+    return Check(name, title, number, SolutionComparison(function, cases, hint, **options), arguments, solved=True)
 
 
 def compared(number: float, function: str, *, hint: str, **options: Any) -> Callable[[Cases], Check]:
-    """Return a decorator that makes a `Check` by `Comparison` of a function that draws the arguments.
+    """Return a decorator that makes a `Check` by `SolutionComparison` of a function that draws the arguments.
 
     Args:
         number: Points.
-        function: As of `Comparison`.
-        hint: As of `Comparison`.
-        options: As of `Comparison`.
+        function: As of `SolutionComparison`.
+        hint: As of `SolutionComparison`.
+        options: As of `SolutionComparison`.
     """
 
     def wrap(cases: Cases) -> Check:

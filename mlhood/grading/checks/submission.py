@@ -175,7 +175,7 @@ class Submission:
 
         Args:
             target: A name that the notebook defines, `module:name` of an importable function, or a `Remote`.
-            args: Arrays, plain data, `codec.Tensor` for an array to receive as a torch tensor, or `Remote`.
+            args: Arrays, plain data, `codec.TorchTensor` for an array to receive as a torch tensor, or `Remote`.
             method: Call this method of the target instead.
             kwargs: As `args`.
 

@@ -30,7 +30,7 @@ class Check:
         name: Unique within its task; part of the seed of its inputs.
         text: The title that students read, or a template of it (see `variants.templates`).
         points: What the check gives.
-        function: The function, or a `compared.Comparison`.
+        function: The function, or a `compared.SolutionComparison`.
         arguments: What it takes besides the submission.
         parameters: The values that its title is rendered with, if it is a template.
         solved: Whether it calls `Submission.solution`, of which the student version needs results.

@@ -46,7 +46,7 @@ class CodecError(Exception):
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TorchTensor:
     """An array that the student's process receives as a `torch.Tensor`."""
 
     array: np.ndarray
@@ -177,7 +177,7 @@ ENCODERS: tuple[tuple[Callable[[object], bool], Callable[[_Encoder, Any, int], A
     (_instance(float, np.floating, Fraction, Decimal), lambda e, v, d: float(v)),
     (_instance(str, PurePath), lambda e, v, d: str(v)),
     (_instance(bytes, bytearray), lambda e, v, d: {"$bytes": e.store_bytes(v)}),
-    (_instance(Tensor), lambda e, v, d: {"$tensor": e.store(v.array)}),
+    (_instance(TorchTensor), lambda e, v, d: {"$tensor": e.store(v.array)}),
     (_instance(Onnx), lambda e, v, d: {"$onnx": e.store_bytes(v.data)}),
     (_instance(Hir), _encode_hir),
     (_is("mlhood.compiler.hir.graph", "Graph"), _encode_graph),

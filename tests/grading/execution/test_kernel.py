@@ -11,7 +11,7 @@ from mlhood.errors import GradingError
 from mlhood.grading.checks.expect import CheckFailed
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.execution.kernel import Kernel
-from mlhood.grading.rpc.codec import Tensor
+from mlhood.grading.rpc.codec import TorchTensor
 from tests.waiting import PATIENCE, wait_until
 
 TIME_LIMIT = 3  # of what does not end
@@ -161,7 +161,7 @@ def test_death_in_replay_does_not_hang(kernel, submission):
 
 def test_call_with_arrays_and_tensors(kernel, submission):
     run(kernel, "def kind(a, b): return [type(a).__module__, type(b).__module__, b * 2]")
-    kinds = submission.call("kind", np.ones(2), Tensor(np.ones(3, np.float32)))
+    kinds = submission.call("kind", np.ones(2), TorchTensor(np.ones(3, np.float32)))
     assert kinds[:2] == ["numpy", "torch"]
     assert np.array_equal(kinds[2], np.full(3, 2, np.float32))
 

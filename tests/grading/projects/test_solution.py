@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlhood.errors import GradingError
-from mlhood.grading.checks.compared import Comparison
+from mlhood.grading.checks.compared import SolutionComparison
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import variant
 from mlhood.grading.projects.solution import SEEDS, Recorded, Solution
@@ -18,7 +18,7 @@ COMPARED = [
     for project in PROJECTS.values()
     for task in project.tasks
     for check in task.checks
-    if isinstance(check.function, Comparison)
+    if isinstance(check.function, SolutionComparison)
 ]
 
 
@@ -51,7 +51,7 @@ def test_a_name_that_no_solution_defines():
 def test_results_are_recorded_for_every_seed_of_every_comparison(variant_name):
     for project in (variant(PROJECTS[name], variant_name) for name in PROJECTS):
         recorded = Recorded(recorded_results(project))
-        compared = [(t, c) for t in project.tasks for c in t.checks if isinstance(c.function, Comparison)]
+        compared = [(t, c) for t in project.tasks for c in t.checks if isinstance(c.function, SolutionComparison)]
         for task, check in compared:
             for seed in SEEDS:
                 assert recorded.of(f"{task.id} {check.name}", seed), f"{task.id} {check.name}"

@@ -17,7 +17,7 @@ from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.grading.rpc import codec
-from mlhood.grading.rpc.codec import LENGTH, CodecError, Hir, Remote, Tensor, decode, encode
+from mlhood.grading.rpc.codec import LENGTH, CodecError, Hir, Remote, TorchTensor, decode, encode
 
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
 arrays = hnp.arrays(
@@ -69,7 +69,7 @@ def test_frames_and_tensors_are_encoded():
     frame = pd.DataFrame({"op": ["Conv"], "n": [3]})
     assert through(frame).equals(frame)
     assert same(through(torch.ones(2, 3)), np.ones((2, 3), np.float32))
-    there = through(Tensor(np.ones(3)), resolve=lambda handle: handle)
+    there = through(TorchTensor(np.ones(3)), resolve=lambda handle: handle)
     assert isinstance(there, torch.Tensor)
 
 

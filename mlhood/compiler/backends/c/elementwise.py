@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mlhood.compiler.backends.c.kernel import (
     SUFFIXES,
     TYPES,
-    Kernel,
+    CKernel,
     Lines,
     broadcast_strides,
     c_type,
@@ -147,7 +147,7 @@ def activated(activation: Activation, x: str, element: str) -> str:
     return expression(operator_of(activation), [x], element) if activation else x
 
 
-def elementwise(kernel: Kernel) -> Lines:
+def elementwise(kernel: CKernel) -> Lines:
     """Return the loop of an operator of one or several tensors, which are broadcast."""
     types = [kernel.input(position) for position in range(len(kernel.inputs))]
     if isinstance(kernel.operator, Pow) and kernel.x.element != kernel.input(1).element and not kernel.x.is_float:
@@ -161,14 +161,14 @@ def elementwise(kernel: Kernel) -> Lines:
     return _visit(kernel, body)
 
 
-def _visit(kernel: Kernel, body) -> Lines:
+def _visit(kernel: CKernel, body) -> Lines:
     wide = shape_of(kernel.y)
     types = [type for type in kernel.inputs if type is not None]
     strides = [broadcast_strides(shape_of(type), wide) for type in types]
     return visit(wide, [*strides, strides_of(wide)], body)
 
 
-def _assign(kernel: Kernel, operands: list[str], target: str, element: str) -> Lines:
+def _assign(kernel: CKernel, operands: list[str], target: str, element: str) -> Lines:
     operator = kernel.operator
     if isinstance(operator, AddActivation):
         total = f"const {c_type(kernel.y)} sum = {expression(Add(), operands, element)};"
@@ -190,7 +190,7 @@ def _chain(operator: ElementwiseChain, operands: list[str], target: str) -> Line
     return [*lines, f"{target} = {values[-1]};"]
 
 
-def cast(kernel: Kernel) -> Lines:
+def cast(kernel: CKernel) -> Lines:
     """Return the conversion to another element type."""
     to, real = kernel.y.element, kernel.x.is_float
 
@@ -205,7 +205,7 @@ def cast(kernel: Kernel) -> Lines:
     return _visit(kernel, body)
 
 
-def shape(kernel: Kernel) -> Lines:
+def shape(kernel: CKernel) -> Lines:
     """Return the assignments of a shape, which is known."""
     lengths = shape_of(kernel.x)[kernel.operator.start : kernel.operator.stop]
     return [f"y[{i}] = {length};" for i, length in enumerate(lengths)]
@@ -220,7 +220,7 @@ def _parameters(quantization: Quantization, shape: tuple[int, ...]) -> tuple[Lin
     return lines, "scale[{p}]", " {s} offset[{p}]", strides
 
 
-def quantize(kernel: Kernel) -> Lines:
+def quantize(kernel: CKernel) -> Lines:
     """Return the conversion of reals to integers."""
     wide, parameters = shape_of(kernel.y), kernel.y.quantization or parameters_of(kernel.y)
     lines, scale, offset, strides = _parameters(parameters, wide)
@@ -235,7 +235,7 @@ def quantize(kernel: Kernel) -> Lines:
     return [*lines, *visit(wide, [flat, strides, flat], body)]
 
 
-def dequantize(kernel: Kernel) -> Lines:
+def dequantize(kernel: CKernel) -> Lines:
     """Return the conversion of integers to reals."""
     wide = shape_of(kernel.y)
     parameters = parameters_of(kernel.x)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.compiler.backends.c.kernel import (
-    Kernel,
+    CKernel,
     Lines,
     broadcast_strides,
     c_type,
@@ -97,7 +97,7 @@ def _offset_table(name: str, offsets: Sequence[int]) -> Lines:
     return table(name, offsets, "int32") if len(set(offsets)) > 1 else []
 
 
-def _fits(kernel: Kernel, depth: int) -> bool:
+def _fits(kernel: CKernel, depth: int) -> bool:
     """Return whether a sum of products, and the bias if it is known, fits into int32."""
     bias = kernel.constants[2] if kernel.has(2) and len(kernel.constants) > 2 else None
     if kernel.has(2) and bias is None:
@@ -106,7 +106,7 @@ def _fits(kernel: Kernel, depth: int) -> bool:
     return depth * max_magnitude(kernel.x) * max_magnitude(kernel.input(1)) + extra < 2**31
 
 
-def _accumulator(kernel: Kernel, depth: int) -> tuple[str, str]:
+def _accumulator(kernel: CKernel, depth: int) -> tuple[str, str]:
     """Return the type of the sum, and the sum as int64: of 8-bit factors, as what wraps around at 32 bits."""
     if kernel.x.dtype.itemsize > 1:
         return "int64_t", "sum"
@@ -115,7 +115,7 @@ def _accumulator(kernel: Kernel, depth: int) -> tuple[str, str]:
     return "int64_t", "(int64_t)(int32_t)(uint32_t)sum"
 
 
-def _layer(kernel: Kernel, loops: Callable[[Kernel, Sum], Lines]) -> Lines:
+def _layer(kernel: CKernel, loops: Callable[[CKernel, Sum], Lines]) -> Lines:
     """Return a quantised convolution or dense layer that is rescaled with integers."""
     x, w, operator = kernel.x, kernel.input(1), kernel.operator
     of_x, of_w, depth = parameters_of(x), parameters_of(w), int(np.prod(shape_of(w)[1:]))
@@ -135,7 +135,7 @@ def _layer(kernel: Kernel, loops: Callable[[Kernel, Sum], Lines]) -> Lines:
     return [*_offset_table("offset", of_w.offset), *tables, *loops(kernel, _sum(kernel, type, finish))]
 
 
-def _sum(kernel: Kernel, type: str, finish: Callable[[str, str], Lines]) -> Sum:
+def _sum(kernel: CKernel, type: str, finish: Callable[[str, str], Lines]) -> Sum:
     of_x, of_w = parameters_of(kernel.x), parameters_of(kernel.input(1))
     cast = "(int64_t)" if type == "int64_t" else ""
     return Sum(
@@ -146,7 +146,7 @@ def _sum(kernel: Kernel, type: str, finish: Callable[[str, str], Lines]) -> Sum:
     )
 
 
-def quantized_conv(kernel: Kernel) -> Lines:
+def quantized_conv(kernel: CKernel) -> Lines:
     """Return a QuantizedConv, rescaled by shifts, or by a real number as ONNX specifies QLinearConv."""
     operator = kernel.operator
     if operator.rescale == "shift":
@@ -162,17 +162,19 @@ def quantized_conv(kernel: Kernel) -> Lines:
     return [*lines, *convolution(kernel, _sum(kernel, type, finish))]
 
 
-def _real(kernel: Kernel, place: str, scale: str) -> Lines:
+def _real(kernel: CKernel, place: str, scale: str) -> Lines:
     offset = less(-parameters_of(kernel.y).offset[0])
     return [f"y[{place}] = to_{suffix(kernel.y)}(rint((int32_t)(uint32_t)sum * {scale}){offset});"]
 
 
-def quantized_fully_connected(kernel: Kernel) -> Lines:
+def quantized_fully_connected(kernel: CKernel) -> Lines:
     """Return a QuantizedFullyConnected."""
     return _layer(kernel, dense)
 
 
-def _products(kernel: Kernel, offsets: tuple[Sequence[int], Sequence[int]], finish: Callable[[str, str], Lines]) -> Sum:
+def _products(
+    kernel: CKernel, offsets: tuple[Sequence[int], Sequence[int]], finish: Callable[[str, str], Lines]
+) -> Sum:
     rows, columns = offsets
     return Sum(
         "int64_t",
@@ -182,7 +184,7 @@ def _products(kernel: Kernel, offsets: tuple[Sequence[int], Sequence[int]], fini
     )
 
 
-def quantized_matmul(kernel: Kernel) -> Lines:
+def quantized_matmul(kernel: CKernel) -> Lines:
     """Return a QuantizedMatMul, with a scale for each row of a and each column of b where they have one."""
     of_a, of_b, of_y = parameters_of(kernel.x), parameters_of(kernel.input(1)), parameters_of(kernel.y)
     scale = np.array(of_a.scale)[:, None] * np.array(of_b.scale)[None] / of_y.scale[0]
@@ -195,7 +197,7 @@ def quantized_matmul(kernel: Kernel) -> Lines:
     ]
 
 
-def conv_integer(kernel: Kernel) -> Lines:
+def conv_integer(kernel: CKernel) -> Lines:
     """Return a ConvInteger."""
     operator = kernel.operator
 
@@ -207,7 +209,7 @@ def conv_integer(kernel: Kernel) -> Lines:
     return [*_offset_table("offset", operator.w_offset), *convolution(kernel, sum)]
 
 
-def matmul_integer(kernel: Kernel) -> Lines:
+def matmul_integer(kernel: CKernel) -> Lines:
     """Return a MatMulInteger."""
     operator = kernel.operator
     offsets = operator.a_offset, operator.b_offset
@@ -221,7 +223,7 @@ def _stored(name: str, place: str, type: TensorType) -> str:
     return f"((int64_t){name}[{place}]{less(parameters_of(type).offset[0])})"
 
 
-def pair(kernel: Kernel) -> Lines:
+def pair(kernel: CKernel) -> Lines:
     """Return a QuantizedAdd or QuantizedMul."""
     a, b, wide = kernel.x, kernel.input(1), shape_of(kernel.y)
     scales = [np.array(parameters_of(type).scale[0]) for type in (a, b)]
@@ -243,7 +245,7 @@ def pair(kernel: Kernel) -> Lines:
     return [*tables, *visit(wide, [*strides, strides_of(wide)], body)]
 
 
-def rescale(kernel: Kernel) -> Lines:
+def rescale(kernel: CKernel) -> Lines:
     """Return a Rescale."""
     wide, x = shape_of(kernel.y), kernel.x
     part = Part("{x}", np.array(parameters_of(x).scale[0]), bit_width(max_magnitude(x)))
@@ -255,7 +257,7 @@ def rescale(kernel: Kernel) -> Lines:
     return [*tables, *visit(wide, [strides_of(wide)] * 2, body)]
 
 
-def lookup(kernel: Kernel) -> Lines:
+def lookup(kernel: CKernel) -> Lines:
     """Return a Lookup: a table of 256 entries, the first for the smallest value of x."""
     operator, wide = kernel.operator, shape_of(kernel.y)
     entries = operator.table(kernel.x)
@@ -267,7 +269,7 @@ def lookup(kernel: Kernel) -> Lines:
     return [*table("entries", entries.tolist(), kernel.y.element), *visit(wide, [strides_of(wide)] * 2, body)]
 
 
-def quantized_average_pool(kernel: Kernel) -> Lines:
+def quantized_average_pool(kernel: CKernel) -> Lines:
     """Return a QuantizedAveragePool: the scale depends on how many elements a window has, so the tables do."""
     size = int(np.prod(getattr(kernel.operator, "kernel", (1,))))
     scale = parameters_of(kernel.x).scale[0] / np.maximum(np.arange(size + 1), 1)
@@ -275,7 +277,7 @@ def quantized_average_pool(kernel: Kernel) -> Lines:
     return [*tables, *counted_windows(kernel, lambda place: store(place, "count"), parameters_of(kernel.x).offset[0])]
 
 
-def quantized_global_average_pool(kernel: Kernel) -> Lines:
+def quantized_global_average_pool(kernel: CKernel) -> Lines:
     """Return a QuantizedGlobalAveragePool."""
     count = int(np.prod(shape_of(kernel.x)[2:]))
     scale = np.array(parameters_of(kernel.x).scale[0] / max(count, 1))

@@ -86,7 +86,7 @@ Strides = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Kernel:
+class CKernel:
     """What a rule is given: an operator, and the types of its operands, without dynamic axes.
 
     Args:
@@ -137,7 +137,7 @@ class Kernel:
             raise CompilerError(f"{self.operator.name} of {self.x.element}")
 
 
-Rule = Callable[[Kernel], Lines]
+Rule = Callable[[CKernel], Lines]
 
 
 def shape_of(type: TensorType) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from mlhood.compiler.backends.c.kernel import (
-    Kernel,
+    CKernel,
     Lines,
     at,
     broadcast_strides,
@@ -35,19 +35,19 @@ def _copy(shape: tuple[int, ...], read: tuple[int, ...], base: int = 0) -> Lines
     return visit(shape, [read, strides_of(shape)], body)
 
 
-def transpose(kernel: Kernel) -> Lines:
+def transpose(kernel: CKernel) -> Lines:
     """Return a Transpose: axis i of y has the stride of the axis of x that it is."""
     strides = strides_of(shape_of(kernel.x))
     return _copy(shape_of(kernel.y), tuple(strides[axis] for axis in kernel.operator.permutation))
 
 
-def expand(kernel: Kernel) -> Lines:
+def expand(kernel: CKernel) -> Lines:
     """Return an Expand: a repeated axis has stride 0."""
     wide = shape_of(kernel.y)
     return _copy(wide, broadcast_strides(shape_of(kernel.x), wide))
 
 
-def tile(kernel: Kernel) -> Lines:
+def tile(kernel: CKernel) -> Lines:
     """Return a Tile: each axis of y is an axis of repeats, with stride 0, and one of x."""
     repeats = map(int, kernel.operator.repeats)
     shape, own = shape_of(kernel.x), strides_of(shape_of(kernel.x))
@@ -55,7 +55,7 @@ def tile(kernel: Kernel) -> Lines:
     return _copy(tuple(wide), tuple(step for stride in own for step in (0, stride)))
 
 
-def extract(kernel: Kernel) -> Lines:
+def extract(kernel: CKernel) -> Lines:
     """Return a Slice: strides times steps, from the first element that is selected."""
     operator, shape = kernel.operator, shape_of(kernel.x)
     axes = operator.axes
@@ -77,7 +77,7 @@ def _only(operator, position: int) -> Slice:
     return Slice(*((field[position],) for field in fields))
 
 
-def concat(kernel: Kernel) -> Lines:
+def concat(kernel: CKernel) -> Lines:
     """Return a Concat: each input's rows, at their place in the rows of y."""
     shape = shape_of(kernel.y)
     axis = normalize_axis(kernel.operator.axis, len(shape))
@@ -91,7 +91,7 @@ def concat(kernel: Kernel) -> Lines:
     return lines
 
 
-def gather(kernel: Kernel) -> Lines:
+def gather(kernel: CKernel) -> Lines:
     """Return a Gather. An index out of range, which is an error elsewhere, reads the nearest slice: C has no errors."""
     operator, shape = kernel.operator, shape_of(kernel.x)
     axis = normalize_axis(operator.axis, len(shape))
@@ -106,7 +106,7 @@ def gather(kernel: Kernel) -> Lines:
     return nest([("i", outer), ("j", count)], body)
 
 
-def pad(kernel: Kernel) -> Lines:
+def pad(kernel: CKernel) -> Lines:
     """Return a Pad: for each position of y the position in x, -1 outside, from one table for each axis."""
     operator, shape, wide = kernel.operator, shape_of(kernel.x), shape_of(kernel.y)
     rank, names = len(shape), indices(len(shape))

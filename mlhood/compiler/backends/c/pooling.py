@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mlhood.compiler.backends.c.kernel import (
-    Kernel,
+    CKernel,
     Lines,
     at,
     c_type,
@@ -28,7 +28,7 @@ from mlhood.compiler.operators.windows import Window
 from mlhood.errors import CompilerError
 
 
-def _windows(kernel: Kernel, start: Lines, body: Lines, finish: Callable[[str], Lines]) -> Lines:
+def _windows(kernel: CKernel, start: Lines, body: Lines, finish: Callable[[str], Lines]) -> Lines:
     """Return the loops over all windows: images times channels i, then positions."""
     x, y = shape_of(kernel.x), shape_of(kernel.y)
     outer, images = indices_of("o", len(x) - 2), math.prod(x[:2])
@@ -37,19 +37,19 @@ def _windows(kernel: Kernel, start: Lines, body: Lines, finish: Callable[[str], 
     return nest([("n", images), *zip(outer, y[2:], strict=True)], lines)
 
 
-def _read(kernel: Kernel) -> str:
+def _read(kernel: CKernel) -> str:
     x = shape_of(kernel.x)
     return f"x[{at(['n', *indices_of('i', len(x) - 2)], [math.prod(x[2:]), *strides_of(x[2:])])}]"
 
 
-def lowest(kernel: Kernel) -> str:
+def lowest(kernel: CKernel) -> str:
     """Return the smallest number of the first input's element type."""
     if kernel.x.is_float:
         return "-INFINITY"
     return number(0 if kernel.x.element == "bool" else np.iinfo(kernel.x.dtype).min, kernel.x.element)
 
 
-def max_pool(kernel: Kernel) -> Lines:
+def max_pool(kernel: CKernel) -> Lines:
     """Return a MaxPool."""
     operator = kernel.operator
     if operator.indices:
@@ -60,7 +60,7 @@ def max_pool(kernel: Kernel) -> Lines:
     return _windows(kernel, [start], body, lambda place: [f"y[{place}] = best;"])
 
 
-def _max_pool_with_indices(kernel: Kernel, operator: MaxPool) -> Lines:
+def _max_pool_with_indices(kernel: CKernel, operator: MaxPool) -> Lines:
     x, read = shape_of(kernel.x), _read(kernel)
     spatial = x[2:]
     steps = strides_of(spatial[::-1])[::-1] if operator.column_major else strides_of(spatial)
@@ -91,7 +91,7 @@ def _counting(window: Window, spatial: tuple[int, ...], count_pads: bool, add: s
     return lines
 
 
-def average_pool(kernel: Kernel) -> Lines:
+def average_pool(kernel: CKernel) -> Lines:
     """Return an AveragePool."""
     operator, type = kernel.operator, c_type(kernel.x)
     kernel.require_float()
@@ -101,7 +101,7 @@ def average_pool(kernel: Kernel) -> Lines:
     )
 
 
-def counted_windows(kernel: Kernel, finish: Callable[[str], Lines], offset: int) -> Lines:
+def counted_windows(kernel: CKernel, finish: Callable[[str], Lines], offset: int) -> Lines:
     """Return a quantised AveragePool up to the sum and the count of each window, which `finish` rescales."""
     operator = kernel.operator
     add = f"sum += {_read(kernel)}{less(offset)};"
@@ -109,7 +109,7 @@ def counted_windows(kernel: Kernel, finish: Callable[[str], Lines], offset: int)
     return _windows(kernel, ["int64_t sum = 0;", "int count = 0;"], body, finish)
 
 
-def global_pool(kernel: Kernel, start: Lines, step: str, finish: Callable[[str], Lines]) -> Lines:
+def global_pool(kernel: CKernel, start: Lines, step: str, finish: Callable[[str], Lines]) -> Lines:
     """Return the loops over images times channels n, and over all elements i of each."""
     images = math.prod(shape_of(kernel.x)[:2])
     inner = size_of(kernel.x) // images if images else 0
@@ -117,14 +117,14 @@ def global_pool(kernel: Kernel, start: Lines, step: str, finish: Callable[[str],
     return loop("n", images, [*start, *body, *finish("n")])
 
 
-def global_max_pool(kernel: Kernel) -> Lines:
+def global_max_pool(kernel: CKernel) -> Lines:
     """Return a GlobalMaxPool."""
     start = f"{c_type(kernel.x)} best = {lowest(kernel)};"
     step = f"best = max_{suffix(kernel.x)}(best, {{x}});"
     return global_pool(kernel, [start], step, lambda place: [f"y[{place}] = best;"])
 
 
-def global_average_pool(kernel: Kernel) -> Lines:
+def global_average_pool(kernel: CKernel) -> Lines:
     """Return a GlobalAveragePool; the sum is in double precision, as it may be long."""
     kernel.require_float()
     count = float(math.prod(shape_of(kernel.x)[2:]))
@@ -132,7 +132,7 @@ def global_average_pool(kernel: Kernel) -> Lines:
     return global_pool(kernel, ["double sum = 0;"], "sum += {x};", lambda place: [f"y[{place}] = {finish};"])
 
 
-def conv_transpose(kernel: Kernel) -> Lines:
+def conv_transpose(kernel: CKernel) -> Lines:
     """Return a ConvTranspose: y starts as the bias, then each element of x adds a copy of the kernel to it."""
     kernel.require_float()
     operator, x, w, y = kernel.operator, shape_of(kernel.x), shape_of(kernel.input(1)), shape_of(kernel.y)
@@ -152,7 +152,7 @@ def conv_transpose(kernel: Kernel) -> Lines:
     return [*fill, *nest([("n", x[0]), ("c", x[1]), ("f", w[1]), *zip(inner, x[2:], strict=True)], lines)]
 
 
-def resize(kernel: Kernel) -> Lines:
+def resize(kernel: CKernel) -> Lines:
     """Return a Resize: for each index of an axis, tables of the elements that it is the weighted sum of."""
     operator, shape, wide = kernel.operator, shape_of(kernel.x), shape_of(kernel.y)
     if not size_of(kernel.x):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from mlhood.compiler.backends.c.elementwise import activated
 from mlhood.compiler.backends.c.kernel import (
-    Kernel,
+    CKernel,
     Lines,
     at,
     broadcast_strides,
@@ -61,7 +61,7 @@ def window_loops(window: Window, spatial: tuple[int, ...], body: Lines, beyond: 
     return lines
 
 
-def convolution(kernel: Kernel, sum: Sum) -> Lines:
+def convolution(kernel: CKernel, sum: Sum) -> Lines:
     """Return the loops of a convolution: images, output channels, positions, then the products of a window."""
     operator, x, w, y = kernel.operator, shape_of(kernel.x), shape_of(kernel.input(1)), shape_of(kernel.y)
     axes = len(x) - 2
@@ -81,7 +81,7 @@ def indices_of(letter: str, count: int) -> list[str]:
     return [f"{letter}{axis}" for axis in range(count)]
 
 
-def dense(kernel: Kernel, sum: Sum) -> Lines:
+def dense(kernel: CKernel, sum: Sum) -> Lines:
     """Return the loops of a dense layer: rows of x, output features, then the products of a row."""
     features, depth = shape_of(kernel.input(1))
     rows = math.prod(shape_of(kernel.y)[:-1])
@@ -91,7 +91,7 @@ def dense(kernel: Kernel, sum: Sum) -> Lines:
     return nest([("n", rows), ("f", features)], lines)
 
 
-def matrices(kernel: Kernel, sum: Sum) -> Lines:
+def matrices(kernel: CKernel, sum: Sum) -> Lines:
     """Return the loops of a product as numpy.matmul: leading axes, rows m, columns n, then the products along k.
 
     The channel that `sum` is given is "m, n".
@@ -116,7 +116,7 @@ def broadcast_of(shape: Sequence[int], strides: Sequence[int], wide: Sequence[in
     return [0] * (len(wide) - len(shape)) + steps
 
 
-def _plain(kernel: Kernel, bias: int | None, finish: Callable[[str, str], Lines]) -> Sum:
+def _plain(kernel: CKernel, bias: int | None, finish: Callable[[str, str], Lines]) -> Sum:
     kernel.require_float()
     a, b = kernel.names[:2]
     start = kernel.names[bias] if bias is not None and kernel.has(bias) else None
@@ -128,7 +128,7 @@ def _plain(kernel: Kernel, bias: int | None, finish: Callable[[str, str], Lines]
     )
 
 
-def conv(kernel: Kernel) -> Lines:
+def conv(kernel: CKernel) -> Lines:
     """Return a Conv, with the activation and the residual branch that are fused into it."""
     activation = kernel.operator.activation
 
@@ -139,17 +139,17 @@ def conv(kernel: Kernel) -> Lines:
     return convolution(kernel, _plain(kernel, 2, finish))
 
 
-def fully_connected(kernel: Kernel) -> Lines:
+def fully_connected(kernel: CKernel) -> Lines:
     """Return a FullyConnected, with the activation that is fused into it."""
     return dense(kernel, _plain(kernel, 2, _activated_sum(kernel)))
 
 
-def _activated_sum(kernel: Kernel) -> Callable[[str, str], Lines]:
+def _activated_sum(kernel: CKernel) -> Callable[[str, str], Lines]:
     value = activated(kernel.operator.activation, "sum", kernel.y.element)
     return lambda place, f: [f"y[{place}] = {value};"]
 
 
-def block_dense(kernel: Kernel) -> Lines:
+def block_dense(kernel: CKernel) -> Lines:
     """Return a BlockDense: a FullyConnected whose weights are integers with a scale for each block of a row."""
     x, w, scale = kernel.names[:3]
     blocks = shape_of(kernel.input(2))[1]
@@ -161,12 +161,12 @@ def block_dense(kernel: Kernel) -> Lines:
     return dense(kernel, replace(real, product=product))
 
 
-def matmul(kernel: Kernel) -> Lines:
+def matmul(kernel: CKernel) -> Lines:
     """Return a MatMul."""
     return matrices(kernel, _plain(kernel, None, lambda place, f: [f"y[{place}] = sum;"]))
 
 
-def gemm(kernel: Kernel) -> Lines:
+def gemm(kernel: CKernel) -> Lines:
     """Return a Gemm: transposed factors are read with exchanged strides."""
     kernel.require_float()
     operator, (rows, columns) = kernel.operator, shape_of(kernel.y)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from mlhood.compiler.backends.c.kernel import (
-    Kernel,
+    CKernel,
     Lines,
     at,
     broadcast_strides,
@@ -63,7 +63,7 @@ class Axes:
         self.y = at([name for name, _ in self.outer], strides_of([size for _, size in self.outer]))
 
 
-def reduce(kernel: Kernel) -> Lines:
+def reduce(kernel: CKernel) -> Lines:
     """Return a reduction."""
     operator = kernel.operator
     axes = Axes(shape_of(kernel.x), operator.axes)
@@ -90,17 +90,17 @@ def reduce(kernel: Kernel) -> Lines:
     return nest(axes.outer, [start, *nest(axes.inner, [step]), f"y[{axes.y}] = {result};"])
 
 
-def _require(kernel: Kernel, known: bool) -> None:
+def _require(kernel: CKernel, known: bool) -> None:
     if not known:
         raise CompilerError(f"{kernel.operator.name} of {kernel.x.element}")
 
 
-def _largest(kernel: Kernel, axes: Axes) -> Lines:
+def _largest(kernel: CKernel, axes: Axes) -> Lines:
     step = f"top = max_{suffix(kernel.x)}(top, x[{axes.x}]);"
     return [f"{c_type(kernel.x)} top = {lowest(kernel)};", *nest(axes.inner, [step])]
 
 
-def _log_sum_exp(kernel: Kernel, axes: Axes) -> Lines:
+def _log_sum_exp(kernel: CKernel, axes: Axes) -> Lines:
     kernel.require_float()
     finite = ["if (top - top != 0) /* infinite, or not a number */", "    top = 0;"]
     step = f"sum += exp((double)x[{axes.x}] - top);"
@@ -108,7 +108,7 @@ def _log_sum_exp(kernel: Kernel, axes: Axes) -> Lines:
     return nest(axes.outer, [*_largest(kernel, axes), *finite, "double sum = 0;", *nest(axes.inner, [step]), last])
 
 
-def arg(kernel: Kernel) -> Lines:
+def arg(kernel: CKernel) -> Lines:
     """Return an ArgMax or ArgMin; NaN, if there is any, is the extreme element."""
     operator = kernel.operator
     axes = Axes(shape_of(kernel.x), (operator.axis,))
@@ -122,7 +122,7 @@ def arg(kernel: Kernel) -> Lines:
     return nest(axes.outer, ["int64_t best = 0;", *loop(index, size, step), f"y[{axes.y}] = best;"])
 
 
-def softmax(kernel: Kernel) -> Lines:
+def softmax(kernel: CKernel) -> Lines:
     """Return a Softmax or LogSoftmax: less the largest element, so that exp does not overflow."""
     operator, type, end = kernel.operator, c_type(kernel.x), libm(kernel.x)
     kernel.require_float()
@@ -139,7 +139,7 @@ def softmax(kernel: Kernel) -> Lines:
     return nest(axes.outer, lines)
 
 
-def batch_normalization(kernel: Kernel) -> Lines:
+def batch_normalization(kernel: CKernel) -> Lines:
     """Return a BatchNormalization."""
     kernel.require_float()
     shape, operator, type = shape_of(kernel.x), kernel.operator, c_type(kernel.x)
@@ -162,7 +162,7 @@ def _statistics(place: str, loops: list[tuple[str, int]], epsilon: float) -> Lin
     ]
 
 
-def instance_normalization(kernel: Kernel) -> Lines:
+def instance_normalization(kernel: CKernel) -> Lines:
     """Return an InstanceNormalization."""
     kernel.require_float()
     shape, operator = shape_of(kernel.x), kernel.operator
@@ -174,7 +174,7 @@ def instance_normalization(kernel: Kernel) -> Lines:
     return nest([("n", shape[0]), ("c", shape[1])], body)
 
 
-def layer_normalization(kernel: Kernel) -> Lines:
+def layer_normalization(kernel: CKernel) -> Lines:
     """Return a LayerNormalization, with its statistics if they are outputs."""
     kernel.require_float()
     shape, operator = shape_of(kernel.x), kernel.operator
@@ -192,7 +192,7 @@ def layer_normalization(kernel: Kernel) -> Lines:
     return nest(axes.outer, body)
 
 
-def local_response_normalization(kernel: Kernel) -> Lines:
+def local_response_normalization(kernel: CKernel) -> Lines:
     """Return an LRN: each element by those of the channels around it."""
     kernel.require_float()
     shape, operator, element, end = shape_of(kernel.x), kernel.operator, kernel.x.element, libm(kernel.x)

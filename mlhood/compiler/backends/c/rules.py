@@ -10,7 +10,7 @@ from mlhood.compiler.backends.c import (
     products,
     reductions,
 )
-from mlhood.compiler.backends.c.kernel import TYPES, Kernel, Lines, Rule
+from mlhood.compiler.backends.c.kernel import TYPES, CKernel, Lines, Rule
 from mlhood.compiler.operators.reduction import REDUCTIONS
 from mlhood.errors import CompilerError
 
@@ -60,7 +60,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-def body_of(kernel: Kernel) -> Lines:
+def body_of(kernel: CKernel) -> Lines:
     """Return the body of the function that computes an instruction; all other operators are element-wise.
 
     Raises:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mlhood.compiler.backends.c.helpers import used_helpers
-from mlhood.compiler.backends.c.kernel import TYPES, Kernel, Lines, c_type, indent, lines_of, number, size_of
+from mlhood.compiler.backends.c.kernel import TYPES, CKernel, Lines, c_type, indent, lines_of, number, size_of
 from mlhood.compiler.backends.c.rules import body_of
 from mlhood.compiler.hir.text import type_text
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, TensorView, Weight
@@ -157,7 +157,7 @@ class _Writer:
         results = tuple(buffer.type for buffer in instruction.results)
         if not any(size_of(type) for type in results):
             return []
-        kernel = Kernel(instruction.operator, types, results, data)
+        kernel = CKernel(instruction.operator, types, results, data)
         try:
             body = body_of(kernel)
         except CompilerError as error:
@@ -175,7 +175,7 @@ class _Writer:
         arguments = [self.expressions[buffer] for _, buffer in operands]
         return [f"{name}({', '.join(arguments + [self.expressions[buffer] for buffer in instruction.results])});"]
 
-    def _function(self, kernel: Kernel, signature: str, body: Lines) -> str:
+    def _function(self, kernel: CKernel, signature: str, body: Lines) -> str:
         """Return the name of a function with this body; instructions that are equal share one."""
         key = (signature, *body)
         if key not in self.functions:
@@ -285,7 +285,7 @@ def _without_unused(statements: Lines) -> Lines:
     return kept[::-1]
 
 
-def _describe(kernel: Kernel) -> Lines:
+def _describe(kernel: CKernel) -> Lines:
     """Return a function's comment: the operator with its attributes, and the types of its operands."""
     attributes = ", ".join(f"{name}={value}" for name, value in kernel.operator.attributes.items())
     inputs = ", ".join("none" if type is None else _short(type_text(type)) for type in kernel.inputs)

@@ -14,7 +14,7 @@ from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.learning import weights_of
 from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
 from mlhood.grading.projects.p1.network import PROBES, lenet_with, random_images, random_name
-from mlhood.grading.rpc.codec import Tensor
+from mlhood.grading.rpc.codec import TorchTensor
 from mlhood.grading.rpc.file_channel import write_fresh
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits
@@ -173,7 +173,7 @@ def scanner_is_exported(submission: Submission) -> None:
     for axis, size in ((2, "16 x 32"), (3, "32 x 16")):
         small = images.take(range(0, 32, 2), axis)
         with expect.case(f"images of {size} pixels", hint):
-            got = submission.call(PROBES + "scan", submission.value("Exportable"), weights, Tensor(small))
+            got = submission.call(PROBES + "scan", submission.value("Exportable"), weights, TorchTensor(small))
             want = _readings(weights, small.repeat(2, axis))
             expect.close(got, want, "what `Exportable` computes", atol=1e-4)
 

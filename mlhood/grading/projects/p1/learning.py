@@ -13,7 +13,7 @@ from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
 from mlhood.grading.projects.p1.network import PROBES, lenet_with, logits, named_arrays, parameters, random_images
-from mlhood.grading.rpc.codec import Tensor
+from mlhood.grading.rpc.codec import TorchTensor
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits
 
@@ -53,7 +53,7 @@ def _run_training(submission: Submission) -> _TrainingRun:
     weights = reference.fresh_weights(submission.rng)
     images, labels = _digits_to_train_on(submission.rng)
     told = _told(submission, reference.loss(reference.lenet(weights, images), labels))
-    arguments = weights, Tensor(images), Tensor(labels), *([told] if told else [])
+    arguments = weights, TorchTensor(images), TorchTensor(labels), *([told] if told else [])
     answer = submission.call(PROBES + "trained", submission.value("train"), *arguments)
     report = expect.mapping(answer, ("returned", "parameters", "sizes", "losses"), "what `train` does")
     trained = reference.by_shape(named_arrays(report["parameters"]))
@@ -175,7 +175,11 @@ def model_reads_unseen_digits(submission: Submission) -> None:
     noise = 0.05 * submission.normal(*data.test_images.shape)
     functions = submission.value("LeNet"), submission.value("train")
     told = {"epochs": [max(2, 30_000 // len(data.train_images))], "until": [0.02]}
-    given = Tensor(data.train_images), Tensor(data.train_labels), *told.get(submission.parameters.train_argument, [])
+    given = (
+        TorchTensor(data.train_images),
+        TorchTensor(data.train_labels),
+        *told.get(submission.parameters.train_argument, []),
+    )
     weights = reference.by_shape(submission.call(PROBES + "trained_again", *functions, *given))
     what = "a `LeNet` trained by `train` classifies too few of the held-out digits correctly"
     for images, needed, given in (
@@ -220,7 +224,9 @@ def mistakes_are_found(submission: Submission) -> None:
         sorts = {"surest first": np.argsort(-scores.max(1)[want]), "decreasing": slice(None, None, -1)}
         want = want[sorts.get(order, slice(None))]
         with expect.case(given, hint):
-            got = _indices(submission.call("mistakes", model, Tensor(images), Tensor(labels.astype(np.int64))))
+            got = _indices(
+                submission.call("mistakes", model, TorchTensor(images), TorchTensor(labels.astype(np.int64)))
+            )
             expect.equal(got.tolist(), want.tolist(), what)
 
 

@@ -18,7 +18,7 @@ from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.convolve import convolve
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
-from mlhood.grading.rpc.codec import Remote, Tensor
+from mlhood.grading.rpc.codec import Remote, TorchTensor
 from mlhood.grading.variants.parameter import Parameter
 
 # the size of the layers that is an argument of `LeNetLayers`
@@ -62,7 +62,7 @@ def logits(submission: Submission, model: Remote | str, images: np.ndarray, trai
         model = submission.value(model)
     hint = "one row of ten logits per image: before the dense layers, flatten all axes but the first, the batch"
     try:
-        result = submission.call(PROBES + "logits", model, Tensor(images), training)
+        result = submission.call(PROBES + "logits", model, TorchTensor(images), training)
     except expect.CheckFailed as failure:
         if "shapes cannot be multiplied" in failure.parts.get("got", ""):
             failure.parts["hint"] = hint
@@ -194,7 +194,7 @@ def _run_layers(submission: Submission, layers: Remote, like: dict[str, np.ndarr
     weights = {name: value for name, value in values.items() if value.ndim == ndim}
     size = submission.rng.integers(20, 30, size=2)  # not LeNet's own, so that outputs cannot be known
     inputs = {name: submission.normal(2, value.shape[1], *size[: ndim - 2]) for name, value in weights.items()}
-    outputs = submission.call(PROBES + "layer_outputs", layers, values, {n: Tensor(x) for n, x in inputs.items()})
+    outputs = submission.call(PROBES + "layer_outputs", layers, values, {n: TorchTensor(x) for n, x in inputs.items()})
     outputs = expect.mapping(outputs, tuple(weights), "what the layers return")
     return {
         name.rpartition(".")[0]: _RunLayer(weight, _bias_of(name, values), inputs[name], outputs[name])
@@ -221,7 +221,7 @@ def _check_responses(submission: Submission) -> None:
     logits(submission, model, images)
     like = parameters(submission, model)
     values, others = (_random_like(submission, like) for _ in range(2))
-    outputs = submission.call(PROBES + "responses", model, values, others, Tensor(images))
+    outputs = submission.call(PROBES + "responses", model, values, others, TorchTensor(images))
     what, hint = "what the model returns", "every layer takes part: conv, ReLU, pool, twice; then three dense layers"
     rows = [expect.array(output, (len(images), 10), what) for output in outputs]
     expect.equal(len(rows), 1 + len(others), "the model cannot be run with other parameters")
@@ -275,7 +275,7 @@ def _check_argument(submission: Submission, model: Remote, weights: reference.We
         "probabilities": ({"output": "Softmax"}, "a softmax over the ten logits of each image"),
     }[argument]
     want = reference.lenet(weights, images, **options) / np.float32(value)
-    got = submission.call(PROBES + "forward_with", model, Tensor(images), {argument: value})
+    got = submission.call(PROBES + "forward_with", model, TorchTensor(images), {argument: value})
     given = f"`{argument}={value if value is True else round(value, 3)}`"
     expect.close(got, want, "the forward pass", hint=hint, given=given)
 
