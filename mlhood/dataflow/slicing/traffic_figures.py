@@ -16,7 +16,6 @@ from mlhood.dataflow.slicing.problem import ORDERS, Order
 from mlhood.dataflow.slicing.traffic import Traffic
 from mlhood.measure.machine import binary_size
 from mlhood.measure.measurement import Measurement
-from mlhood.measure.ratio import Ratio
 from mlhood.measure.table import Table
 from mlhood.measure.units import digits
 from mlhood.plotting.alt_text import listing, set_alt_text
@@ -136,10 +135,9 @@ def times(table: Table) -> Figure:
     axes.text(1.02, 1.03, "WS / IS [95 % interval]", transform=axes.transAxes, fontsize=9, weight="bold", va="bottom")
     for row, (is_time, ws_time) in enumerate(zip(measured["IS"], measured["WS"], strict=True)):
         ratio = ws_time.ratio(is_time)
-        text = f"{ratio}\n{_faster(ratio)}"
-        axes.text(1.02, row, text, transform=axes.get_yaxis_transform(), fontsize=9, va="center")
+        axes.text(1.02, row, f"{ratio}", transform=axes.get_yaxis_transform(), fontsize=9, va="center")
         milliseconds = f"IS {digits(1e3 * is_time.median)}, WS {digits(1e3 * ws_time.median)}"
-        rows.append(f"{table.rows[row]}: {milliseconds}, ratio {ratio}, {_faster(ratio)}")
+        rows.append(f"{table.rows[row]}: {milliseconds}, ratio {ratio}")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, fontsize=9)
     return set_alt_text(figure, f"Times in ms with intervals, and the ratio WS / IS. {'; '.join(rows)}.")
 
@@ -152,10 +150,3 @@ def _markers(axes: Axes, cells: Sequence[Measurement], order: Order, shift: floa
     ys = [row + shift for row in range(len(cells))]
     style = {"color": colour, "ecolor": DARK, "mec": "black", "mew": 0.8, "ms": 7, "capsize": 3, "elinewidth": 1.3}
     axes.errorbar(medians, ys, xerr=(lower, upper), fmt=marker, label=order, **style)
-
-
-def _faster(ratio: Ratio) -> str:
-    """Return which order is faster, if the interval excludes 1."""
-    if 1 in ratio:
-        return "no difference seen"
-    return "IS is faster" if ratio.value > 1 else "WS is faster"

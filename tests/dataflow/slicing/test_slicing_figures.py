@@ -157,9 +157,9 @@ def test_times_shows_medians_and_their_ratio():
     measured = table((0.012, 0.01), (0.01, 0.01), (0.015, 0.02))
     figure = traffic_figures.times(measured)
     text = text_of(figure)
-    assert "1.20 [1.20, 1.20]\nIS is faster" in text
-    assert "1.00 [1.00, 1.00]\nno difference seen" in text
-    assert "0.75 [0.75, 0.75]\nWS is faster" in text
+    assert "1.20 [1.20, 1.20]" in text
+    assert "1.00 [1.00, 1.00]" in text
+    assert "0.75 [0.75, 0.75]" in text
     for container, order in zip(figure.axes[0].containers, ORDERS, strict=True):
         line, _, (bars,) = container.lines
         assert container.get_label() == order
@@ -167,11 +167,6 @@ def test_times_shows_medians_and_their_ratio():
         ends = [(low, high) for (low, _), (high, _) in bars.get_segments()]
         expected = [tuple(1e3 * end for end in measured[row, order].interval) for row in measured.rows]
         np.testing.assert_allclose(ends, expected)
-
-
-def test_rounds_of_different_runs_are_not_paired():
-    assert "IS is faster" in text_of(traffic_figures.times(table((0.0102, 0.01))))
-    assert "no difference seen" in text_of(traffic_figures.times(table((0.0102, 0.01), run="")))
 
 
 def test_tile_sizes_out_of_range_are_rejected():
