@@ -17,7 +17,7 @@ program at a named stop. Read the modules in the order in which a model passes t
     quantize      profiles, Glow's four schemas, the rewriting to integers, and reports of the loss
     lir           the low-level IR: programs of instructions on memory, lowered from a graph, and their optimisations
     backends      execution of a graph; the interpreter, in NumPy, is the oracle
-    analysis      a graph's convolutions and task parallelism, and the first node that a target computes differently
+    analysis      a graph's convolutions, and the first node that a target computes differently
     bench         the execution of whole models beside other libraries
 
 `commands` provides the command line, `bundle` writes a model as C or as a page, `torch_compile` is the backend of
