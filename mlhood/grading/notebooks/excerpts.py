@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from bs4 import BeautifulSoup, Tag
 from nbformat import NotebookNode
@@ -14,18 +15,18 @@ class Excerpt:
     """Which outputs of a notebook the README shows, and which pictures the report of `mlhood run` shows besides.
 
     Args:
+        shown: What the README shows of it: the picture or the table.
         picture: Id of the cell whose first picture it is.
         table: Id of the cell whose first table it is.
         columns: The columns to show; all if empty.
-        rows: The rows that the README shows, by their first cell; all if empty.
         caption: What the table shows, if it has no title.
         more_pictures: Ids of further cells, whose pictures only the report shows.
     """
 
+    shown: Literal["picture", "table"]
     picture: str
     table: str
     columns: tuple[str, ...] = ()
-    rows: tuple[str, ...] = ()
     caption: str = ""
     more_pictures: tuple[str, ...] = ()
 
@@ -37,25 +38,35 @@ class Excerpt:
 
 EXCERPTS = {
     "P1": Excerpt(
+        "picture",
         "P1-6-result-1",
         "P1-6-result-1",
-        rows=("Conv", "Gemm"),
         caption="The operators of LeNet, with their parameters and multiply-accumulates",
         more_pictures=("P1-7-result-1", "P1-3-result-1"),
     ),
     "P2": Excerpt(
+        "table",
         "P2-8-given-2",
-        "P2-8-given-1",
-        caption="LeNet quantised by each recipe: accuracy, agreement with float32, SQNR in dB, and size",
+        "P2-11-result-4",
+        columns=("network", "numbers", "ms", "speed-up", "weights, MB"),
+        caption="Networks in real numbers and in 8-bit integers: times, and the size of the weights",
         more_pictures=("P2-14-result-1",),
     ),
     "P3": Excerpt(
+        "picture",
         "P3-7-result-2",
         "P3-5-solution-2",
         more_pictures=("P3-9-result-1", "P3-10-result-2", "P3-11-result-2"),
     ),
-    "P4": Excerpt("P4-2-result-1", "P4-5-solution-2", more_pictures=("P4-5-result-1", "P4-8-result-1")),
+    "P4": Excerpt(
+        "table",
+        "P4-2-result-1",
+        "P4-6-result-3",
+        caption="GPT-2's last layer in three orders: reads of the weights, and the time, predicted and measured",
+        more_pictures=("P4-5-result-1", "P4-8-result-1"),
+    ),
     "P5": Excerpt(
+        "picture",
         "P5-3-result-1",
         "P5-3-solution-3",
         more_pictures=("P5-8-result-1", "P5-8-result-2", "P5-12-result-2"),
@@ -87,12 +98,29 @@ def text_table(html: str, columns: tuple[str, ...] = ()) -> TextTable:
         columns: The columns to keep, by their headings; all if empty.
     """
     soup = BeautifulSoup(html, "html.parser")
-    lines = [[_text(cell) for cell in row.find_all(["th", "td"])] for row in soup.find_all("tr")]
-    heading, rows = (lines[0], [line for line in lines[1:] if any(line[1:])]) if lines else ([], [])
+    heads, lines = _lines(soup)
+    # pandas names the columns of an index in a line of its own
+    heading = [next(filter(None, texts), "") for texts in zip(*heads, strict=True)]
+    rows = [line for line in lines if any(line[1:])]
     if rows and all(row[0].isdigit() for row in rows):
         heading, rows = heading[1:], [row[1:] for row in rows]
     keep = [i for i, title in enumerate(heading) if not columns or title in columns]
     return TextTable(_kept(heading, keep), tuple(_kept(row, keep) for row in rows), tuple(_notes(soup)))
+
+
+def _lines(soup: BeautifulSoup) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the texts of the heading's lines and of all others; a cell that spans lines has its text in each."""
+    heads, lines = [], []
+    below: dict[int, list[str]] = {}  # column -> the texts of a cell from above in the lines to come
+    for row in soup.find_all("tr"):
+        line: list[str] = []
+        for cell in row.find_all(["th", "td"]):
+            while below.get(len(line)):
+                line.append(below[len(line)].pop())
+            below[len(line)] = [_text(cell)] * (int(str(cell.get("rowspan", "1"))) - 1)
+            line.append(_text(cell))
+        (lines if row.find("td") else heads).append(line)
+    return heads, lines
 
 
 def _text(tag: Tag) -> str:

@@ -1,6 +1,6 @@
-"""What the README shows: a picture and a measured table of each executed notebook, badges, and the syllabus.
+"""What the README shows: a picture or a measured table of each executed notebook, badges, and the syllabus.
 
-In: the README with a pair of comments `<!-- P3 -->` and `<!-- /P3 -->` for each project, and the executed notebooks.
+In: the README with a pair of comments `<!-- P2 -->` and `<!-- /P2 -->` for each table, and the executed notebooks.
 Out: the README with the tables between the comments, and the pictures in `.github/images`. Nobody copies a number.
 """
 
@@ -99,10 +99,10 @@ def readme_files(root: Path, projects: Iterable[Project]) -> dict[str, bytes]:
     files[f"{IMAGES}/overview.png"] = _overview_png(root / IMAGES / "overview.png")
     for name, excerpt in EXCERPTS.items():
         notebook = read(root / f"{name}.ipynb")
-        if picture := output(notebook, excerpt.picture, "image/png"):
+        if excerpt.shown == "picture" and (picture := output(notebook, excerpt.picture, "image/png")):
             files[f"{IMAGES}/{name}.png"] = base64.b64decode(picture)
-        if table := output(notebook, excerpt.table, "text/html"):
-            text = _insert(text, name, markdown_table(table, excerpt.columns, excerpt.rows), root / "README.md")
+        if excerpt.shown == "table" and (table := output(notebook, excerpt.table, "text/html")):
+            text = _insert(text, name, markdown_table(table, excerpt.columns), root / "README.md")
     text = _insert(text, "syllabus", syllabus_table(projects), root / "README.md")
     return {"README.md": text.encode(), **files}
 
@@ -142,19 +142,15 @@ def _insert(text: str, name: str, table: str, path: Path) -> str:
     return before + begin + table + end + after.split(end)[1]
 
 
-def markdown_table(html: str, columns: tuple[str, ...] = (), rows: tuple[str, ...] = ()) -> str:
-    """Return a table of a notebook in Markdown, and the notes under it as small text.
+def markdown_table(html: str, columns: tuple[str, ...] = ()) -> str:
+    """Return a table of a notebook in Markdown.
 
     Args:
         html: What pandas or a declared table of the course shows in a notebook.
         columns: The columns to keep, by their headings; all if empty.
-        rows: The rows to keep, by their first cells; all if empty.
     """
     table = text_table(html, columns)
-    kept = [row for row in table.rows if not rows or row[0] in rows]
-    lines = [_row(table.heading), "|" + "---|" * len(table.heading), *map(_row, kept)]
-    notes = "; ".join(map(escape, table.notes))
-    return "\n".join(lines) + "\n" + (f"\n<sub>{notes}</sub>\n" if notes else "")
+    return "\n".join([_row(table.heading), "|" + "---|" * len(table.heading), *map(_row, table.rows)]) + "\n"
 
 
 def _row(cells: Iterable[str]) -> str:
