@@ -83,7 +83,6 @@ ANSWERS = {
         "mlhood.jaxlab.autodiff:jvp",
         "jax:vjp",
     ],
-    "P5.7": ["mlhood.jaxlab.training.per_example:clipped"],
     "P5.8": ["mlhood.jaxlab.training.train_loop:make_step"],
     "P5.10": ["mlhood.jaxlab.cluster.parallel:by_jit", "mlhood.jaxlab.cluster.parallel:shard"],
     "P5.11": ["mlhood.jaxlab.cluster.parallel:by_jit"],

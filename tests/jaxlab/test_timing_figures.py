@@ -5,12 +5,8 @@ import pytest
 from mlhood.jaxlab import timing_figures
 from mlhood.jaxlab.operators.cases import ROWS
 from mlhood.jaxlab.tables import operators_table
-from mlhood.jaxlab.timing import Stages
 from mlhood.measure.measurement import Measurement
 from tests.plotting.texts import check_texts, strings
-
-CONV = Stages(0.8e-3, 3.9e-3, 77.5e-3, 3.15e-3, 1.3e-3, 143e-6, 15e-6)
-NETWORK = Stages(10.9e-3, 28.4e-3, 0.751, 97.6e-3, 35.1e-3, 91e-6, 18e-6)
 
 
 def filled(speed_ups):
@@ -28,8 +24,6 @@ FIGURES = {
     "ratios, all rows": lambda: timing_figures.ratios(filled(dict.fromkeys(ROWS, 1.5))),
     "ratios, one row": lambda: timing_figures.ratios(filled({"conv": 0.1})),
     "ratios, far apart": lambda: timing_figures.ratios(filled({"conv": 90.0, "add": 0.02})),
-    "stages": lambda: timing_figures.stages({"conv": CONV, "ResNet-18": NETWORK}),
-    "stages, one": lambda: timing_figures.stages({"conv": CONV}),
 }
 
 
@@ -48,14 +42,3 @@ def test_bars_end_at_the_ratio():
     figure = timing_figures.ratios(filled({"conv": 2.0, "add": 0.25}))
     ends = [sorted((bar.get_x(), bar.get_x() + bar.get_width())) for bar in figure.axes[0].patches]
     assert ends == [pytest.approx([1, 2.04]), pytest.approx([0.255, 1])]
-
-
-def test_the_stages_fill_the_bar_and_their_times_are_shown():
-    figure = timing_figures.stages({"conv": CONV, "ResNet-18": NETWORK})
-    bars = figure.axes[0].patches
-    total = sum(getattr(CONV, stage) for stage in ("trace", "lower", "compile", "first", "run"))
-    shares = [bar.get_width() for bar in bars[::2]]
-    assert sum(shares) == pytest.approx(1)
-    assert shares[2] == pytest.approx(CONV.compile / total)
-    texts = " ".join(strings(figure))
-    assert "trace 800 us,  lower 3.90 ms,  compile 77.5 ms,\nfirst 3.15 ms,  run 1.30 ms" in texts

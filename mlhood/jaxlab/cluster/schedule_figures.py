@@ -81,15 +81,15 @@ def _box(axes: Axes, slot: Slot, longest: float) -> None:
 
 def _activations(axes: Axes, schedule: Schedule) -> None:
     peaks = [schedule.peak(stage) for stage in range(schedule.stages)]
-    for name, stage, colour, dashes in (("first", 0, BLUE, "-"), ("last", schedule.stages - 1, VERMILION, "--")):
+    for stage, colour, dashes in ((0, BLUE, "-"), (schedule.stages - 1, VERMILION, "--")):
         times, counts = zip(*schedule.stored_activations(stage), strict=True)
-        label = f"{name}: at most {peaks[stage]}"
+        label = f"stage {stage}: at most {peaks[stage]}"
         x, y = [0, *times, schedule.length], [0, *counts, counts[-1]]
         axes.step(x, y, where="post", color=colour, ls=dashes, lw=1.8, label=label)
-    axes.set(ylabel="held", ylim=(0, 1.1 * max(peaks) + 0.3))
+    axes.set(ylim=(0, 1.1 * max(peaks) + 0.3))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     axes.grid(visible=True, axis="y", color="#dddddd", lw=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelbottom=True, labelsize=9)
     style = {"fontsize": 8.5, "title_fontsize": 8.5, "alignment": "left", "handlelength": 1.6, "frameon": False}
-    axes.legend(title="activations of\npasses", loc="upper left", bbox_to_anchor=(1, 1.1), **style)
+    axes.legend(title="activations held", loc="upper left", bbox_to_anchor=(1, 1.1), **style)

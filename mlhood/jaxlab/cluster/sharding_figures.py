@@ -1,27 +1,24 @@
-"""Figures of arrays sharded over devices, and of the ring in which the devices of a group communicate."""
+"""Figures of arrays sharded over devices, and of the steps of an all-reduce in a ring."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
 from jax.sharding import Sharding
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
+from matplotlib.patches import Rectangle
 
-from mlhood.jaxlab.cluster.collectives import Collective, Groups
 from mlhood.plotting.alt_text import set_alt_text
-from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_GREY, LIGHT_YELLOW, Point, canvas
+from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_GREY, LIGHT_YELLOW, Grid, Point, canvas
 
 Bounds = tuple[tuple[int, int], tuple[int, int]]  # start and stop of the rows, start and stop of the columns
 
 _FILLS = (LIGHT_BLUE, LIGHT_YELLOW, LIGHT_GREEN, "#f6d5e5", "#d9d2f0", "#ffd9c7", "#d2e9e9", LIGHT_GREY)
 _MAX_SIDE, _MIN_SIDE, _GAP = 2.0, 0.45, 0.5  # inches: sides of an array, and the gap between arrays
-_RADIUS = 0.2  # inches: of a device in a ring
 
 
 def layout(arrays: Mapping[str, jax.Array | tuple[tuple[int, ...], Sharding]]) -> Figure:
@@ -56,38 +53,49 @@ def _shards_text(shards: Mapping[Bounds, list[int]]) -> str:
     return f"{len(shards)} shards, the first of {rows[1] - rows[0]} x {columns[1] - columns[0]} on {holders}"
 
 
-def ring(collective: Collective) -> Figure:
-    """Draw a ring for each group of devices, with the bytes that each device sends in total and per step.
+def ring_all_reduce(devices: int, steps: Sequence[int]) -> Figure:
+    """Draw the parts of the data on each device of a ring after so many steps of an all-reduce.
 
-    A permutation is drawn as one ring of all its devices, with an arrow for each pair.
+    A part shows of how many devices it is the sum. A heavy line surrounds what a device has just received.
 
     Args:
-        collective: With groups of two devices or more.
+        devices: Two or more.
+        steps: Numbers of steps, from 0 to 2 * (devices - 1), one picture for each.
     """
-    rings, arrows = _rings(collective)
-    devices = max(map(len, rings))
-    side = 1.0 + 0.3 * max(devices, 4)
-    columns = max(1, min(len(rings), int(9 / side)))
-    height = math.ceil(len(rings) / columns) * side
-    figure, axes = canvas(max(columns * side + 0.4, 5.2), height + 0.8)
-    axes.text(0.1, height + 0.5, f"{collective.kind} of {collective.bytes:,} bytes", fontsize=11, weight="bold")
-    axes.text(0.1, height + 0.2, _bytes_text(collective), fontsize=9.5)
-    for i, group in enumerate(rings):
-        row, column = divmod(i, columns)
-        _draw_ring(axes, (0.2 + (column + 0.5) * side, height - (row + 0.5) * side), side / 2 - 0.4, group, arrows)
+    side = 0.34
+    width = max(devices * side, 1.2) + 0.75
+    figure, axes = canvas(len(steps) * width + 0.1, devices * side + 1.0)
+    for i, step in enumerate(steps):
+        grid = Grid(axes, i * width + 0.65, devices * side + 0.3, devices, devices, side, side)
+        sums, received = _after(step, devices)
+        for (part, device), count in np.ndenumerate(sums):
+            grid.fill(part, device, 1, 1, LIGHT_GREEN if count == devices else LIGHT_YELLOW if count > 1 else "white")
+            grid.write(part, device, count)
+        grid.lines()
+        grid.heads([f"part {part}" for part in range(devices)] if not i else [], range(devices))
+        for part, device in received:
+            grid.outline(part, device, 1, 1)
+        title = "at the start" if not step else f"after step {step}"
+        axes.text(grid.centre[0], grid.top + 0.42, title, ha="center", fontsize=10, weight="bold")
+    axes.text(0.65, 0.1, "columns: devices; numbers: of how many devices a part is the sum", fontsize=9)
+    whole = [f"after {step}: {np.count_nonzero(_after(step, devices)[0] == devices)}" for step in steps]
     return set_alt_text(
         figure,
-        f"{len(rings)} ring{'s' * (len(rings) > 1)} of {devices} devices, each of which sends to the next:",
-        f"{collective.kind} of {collective.bytes:,} bytes, {_bytes_text(collective)}.",
+        f"A ring all-reduce over {devices} devices with {devices} parts of the data each.",
+        f"Complete sums on all devices together, by the number of steps: {', '.join(whole)}.",
     )
 
 
-def _rings(collective: Collective) -> tuple[Groups, Groups]:
-    """Return the devices of each ring, and the pairs of source and target."""
-    if collective.kind == "collective-permute":
-        return (tuple(sorted({device for pair in collective.groups for device in pair})),), collective.groups
-    neighbours = [pair for group in collective.groups for pair in zip(group, group[1:] + group[:1], strict=True)]
-    return collective.groups, tuple(neighbours)
+def _after(steps: int, devices: int) -> tuple[np.ndarray, list[tuple[int, int]]]:
+    """Return of how many devices each part on each device is the sum, and which parts the last step sent there."""
+    sums, received = np.ones((devices, devices), int), []
+    for step in range(steps):
+        senders = np.arange(devices)
+        parts, receivers = (senders - step) % devices, (senders + 1) % devices
+        # in the second round a device passes on a complete sum, which replaces what the next one has
+        sums[parts, receivers] = sums[parts, senders] + (step < devices - 1)
+        received = list(zip(parts.tolist(), receivers.tolist(), strict=True))
+    return sums, received
 
 
 def _shards(shape: tuple[int, ...], sharding: Sharding) -> dict[Bounds, list[int]]:
@@ -136,24 +144,3 @@ def _devices_text(devices: list[int]) -> str:
     if len(devices) > 2 and devices == list(range(devices[0], devices[-1] + 1)):
         return f"{devices[0]}-{devices[-1]}"
     return ",".join(map(str, devices))
-
-
-def _bytes_text(collective: Collective) -> str:
-    if collective.kind == "collective-permute":
-        return f"each sends {collective.sent:,.0f} bytes, once"
-    steps = (2 if collective.kind == "all-reduce" else 1) * (collective.devices - 1)
-    part = collective.sent / steps
-    return f"each sends {collective.sent:,.0f} bytes in {steps} step{'s' * (steps > 1)} of {part:,.0f}"
-
-
-def _draw_ring(axes: Axes, centre: Point, radius: float, group: tuple[int, ...], arrows: Groups) -> None:
-    angles = math.pi / 2 - 2 * math.pi * np.arange(len(group)) / len(group)
-    points = [(centre[0] + radius * math.cos(angle), centre[1] + radius * math.sin(angle)) for angle in angles]
-    positions = dict(zip(group, points, strict=True))
-    style: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 11, "color": "#222222", "linewidth": 1.3}
-    style |= {"connectionstyle": "arc3,rad=-0.2", "shrinkA": _RADIUS * 72, "shrinkB": _RADIUS * 72}
-    for source, target in [pair for pair in arrows if positions.keys() >= set(pair)]:
-        axes.add_patch(FancyArrowPatch(positions[source], positions[target], **style))
-    for device, position in positions.items():
-        axes.add_patch(Circle(position, _RADIUS, facecolor=_FILLS[device % len(_FILLS)], edgecolor="#444444"))
-        axes.text(*position, str(device), ha="center", va="center", fontsize=9)

@@ -1,4 +1,4 @@
-"""Figures of training: step times, and gradient norms before and after clipping."""
+"""Figures of training: step times, and the examples with the largest gradients."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from mlhood.measure import Comparison
 from mlhood.measure.units import duration
 from mlhood.plotting.alt_text import listing, set_alt_text
-from mlhood.plotting.diagram import BLUE, COLOURS, HATCHES, ORANGE
+from mlhood.plotting.diagram import BLUE, COLOURS, DARK, HATCHES, VERMILION
 
 
 def step_seconds(measured: Comparison) -> Figure:
@@ -41,31 +40,37 @@ def step_seconds(measured: Comparison) -> Figure:
     return set_alt_text(figure, f"Bar chart of the time of a step: {bars}.")
 
 
-def gradient_norms(before: Any, after: Any, limit: float) -> Figure:
-    """Draw the norm of each example's gradient before and after clipping, in ascending order.
+def largest_gradients(images: Any, labels: Any, norms: Any, false: Any, count: int = 8) -> Figure:
+    """Draw the norms of all examples' gradients, and the images of the largest with label and norm.
 
     Args:
-        before: Norms [N].
-        after: Norms [N] of the same examples.
-        limit: The clipping limit.
+        images: [N, 1, H, W].
+        labels: [N].
+        norms: Norms [N] of the gradients.
+        false: Indices of the examples whose labels are false; they are marked.
+        count: Number of images.
     """
-    before, after = np.asarray(before), np.asarray(after)
-    order = np.argsort(before, kind="stable")
+    images, norms = np.asarray(images), np.asarray(norms)
+    order = np.argsort(-norms, kind="stable")
+    figure = plt.figure(figsize=(6.8, 3.4), dpi=90, layout="constrained")
+    grid = figure.add_gridspec(2, count, height_ratios=(1.5, 1))
+    axes = figure.add_subplot(grid[0, :])
+    marked = np.isin(order, false)
     ranks = np.arange(1, len(order) + 1)
-    figure, axes = plt.subplots(figsize=(6.4, 3.4), dpi=90, layout="constrained")
-    axes.vlines(ranks, after[order], before[order], color="#aaaaaa", lw=1)
-    axes.plot(ranks, before[order], "o", color=ORANGE, mec="black", mew=0.6, ms=6.5, label="before")
-    axes.plot(ranks, after[order], "v", color=BLUE, mec="black", mew=0.6, ms=4.5, label="after")
-    axes.axhline(limit, color="#222222", lw=1.4, ls="--", label=f"limit {limit:.3g}")
-    axes.set(xlabel="example, by the norm of its gradient", ylabel="norm of the gradient")
-    if min(before.min(), after.min()) > 0:
-        axes.set_yscale("log")  # norms of confidently classified examples are thousands of times smaller
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(visible=True, axis="y", color="#dddddd", lw=0.6)
-    axes.set_title(f"{np.count_nonzero(before > limit)} of {len(order)} are clipped", fontsize=10)
+    for picked, colour, marker, label in ((~marked, BLUE, ".", "right label"), (marked, VERMILION, "D", "false label")):
+        axes.plot(ranks[picked], norms[order][picked], marker, color=colour, label=label)
+    axes.set(xlabel="example, by the norm of its gradient", ylabel="norm")
     axes.legend(fontsize=9)
+    for rank, example in enumerate(order[:count]):
+        panel = figure.add_subplot(grid[1, rank])
+        panel.imshow(images[example, 0], cmap="gray_r")
+        panel.set(xticks=[], yticks=[], xlabel=f"{norms[example]:.3g}")
+        colour = VERMILION if marked[rank] else DARK
+        panel.set_title(f"“{labels[example]}”", fontsize=9.5, color=colour, weight="bold" if marked[rank] else None)
+        panel.spines[:].set(color=colour, linewidth=2.5 if marked[rank] else 0.8)
+    largest = [f"{labels[i]} ({'false' if i in false else 'right'}, norm {norms[i]:.3g})" for i in order[:count]]
     return set_alt_text(
         figure,
-        f"Norms of the gradients of {len(order)} examples, from {before.min():.2g} to {before.max():.2g}.",
-        f"{np.count_nonzero(before > limit)} are above the limit {limit:.3g} and clipped to it.",
+        f"Norms of the gradients of {len(norms)} examples, and the images of the largest.",
+        f"Their labels: {', '.join(largest)}.",
     )

@@ -1,15 +1,16 @@
-"""Figures of sharded arrays and of rings."""
+"""Figures of sharded arrays and of a ring's steps."""
 
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
+from matplotlib.patches import Rectangle
 
 from mlhood.jaxlab.cluster import parallel
-from mlhood.jaxlab.cluster.collectives import Collective
 from mlhood.jaxlab.cluster.parallel import shard
-from mlhood.jaxlab.cluster.sharding_figures import layout, ring
+from mlhood.jaxlab.cluster.sharding_figures import layout, ring_all_reduce
+from mlhood.plotting.alt_text import alt_text
+from tests.plotting.texts import check_texts
 
 
 def patches(figure, kind):
@@ -46,14 +47,14 @@ def test_scalars_and_more_dimensions_can_be_drawn(mesh_2x4):
     assert len(patches(figure, Rectangle)) == 1 + 4
 
 
-def test_each_group_has_a_ring_and_the_bytes_are_shown():
-    figure = ring(Collective("a", "all-reduce", 400, ((0, 1, 2, 3), (4, 5, 6, 7))))
-    assert (len(patches(figure, Circle)), len(patches(figure, FancyArrowPatch))) == (8, 8)
-    assert "all-reduce of 400 bytes" in texts(figure)
-    assert "each sends 600 bytes in 6 steps of 100" in texts(figure)
-
-
-def test_a_permutation_has_an_arrow_for_each_pair():
-    figure = ring(Collective("a", "collective-permute", 400, ((0, 1), (1, 2), (2, 3))))
-    assert (len(patches(figure, Circle)), len(patches(figure, FancyArrowPatch))) == (4, 3)
-    assert "each sends 400 bytes, once" in texts(figure)
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_a_ring_has_one_sum_on_each_device_after_a_round_and_all_after_two(devices):
+    rounds = [0, devices - 1, 2 * (devices - 1)]
+    figure = ring_all_reduce(devices, rounds)
+    complete = texts(figure).count(str(devices))
+    assert complete == devices + devices**2
+    description = ", ".join(
+        f"after {steps}: {count}" for steps, count in zip(rounds, (0, devices, devices**2), strict=True)
+    )
+    assert description in alt_text(figure)
+    check_texts(figure)

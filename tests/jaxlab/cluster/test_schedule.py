@@ -60,7 +60,7 @@ def test_a_figure_has_a_box_for_each_pass_and_shows_the_bubble():
     figure = gantt([schedule, gpipe(4, 8)], "passes")
     check_texts(figure)
     texts = set(strings(figure))
-    assert {"1F1B: 33.0 passes long, bubble 27.3%", "first: at most 4", "last: at most 1"} <= texts
+    assert {"1F1B: 33.0 passes long, bubble 27.3%", "stage 0: at most 4", "stage 3: at most 1"} <= texts
     boxes = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle) and not patch.get_fill()]
     assert len(boxes) == len(schedule.slots)
     assert {slot.start for slot in schedule.slots} == {patch.get_x() for patch in boxes}

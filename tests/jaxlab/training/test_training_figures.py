@@ -5,6 +5,7 @@ import pytest
 
 from mlhood.jaxlab.training import training_figures
 from mlhood.measure import Comparison, Measurement
+from mlhood.plotting.alt_text import alt_text
 from tests.plotting.texts import check_texts
 
 
@@ -15,11 +16,10 @@ def comparison():
     return Comparison(rows, "eager")
 
 
-NORMS = np.array([3.0, 0.01, 0.4, 20.0])
+NORMS, IMAGES = np.array([3.0, 0.01, 0.4, 20.0]), np.eye(8).reshape(1, 1, 8, 8).repeat(4, 0)
 FIGURES = {
     "seconds": lambda: training_figures.step_seconds(comparison()),
-    "norms": lambda: training_figures.gradient_norms(NORMS, np.minimum(NORMS, 1), 1.0),
-    "norms, zero": lambda: training_figures.gradient_norms([0.0], [0.0], 1.0),
+    "gradients": lambda: training_figures.largest_gradients(IMAGES, [1, 2, 3, 4], NORMS, [0], 2),
 }
 
 
@@ -36,8 +36,11 @@ def test_bars_are_medians_in_milliseconds():
     assert "times" not in axes.texts[0].get_text()
 
 
-def test_norms_are_sorted_and_the_clipped_ones_counted():
-    (axes,) = training_figures.gradient_norms(NORMS, np.minimum(NORMS, 1), 1.0).axes
-    np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.01, 0.4, 3, 20])
-    np.testing.assert_array_equal(axes.lines[1].get_ydata(), [0.01, 0.4, 1, 1])
-    assert axes.get_title() == "2 of 4 are clipped"
+def test_the_largest_gradients_are_shown_and_the_false_labels_marked():
+    figure = FIGURES["gradients"]()
+    axes, *panels = figure.axes
+    right, false = axes.lines
+    np.testing.assert_array_equal(right.get_ydata(), [20, 0.4, 0.01])
+    np.testing.assert_array_equal(false.get_xydata(), [[2, 3]])
+    assert [panel.get_title() for panel in panels] == ["“4”", "“1”"]
+    assert "4 (right, norm 20), 1 (false, norm 3)" in alt_text(figure)

@@ -261,7 +261,7 @@ def columns_agree(submission: Submission) -> None:
 
 @points(1)
 def ratios_are_measured_again(submission: Submission) -> None:
-    """JAX is as much faster in "conv + bn + relu" and in "ResNet-18" as the table says, where this machine shows it."""
+    """The speed-ups of "conv + bn + relu" and "ResNet-18" in the table agree with the grader's."""
     _check_remeasured(submission)
 
 
