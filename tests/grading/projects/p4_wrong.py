@@ -161,11 +161,11 @@ ANALYSIS: tuple[Mistake, ...] = (
         ),
         (
             "my own has more channels than there are",
-            (1, ("(k1, k2, k3 - 1 or 2)", "(26, k2, k3 - 1 or 2)")),
+            (1, ("(k1, 1, n)", "(26, 1, n)")),
             OWN,
             "out of range",
         ),
-        ("my own may have no channel", (1, ("(k1, k2, k3 - 1 or 2)", "(k1 // 2, k2, k3)")), OWN, "from 1 to"),
+        ("my own may have no channel", (1, ("(k1, 1, n)", "(k1 // 2, 1, n)")), OWN, "from 1 to"),
         (
             "what is analysed is changed",
             (1, ("    small =", "    analysed['IS'] = (1, 1, 1)\n    small =")),
