@@ -82,8 +82,8 @@ def test_a_notebook_that_is_not_executed_leaves_the_readme_as_it_is(repository):
 
 
 def test_a_readme_without_the_marks_of_a_project_is_refused(repository):
-    (repository / "README.md").write_text(TEXT.replace("<!-- /P2 -->", ""), encoding="utf-8")
-    with pytest.raises(GradingError, match="<!-- /P2 -->"):
+    (repository / "README.md").write_text(TEXT.replace("<!-- /syllabus -->", ""), encoding="utf-8")
+    with pytest.raises(GradingError, match="<!-- /syllabus -->"):
         readme_files(repository, PROJECTS.values())
 
 
