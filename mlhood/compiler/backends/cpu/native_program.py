@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 
-from mlhood.compiler.backends.cpu.machine import Machine, Selection, shape
+from mlhood.compiler.backends.cpu.machine import Machine, Selection, constant, shape
 from mlhood.compiler.backends.cpu.selection import select
 from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
 from mlhood.compiler.lir.instructions import Buffer, Compute, Copy, Instruction, Weight
@@ -21,6 +21,7 @@ from mlhood.kernels.native import KernelSequence, NativeCall
 from mlhood.kernels.parallel import data_address
 
 _UNUSED = 3  # references to an array: by the program, by a local name, and by the call that counts them
+_Alike = tuple[tuple[Buffer | None, ...], Selection | None]  # the buffers of an instruction, and what was selected
 MAX_BYTES = 2**32  # of the arena, and of a temporary array of an operator that the interpreter computes
 
 
@@ -110,14 +111,29 @@ class NativeProgram:
 
     def _select(self, selected: Mapping[int, Selection | None]) -> Iterator[NativeStep]:
         count = 0
+        alike: dict[Hashable, _Alike] = {}
         for number, instruction in enumerate(self.program.instructions):
             if not isinstance(instruction, Compute | Copy):
                 continue
             key = id(instruction)
-            selection = selected[key] if key in selected else select(instruction, self.machine)
+            selection = selected[key] if key in selected else self._select_once(instruction, alike)
             step = NativeStep(number, instruction, selection, count)
             count = step.last
             yield step
+
+    def _select_once(self, instruction: Instruction, alike: dict[Hashable, _Alike]) -> Selection | None:
+        """Return the selection of an instruction; it has the calls of an earlier one that differs in buffers only."""
+        if not isinstance(instruction, Compute) or any(constant(buffer) is not None for buffer in instruction.reads):
+            return select(instruction, self.machine)
+        buffers, room = (*instruction.results, *instruction.inputs), self.machine.room
+        operands = [b and (b.type, buffers.index(b), room.get(b)) for b in buffers]
+        key = type(instruction.operator), repr(instruction.operator), len(instruction.results), *operands
+        if key not in alike:
+            alike[key] = buffers, select(instruction, self.machine)
+        others, selection = alike[key]
+        if selection is None or others is buffers:
+            return selection
+        return replace(selection, operands={name: buffers[others.index(b)] for name, b in selection.operands.items()})
 
     def _fits(self, old: NativeProgram, lifetimes: Sequence[Lifetime]) -> bool:
         """Return whether this program has the kernels of an old one, and needs no more memory."""
