@@ -15,7 +15,6 @@ from mlhood.models.digits import Digits, digits, perturbed
 from mlhood.models.photographs import photographs
 
 if TYPE_CHECKING:
-    from mlhood.models.compression import distillation, narrow, sparse
     from mlhood.models.networks import MLP, LeNet, LeNetBN, MobileNetV2, mobilenet_v2
     from mlhood.models.resnet import ResNet, resnet18, resnet50
     from mlhood.models.training import accuracy, train
@@ -30,21 +29,17 @@ __all__ = [
     "ResNet",
     "accuracy",
     "digits",
-    "distillation",
     "gpt_block",
     "mobilenet_v2",
-    "narrow",
     "perturbed",
     "photographs",
     "resnet18",
     "resnet50",
-    "sparse",
     "train",
     "vit_block",
 ]
 
 _MODULES = {
-    "compression": ("distillation", "narrow", "sparse"),
     "networks": ("MLP", "LeNet", "LeNetBN", "MobileNetV2", "mobilenet_v2"),
     "resnet": ("ResNet", "resnet18", "resnet50"),
     "training": ("accuracy", "train"),
