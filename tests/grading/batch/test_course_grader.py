@@ -130,7 +130,7 @@ def test_the_digest_of_checks_covers_points_and_fallbacks(course):
 
 def test_every_submission_has_inputs_of_its_own(course, solved, monkeypatch):
     seeds = []
-    monkeypatch.setattr(course_grader, "grade_file", lambda path, settings, word: seeds.append(settings.seed))
+    monkeypatch.setattr(course_grader, "grade_file", lambda path, settings, variant_name: seeds.append(settings.seed))
     files = [SubmittedFile(student, path=solved, sha256=sha256) for student in ("ada", "bob") for sha256 in ("1", "2")]
     for secret in (1, 2):
         grader = CourseGrader(secret, contextlib.nullcontext)
