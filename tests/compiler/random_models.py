@@ -100,12 +100,13 @@ def channels(shape):
 
 def activation(d, x):
     newer = ["HardSwish"] if d.opset >= 14 else []
-    op = d.choose("Relu", "Relu", "LeakyRelu", "Sigmoid", "Tanh", "Identity", "Abs", "Neg", "Elu", "HardSigmoid", *newer)
+    op = d.choose("Relu", "Relu", "LeakyRelu", "Sigmoid", "Tanh", "Identity", "Abs", "Neg", "Elu", *newer)
     return d.node(op, [x[0]], x[1])
 
 
 def clip(d, x):
-    limits = d.choose((0.0, 6.0), (0.0, None), (None, 1.0), (-1.0, 0.5), (0.5, -0.5))
+    newer = [(0.5, -0.5)] if d.opset >= 11 else []
+    limits = d.choose((0.0, 6.0), (0.0, None), (None, 1.0), (-1.0, 0.5), *newer)
     if d.opset < 11:
         named = {name: limit for name, limit in zip(("min", "max"), limits, strict=True) if limit is not None}
         return d.node("Clip", [x[0]], x[1], **named)
@@ -295,7 +296,9 @@ def gemm(d, x):
     transposed = d.choose(0, 1)
     shape = (features, x[1][1]) if transposed else (x[1][1], features)
     attributes = {"alpha": d.choose(1.0, 0.5), "beta": d.choose(1.0, 2.0), "transB": transposed}
-    return d.node("Gemm", [x[0], d.numbers(*shape, inputs=x[1][1]), d.numbers(features)], (x[1][0], features), **attributes)
+    return d.node(
+        "Gemm", [x[0], d.numbers(*shape, inputs=x[1][1]), d.numbers(features)], (x[1][0], features), **attributes
+    )
 
 
 def mean(d, x):
@@ -326,7 +329,7 @@ def add_earlier(d, x, earlier):
 
 
 def rare_activation(d, x):
-    op = d.choose("Exp", "Sqrt", "Softplus", "PRelu")
+    op = d.choose("Exp", "Sqrt", "Softplus", "HardSigmoid", "PRelu")
     if op == "PRelu":
         return d.node(op, [x[0], d.numbers(*(channels(x[1]) if len(x[1]) > 2 else x[1][-1:]))], x[1])
     if inner := {"Exp": "Tanh", "Sqrt": "Abs"}.get(op):

@@ -20,7 +20,7 @@ from mlhood.models import digits
 from mlhood.models.resnet import BasicBlock, ResNet
 from tests.compiler.lir.building import check_against_graph, check_same_bits, lower_static, lowered, program_of
 from tests.compiler.passes.building import Neg, Tanh, built
-from tests.compiler.passes.random_models import BATCH, models
+from tests.compiler.random_models import BATCH, models
 
 
 @pytest.mark.parametrize("quantization", [None, "asymmetric", "symmetric", "symmetric_unsigned", "power_of_two"])

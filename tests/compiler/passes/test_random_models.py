@@ -9,7 +9,7 @@ from mlhood.compiler.hir import verify
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.passes import optimize
-from tests.compiler.passes.random_models import models
+from tests.compiler.random_models import models
 
 
 def run_original(model, x):

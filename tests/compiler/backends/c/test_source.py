@@ -23,7 +23,7 @@ from mlhood.compiler.quantize import Recipe
 from mlhood.errors import CompilerError, MlhoodError
 from mlhood.models import digits
 from tests.compiler.backends.c.programs import COMPILERS, run_all
-from tests.compiler.passes.random_models import BATCH, models
+from tests.compiler.random_models import BATCH, models
 from tests.tools.compiler.conformance import EXCLUDES
 
 

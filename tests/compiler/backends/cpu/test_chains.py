@@ -16,7 +16,7 @@ from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Pow, Sub
 from mlhood.compiler.operators.chain import ElementwiseChain
 from mlhood.compiler.operators.elementwise import OPERATORS, Clip, Relu
 from mlhood.compiler.operators.normalization import BatchNormalization, Softmax
-from tests.compiler.backends.cpu.random_graphs import Network
+from tests.compiler.random_models import network
 
 Abs = next(operator for operator in OPERATORS if operator.__name__ == "Abs")
 OPERATIONS = ("Add", "Sub", "Mul", "Div", "Relu", "Clip", "Sigmoid", "Tanh", "Abs", "Neg")
@@ -124,7 +124,7 @@ def test_powers_with_common_exponents_become_arithmetic(graph, exponent, operato
 def test_random_graphs_compute_the_same_and_can_be_printed():
     chains = 0
     for seed in range(40):
-        model, inputs = Network(seed).build()
+        model, inputs = network(seed)
         graph = compile(model.SerializeToString(), stop_after="optimized")
         expected = Interpreter(graph).run(inputs)
         for change in (expand_normalizations, fuse):

@@ -23,8 +23,8 @@ from mlhood.kernels import parallel
 from mlhood.kernels.codegen.target import PORTABLE, host
 from mlhood.models import mobilenet_v2, resnet50
 from tests.compiler.backends.cpu.comparing import assert_agree
-from tests.compiler.backends.cpu.random_graphs import Network
 from tests.compiler.corpus import with_constants
+from tests.compiler.random_models import network
 from tests.tools.compiler import conformance as suite
 
 SCHEMAS = ("asymmetric", "symmetric", "symmetric_unsigned", "power_of_two")
@@ -45,7 +45,7 @@ def images(shape, seed=0):
 
 
 def graph_of(seed):
-    model, inputs = Network(seed).build()
+    model, inputs = network(seed)
     return compile(model.SerializeToString(), stop_after="optimized"), inputs
 
 

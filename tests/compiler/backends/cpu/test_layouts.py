@@ -16,7 +16,7 @@ from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.operators.blocked import ToBlocked, ToPlain
 from mlhood.kernels.codegen.target import PORTABLE
-from tests.compiler.backends.cpu.random_graphs import Network
+from tests.compiler.random_models import network
 
 LANES = 8
 
@@ -136,7 +136,7 @@ def test_the_cut_is_as_cheap_as_the_best_of_all_assignments():
     """Against brute force, on random graphs whose images have at least a block of channels."""
     compared = 0
     for seed in range(80):
-        graph = compile(Network(seed).build()[0].SerializeToString(), stop_after="optimized")
+        graph = compile(network(seed)[0].SerializeToString(), stop_after="optimized")
         always = [n for n in graph.topological() if n.operator.name in ("Conv", "MaxPool", "AveragePool")]
         free = [n for n in graph.topological() if can_be_blocked(n, LANES) and n not in always]
         if not always or not free or len(free) > 10 or graph.placeholders["x"].type.shape[1] < LANES:
@@ -156,7 +156,7 @@ def test_the_cut_is_as_cheap_as_the_best_of_all_assignments():
 @pytest.mark.parametrize("lanes", [4, 16])
 def test_random_graphs_compute_the_same_with_other_blocks(lanes):
     for seed in range(25):
-        graph = compile(Network(seed).build()[0].SerializeToString(), stop_after="optimized")
+        graph = compile(network(seed)[0].SerializeToString(), stop_after="optimized")
         with np.errstate(all="ignore"):
             check_same(graph, lanes)
 

@@ -22,7 +22,7 @@ from tests.compiler.lir.building import check_same_bits, inputs_for, lower_stati
 from tests.compiler.lir.passes.applying import apply, body
 from tests.compiler.lir.passes.random_programs import programs
 from tests.compiler.passes.building import Tanh
-from tests.compiler.passes.random_models import BATCH, models
+from tests.compiler.random_models import BATCH, models
 
 RANDOM = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 orders = st.permutations(list(PASSES))
