@@ -53,7 +53,7 @@ def window() -> Figure:
     border = ", 1 zero around"
     for grid, title in (
         (image, f"image x\n{size} × {size}{border}"),
-        (weights, f"kernel w\n{kernel} × {kernel}"),
+        (weights, f"filter w\n{kernel} × {kernel}"),
         (result, f"result y\n{out} × {out}"),
     ):
         axes.text(grid.centre[0], grid.top + 0.3, title, ha="center", va="bottom", fontsize=9.5, weight="bold")
@@ -62,8 +62,8 @@ def window() -> Figure:
     _sum(axes, x, w, pixel)
     return set_alt_text(
         figure,
-        f"An image of {size} x {size} pixels{border}, a kernel of {kernel} x {kernel}, a result of {out} x {out}.",
-        f"A window of the image times the kernel, summed, is pixel {pixel} of the result: {y[pixel]}.",
+        f"An image of {size} x {size} pixels{border}, a filter of {kernel} x {kernel}, a result of {out} x {out}.",
+        f"A window of the image times the filter, summed, is pixel {pixel} of the result: {y[pixel]}.",
     )
 
 
