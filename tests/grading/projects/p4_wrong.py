@@ -72,6 +72,7 @@ ORDERS: tuple[Mistake, ...] = (
             ONCE,
             "items that do not exist",
         ),
+        ("two slices at least", (1, ("range(slices)", "range(max(slices, 2))")), ONCE, "items that do not exist"),
         (
             "inputs stay in both orders",
             (1, ("    pairs", "    order = 'IS'\n    pairs"), ('order == "IS" else (inputs', "True else (inputs")),
@@ -111,6 +112,18 @@ ORDERS: tuple[Mistake, ...] = (
             (1, (GROUPS, "streamed // k2, stationary // k3")),
             (LAST_GROUPS, STILL),
             "with fewer tiles",
+        ),
+        (
+            "a single streamed tile stays",
+            (1, ("stationary * streamed)", "stationary * streamed if streamed > 1 else 1)")),
+            STILL,
+            "even if it is the only one there is",
+        ),
+        (
+            "a single stationary tile stays",
+            (1, ('"L1": (stationary * groups', '"L1": (stationary * groups if stationary > 1 else 1')),
+            STILL,
+            "even if it is the only one there is",
         ),
         (
             "floats for integers",
@@ -237,6 +250,12 @@ MACHINES: tuple[Mistake, ...] = (
             "nothing is loaded|each fold takes rows \\+ columns",
         ),
         ("in percent", (2, ("return m", "return 100 * m")), BUSY, "a fraction of 1"),
+        (
+            "a single operand passes once for all folds",
+            (1, ("(rows + columns + k - 2) * folds(m, n)", "(rows + columns + k - 2) * (folds(m, n) if k > 1 else 1)")),
+            FOLDS,
+            "how many folds lie along",
+        ),
         (
             "floats for integers",
             (1, ("-(-across // columns)", "-(-across // columns) * 1.0")),

@@ -25,15 +25,18 @@ TOO_FEW = {
 }
 
 
-def _draw_case(submission: Submission, dataflow: str, remainder: int = 0) -> Arguments:
-    """Draw rows, columns, m, n and k: a few full folds of the array, and a partial one if there is a remainder."""
+def _draw_case(submission: Submission, dataflow: str, remainder: int = 0, most: int = 90) -> Arguments:
+    """Draw rows, columns, m, n and k: a few full folds of the array, and a partial one if there is a remainder.
+
+    The dimension that moves is less than `most`.
+    """
     rng = submission.rng
     rows, columns = (int(size) for size in rng.permutation([4, 8, 12, 16])[:2])
     down, across, time = MAPPING[dataflow]
     sizes = {
         down: rows * int(rng.integers(2, 5)) + remainder,
         across: columns * int(rng.integers(2, 5)) + remainder,
-        time: int(rng.integers(40, 90)),
+        time: int(rng.integers(min(40, most - 1), most)),
     }
     return dataflow, rows, columns, sizes["m"], sizes["n"], sizes["k"]
 
@@ -88,6 +91,7 @@ def last_folds_take_as_long(submission: Submission) -> Iterator[Arguments]:
     """`cycles` counts a fold that fills only part of the array like a full one."""
     for dataflow in MAPPING:
         yield _draw_case(submission, dataflow, remainder=1)
+        yield _draw_case(submission, dataflow, remainder=1, most=2)
         yield dataflow, 16, 8, *submission.rng.integers(2, 7, 3).tolist()  # smaller than the array
 
 

@@ -36,12 +36,12 @@ OTHER = {"IS": "WS", "WS": "IS"}
 
 
 def _draw_tiles(submission: Submission, order: str) -> Iterator[Arguments]:
-    """Draw arguments of `steps`: full groups, partial ones, and one group larger than all tiles."""
+    """Draw arguments of `steps`: full groups, partial ones, and one group larger than all tiles of a single slice."""
     k2, k3 = (int(size) for size in submission.rng.permutation([2, 3, 4])[:2])
     partial = int(submission.rng.integers(1, 2 * k3))
     yield order, 2 * k2 * k3, 3 * k2 * k3, 2, k2, k3
     yield order, 3 * k2 + 1, 2 * k2 * k3 + 1 + partial, 3, k2, k3
-    yield order, 3, 2, 2, 5, 7
+    yield order, 3, 2, 1, 5, 7
 
 
 def _call_steps(submission: Submission, *args: Any) -> list[tuple[int, ...]]:

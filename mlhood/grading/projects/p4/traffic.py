@@ -59,7 +59,8 @@ def lasting_groups(submission: Submission) -> Iterator[Arguments]:
     yield first * k3, second, 1, k3  # groups of one streamed tile
     yield first, second, 1, 1
     yield k3, second * k2, k2, k3  # one group of stationary tiles
-    yield 1, 1, k2, k3
+    yield first * k3, 1, k2, k3  # a single streamed tile, and a single stationary one
+    yield 1, second * k2, k2, k3
 
 
 def _of_level(level: int) -> Callable[[Any], Any]:
