@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 import onnx
 
@@ -53,7 +54,7 @@ def repair(proto: onnx.ModelProto, where: str, *, in_place: bool) -> onnx.ModelP
 def _topological_order(nodes: Sequence[onnx.NodeProto], where: str) -> list[int]:
     """Return the positions of nodes in an order in which each comes after those whose results it reads.
 
-    Nodes stay where they are as far as possible; sorted nodes are not moved.
+    Sorted nodes are not moved.
 
     Raises:
         ExchangeError: Nodes depend on each other in a cycle.
@@ -65,20 +66,10 @@ def _topological_order(nodes: Sequence[onnx.NodeProto], where: str) -> list[int]
     needs = [[producers[name] for name in _reads(node) if name in producers] for node in nodes]
     if all(j < i for i, before in enumerate(needs) for j in before):
         return [*range(len(nodes))]
-    order: dict[int, None] = {}
-    for root in range(len(nodes)):
-        path = {} if root in order else {root: iter(needs[root])}  # depth-first search on an explicit stack
-        while path:
-            i, remaining = next(reversed(path.items()))
-            j = next((j for j in remaining if j not in order), None)
-            if j is None:
-                order[i] = None
-                del path[i]
-            elif j in path:
-                raise _cycle([nodes[k] for k in [*path][[*path].index(j) :]], where)
-            else:
-                path[j] = iter(needs[j])
-    return [*order]
+    try:
+        return [*TopologicalSorter(dict(enumerate(needs))).static_order()]
+    except CycleError as error:
+        raise _cycle([nodes[i] for i in error.args[1][1:]], where) from None
 
 
 def _reads(node: onnx.NodeProto) -> Iterator[str]:

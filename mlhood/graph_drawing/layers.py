@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 from scipy.optimize import linprog
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csgraph
 
 from mlhood.errors import DrawingError
 from mlhood.graph_drawing.scene import Scene, Wire
@@ -39,21 +39,9 @@ class Layering:
 
 def connected_components(count: int, wires: Sequence[Wire]) -> list[list[int]]:
     """Return the indices of the boxes of each connected component, in ascending order."""
-    parent = list(range(count))
-
-    def root(vertex: int) -> int:
-        while parent[vertex] != vertex:
-            parent[vertex] = parent[parent[vertex]]
-            vertex = parent[vertex]
-        return vertex
-
-    for wire in wires:
-        first, second = sorted((root(wire.source), root(wire.target)))
-        parent[second] = first
-    components: dict[int, list[int]] = {}
-    for vertex in range(count):
-        components.setdefault(root(vertex), []).append(vertex)
-    return list(components.values())
+    ends = [wire.source for wire in wires], [wire.target for wire in wires]
+    _, labels = csgraph.connected_components(coo_array((np.ones(len(wires)), ends), (count, count)), directed=False)
+    return [np.flatnonzero(labels == label).tolist() for label in dict.fromkeys(labels)]
 
 
 def assign_ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
