@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,31 +142,18 @@ def _terminate(process: subprocess.Popen[bytes]) -> None:
     """Terminate the process and all its descendants, and wait until they have exited."""
     tree: list[psutil.Process] = []
     with contextlib.suppress(psutil.Error):
-        root = psutil.Process(process.pid)
-        tree = [root, *root.children(recursive=True)]
+        tree = psutil.Process(process.pid).children(recursive=True)
     # Closing its input makes the script exit, after which Playwright's driver closes the browser and removes its files.
     if process.stdin is not None:
         process.stdin.close()
-    _wait(process, tree, 5.0)
-    for descendant in tree:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    _, alive = psutil.wait_procs(tree, timeout=5)
+    for each in (process, *alive):
         with contextlib.suppress(psutil.Error):
-            descendant.kill()
-    _wait(process, tree, 5.0)
-
-
-def _wait(process: subprocess.Popen[bytes], tree: list[psutil.Process], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if process.poll() is not None and not any(_is_alive(descendant) for descendant in tree):
-            return
-        time.sleep(0.02)
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
+            each.kill()
+    process.wait()
+    psutil.wait_procs(alive, timeout=5)
 
 
 def find_browser() -> Path | None:

@@ -140,11 +140,6 @@ def own_cells(notebook: NotebookNode, given: Collection[str]) -> Iterator[tuple[
             yield position, source
 
 
-def course_sources(project: Project) -> frozenset[str]:
-    """Return the fingerprints of all code that the course wrote: locked cells, and those that belong to no task."""
-    return frozenset(fingerprint(cell.source) for cell in project_cells(project) if cell.locked or cell.role == OPEN)
-
-
 def fingerprint(source: str) -> str:
     """Return a hash that cells share which differ only in comments and layout."""
     text = "\n".join(line.rstrip() for line in source.strip().split("\n"))
