@@ -1,7 +1,6 @@
 """Loop nests as values.
 
-In: a statement and the extents of its loops. Out: a nest that prints, is tiled, reordered, packed and vectorised, runs
-as compiled code and counts its accesses.
+In: a statement and the extents of its loops. Out: a nest that prints, is tiled and reordered, and counts its accesses.
 
 >>> from mlhood.dataflow.nest import gemm
 >>> print(gemm(64, 64, 64).tile(i=16, j=16).reorder("k", "i_i", "j_i"))
@@ -14,7 +13,7 @@ for i_o in range(4):
           C[16*i_o + i_i, 16*j_o + j_i] += A[16*i_o + i_i, k] * B[k, 16*j_o + j_i]
 """
 
-from mlhood.dataflow.nest.build import Nest, conv2d, gemm, nest
+from mlhood.dataflow.nest.build import Nest, gemm, nest
 from mlhood.errors import NestError
 
-__all__ = ["Nest", "NestError", "conv2d", "gemm", "nest"]
+__all__ = ["Nest", "NestError", "gemm", "nest"]

@@ -1,6 +1,6 @@
 """Loop nests with their steps as methods, `gemm(64, 64, 64).tile(i=16, j=16).count()`, and how to build them.
 
-Any nest is built from a statement such as `"C[i, j] += A[i, k] * B[k, j]"`; the course's two have functions.
+Any nest is built from a statement such as `"C[i, j] += A[i, k] * B[k, j]"`.
 """
 
 from __future__ import annotations
@@ -8,17 +8,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from mlhood.dataflow.nest import count, program, schedule, space
-from mlhood.dataflow.nest.loop_nest import Access, Affine, Loop, LoopNest, packed_name, variable
+from mlhood.dataflow.nest import count, schedule, space
+from mlhood.dataflow.nest.loop_nest import Access, Affine, Loop, LoopNest, variable
 from mlhood.dataflow.nest.schedule import check_name
 from mlhood.errors import NestError
-from mlhood.kernels.geometry import Pair, geometry
 
 _FORM = "C[i, j] += A[i, k] * B[k, j]"
 
 
 class Nest(LoopNest):
-    """An immutable loop nest that prints, runs and counts; a step of its schedule returns a new one.
+    """An immutable loop nest that prints and counts; a step of its schedule returns a new one.
 
     Each method is documented by the function behind it.
     """
@@ -26,19 +25,18 @@ class Nest(LoopNest):
     split = schedule.split
     tile = schedule.tile
     reorder = schedule.reorder
-    unroll = schedule.unroll
-    vectorise = schedule.vectorise
-    pack = schedule.pack
 
     visits = space.visits
-
-    source = program.source
-    run = program.run
 
     count = count.count
 
     def __str__(self) -> str:
-        return program.pseudo_code(self)
+        """Return the nest as Python: a comment that declares the arrays, then the loops and the statement."""
+        arrays = ", ".join(f"{access.array}{list(access.shape)}" for access in self.inputs)
+        lines = [f"# {self.output.array}{list(self.output.shape)} from {arrays}"]
+        for depth, name in enumerate(self.names):
+            lines.append("  " * depth + f"for {name} in range({space.trip_count(self, name, self.names[:depth])}):")
+        return "\n".join([*lines, "  " * len(self.names) + f"{self.output} += {' * '.join(map(str, self.inputs))}"])
 
 
 def gemm(m: int, n: int, k: int) -> Nest:
@@ -48,30 +46,6 @@ def gemm(m: int, n: int, k: int) -> Nest:
         NestError: If an extent is not a positive integer.
     """
     return nest("C[i, j] += A[i, k] * B[k, j]", i=m, j=n, k=k)
-
-
-def conv2d(x: Sequence[int], w: Sequence[int], stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1) -> Nest:
-    """Return the convolution of x with w as the loops n, f, oh, ow, c, kh, kw; y[N, F, OH, OW] is its output.
-
-    The nest's x includes its padding: `mlhood.kernels.conv.pad` adds it.
-
-    Args:
-        x: Shape [N, C, H, W], without padding.
-        w: Shape [F, C, KH, KW].
-        stride: One number, or (vertical, horizontal).
-        padding: One number, (vertical, horizontal) for both sides, or (top, left, bottom, right).
-        dilation: One number, or (vertical, horizontal).
-
-    Raises:
-        KernelError: If there is no such convolution.
-    """
-    g = geometry(x, w, stride, padding, dilation)
-    (stride_h, stride_w), (dilation_h, dilation_w) = g.stride, g.dilation
-    row, column = f"{stride_h}*oh + {dilation_h}*kh", f"{stride_w}*ow + {dilation_w}*kw"
-    shapes = {"x": (g.images, g.channels, *g.padded)}
-    outer = {"n": g.images, "f": g.filters, "oh": g.out[0], "ow": g.out[1]}
-    inner = {"c": g.channels, "kh": g.kernel[0], "kw": g.kernel[1]}
-    return nest(f"y[n, f, oh, ow] += x[n, c, {row}, {column}] * w[f, c, kh, kw]", shapes, **outer, **inner)
 
 
 def nest(statement: str, shapes: Mapping[str, Sequence[int]] | None = None, /, **extents: int) -> Nest:
@@ -164,10 +138,7 @@ def _check_names(accesses: Sequence[Access], loops: Mapping[str, int], shapes: M
     if len(set(arrays)) != len(arrays):
         todo = "a nest cannot order reads of its output; give an input that is read twice two names"
         raise NestError("an array occurs twice in the statement", got=", ".join(arrays), todo=todo)
-    packed = {*map(packed_name, arrays)}
-    if clash := packed & {*arrays}:
-        raise NestError("an array has the name of a packed copy", got=", ".join(clash), todo="choose another one")
-    if clash := {*arrays, *packed} & loops.keys():
+    if clash := {*arrays} & loops.keys():
         raise NestError("a loop and an array have the same name", got=", ".join(clash))
     if unknown := shapes.keys() - set(arrays):
         raise NestError("shape of an unknown array", expected=", ".join(arrays), got=", ".join(unknown))

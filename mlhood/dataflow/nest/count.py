@@ -3,7 +3,7 @@
 A *level* is a memory inside a loop. It holds what one iteration of that loop touches of each array, the array's *tile*,
 and fetches the tile when it changes: after each iteration of an outer loop that indexes the array. Inside of such
 loops, while only others advance, the tile is *stationary*. The first level, outside all loops, holds everything; the
-last, inside all loops but a vector's, is the register file. Timeloop and MAESTRO count a mapping's
+last, inside all loops, is the register file. Timeloop and MAESTRO count a mapping's
 traffic in the same way (Parashar et al., ISPASS 2019; Kwon et al., MICRO 2019).
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mlhood.dataflow.nest.loop_nest import ELEMENT_BYTES, Access, LoopNest, Pack, find
+from mlhood.dataflow.nest.loop_nest import ELEMENT_BYTES, Access, LoopNest, find
 from mlhood.dataflow.nest.space import count_distinct, count_points
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class Counts:
 
     Args:
         points: Points of the iteration space: multiply-adds.
-        reads: By array, packed copies included.
-        writes: Likewise.
+        reads: By array.
+        writes: By array.
         levels: From the outermost to the innermost.
     """
 
@@ -73,13 +73,12 @@ class Counts:
         return find("level", {level.inside: level for level in self.levels}, inside)
 
     def reuse(self, array: str, inside: str) -> float:
-        """Return the number of reads per element that a level fetches; infinite if it fetches none.
+        """Return the number of reads per element that a level fetches.
 
         Raises:
             NestError: If there is no such array or level.
         """
-        reads, fetched = find("array", self.reads, array), self.level(inside).fetched[array]
-        return reads / fetched if fetched else float("inf")
+        return find("array", self.reads, array) / self.level(inside).fetched[array]
 
     def table(self) -> pd.DataFrame:
         """Return a row for each level and array."""
@@ -113,62 +112,23 @@ class Counts:
 
 def count(nest: LoopNest) -> Counts:
     """Count reads and writes exactly, and what a memory at each level must fetch."""
-    reads, writes = {}, {}
-    for access in nest.accesses:
-        reads[access.array], writes[access.array] = _statement_reads(nest, access), 0
-    writes[nest.output.array] = reads[nest.output.array]
-    for pack in nest.packs:
-        buffer, copied = pack.buffer.array, _copied(nest, pack)
-        reads[buffer], writes[buffer] = reads[pack.array], copied
-        reads[pack.array] = copied
-    levels = tuple(_level(nest, depth) for depth in range(nest.depth + 1))
-    return Counts(count_points(nest, nest.names), reads, writes, levels)
-
-
-def _statement_reads(nest: LoopNest, access: Access) -> int:
-    """Return how often the statement reads an array; a vector reads each of its elements once."""
-    reused = frozenset(nest.names[nest.depth :]) - access.loops
-    return count_points(nest, frozenset(nest.names) - reused)
-
-
-def _copied(nest: LoopNest, pack: Pack) -> int:
-    return count_points(nest, (*nest.names[: pack.depth], *pack.loops))
+    points = count_points(nest, nest.names)
+    reads = {access.array: points for access in nest.accesses}
+    writes = dict.fromkeys(reads, 0) | {nest.output.array: points}
+    levels = tuple(_level(nest, depth) for depth in range(len(nest.loops) + 1))
+    return Counts(points, reads, writes, levels)
 
 
 def _level(nest: LoopNest, depth: int) -> Level:
-    tile, fetched, written = {}, {}, {}
+    outside = nest.names[:depth]
+    tile, fetched = {}, {}
     for access in nest.accesses:
-        tile[access.array], fetched[access.array] = _array_traffic(nest, access, depth)
-        written[access.array] = fetched[access.array] if access is nest.output else 0
-    for pack in nest.packs:
-        buffer = pack.buffer.array
-        tile[buffer], fetched[buffer] = _buffer_traffic(nest, pack, depth)
-        written[buffer] = 0
-    return Level(nest.names[depth - 1] if depth else OUTSIDE, tile, fetched, written)
-
-
-def _array_traffic(nest: LoopNest, access: Access, depth: int) -> tuple[int, int]:
-    """Return an array's tile at a depth, and how much of it is fetched."""
-    pack = nest.packed(access.array)
-    if pack and depth > pack.depth:
-        return 0, _copied(nest, pack)  # it streams through to the buffer, which is further out
-    outside = nest.names[:depth]
-    changing = outside[: _innermost_index(nest, access, depth)]
-    return _tile(nest, access, outside), count_distinct(nest, changing, access.index)
-
-
-def _buffer_traffic(nest: LoopNest, pack: Pack, depth: int) -> tuple[int, int]:
-    """Return the same for a packed copy: memories outside of it produce it, and fetch nothing."""
-    outside = nest.names[:depth]
-    if depth <= pack.depth:
-        return _tile(nest, pack.buffer, outside), 0
-    changing = outside[: max(_innermost_index(nest, nest.input(pack.array), depth), pack.depth)]
-    return _tile(nest, pack.buffer, outside), count_distinct(nest, changing, pack.buffer.index)
-
-
-def _tile(nest: LoopNest, access: Access, outside: tuple[str, ...]) -> int:
-    """Return the size of the first tile, which is always full."""
-    return count_distinct(nest, (), access.substitute(dict.fromkeys(outside, 0)).index)
+        # the first tile is always full
+        tile[access.array] = count_distinct(nest, (), access.substitute(dict.fromkeys(outside, 0)).index)
+        changing = outside[: _innermost_index(nest, access, depth)]
+        fetched[access.array] = count_distinct(nest, changing, access.index)
+    written = dict.fromkeys(fetched, 0) | {nest.output.array: fetched[nest.output.array]}
+    return Level(outside[-1] if depth else OUTSIDE, tile, fetched, written)
 
 
 def _innermost_index(nest: LoopNest, access: Access, depth: int) -> int:

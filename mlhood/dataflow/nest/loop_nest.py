@@ -1,4 +1,4 @@
-"""The data of a loop nest: affine expressions, loops, accesses, guards and packed buffers.
+"""The data of a loop nest: affine expressions, loops, accesses and guards.
 
 Vocabulary: the *iteration space* is the set of all values of the loop variables; the *statement* adds one product to
 one element of the output at each of its points; a *schedule* is the order in which the points are visited.
@@ -6,16 +6,14 @@ one element of the output at each of its points; a *schedule* is the order in wh
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from mlhood.errors import NestError
 
 ELEMENT_BYTES = 4
 Item = TypeVar("Item")
-Kind = Literal["serial", "unrolled", "vectorised"]
 
 
 @dataclass(frozen=True)
@@ -91,12 +89,10 @@ class Loop:
     Args:
         name: Its variable.
         extent: The largest trip count.
-        kind: `serial`; `unrolled`; `vectorised`: its iterations are lanes of a vector.
     """
 
     name: str
     extent: int
-    kind: Kind = "serial"
 
 
 @dataclass(frozen=True)
@@ -117,14 +113,6 @@ class Access:
     def loops(self) -> frozenset[str]:
         """The loops that index the array."""
         return frozenset().union(*(axis.variables for axis in self.index))
-
-    @property
-    def offset(self) -> Affine:
-        """The element's row-major offset in the array."""
-        offset = Affine()
-        for axis, size in zip(self.index, self.shape, strict=True):
-            offset = offset * size + axis
-        return offset
 
     def substitute(self, values: Mapping[str, Affine | int]) -> Access:
         """Return the access with loop variables replaced by expressions or integers."""
@@ -150,38 +138,6 @@ class Guard:
         return f"{self.expression} < {self.bound}"
 
 
-@dataclass(frozen=True)
-class Pack:
-    """A copy of what the loops inside some depth read from an array, in the order in which they read it.
-
-    Args:
-        array: The array.
-        depth: Number of loops outside the copy.
-        loops: The axes of the buffer: inner loops that index the array.
-        shape: Their extents.
-    """
-
-    array: str
-    depth: int
-    loops: tuple[str, ...]
-    shape: tuple[int, ...]
-
-    @property
-    def buffer(self) -> Access:
-        """The access to the buffer."""
-        return Access(packed_name(self.array), self.shape, tuple(variable(name) for name in self.loops))
-
-    @property
-    def size(self) -> int:
-        """Elements of the buffer."""
-        return math.prod(self.shape)
-
-
-def packed_name(array: str) -> str:
-    """Return the name of an array's packed copy."""
-    return f"{array}_packed"
-
-
 def find(kind: str, items: Mapping[str, Item], name: str) -> Item:
     """Return the item of this name.
 
@@ -204,7 +160,6 @@ class LoopNest:
         domain: The loops as first written: name and extent.
         origin: The value of each of these as an expression of the current loops.
         guards: The conditions of all partial tiles.
-        packs: The packed copies.
     """
 
     loops: tuple[Loop, ...]
@@ -213,7 +168,6 @@ class LoopNest:
     domain: tuple[tuple[str, int], ...]
     origin: tuple[Affine, ...]
     guards: tuple[Guard, ...] = ()
-    packs: tuple[Pack, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -230,23 +184,6 @@ class LoopNest:
         """The inputs and the output, in this order."""
         return (*self.inputs, self.output)
 
-    @property
-    def depth(self) -> int:
-        """Number of loops around the innermost unit: a statement or a vector."""
-        return len(self.loops) - (self.loops[-1].kind == "vectorised")
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """The innermost loop's stride in elements, in the output and in each operand."""
-        accesses = (self.output, *(self.operand(access) for access in self.inputs))
-        return tuple(access.offset.coefficient(self.names[-1]) for access in accesses)
-
-    @property
-    def arrays(self) -> dict[str, int]:
-        """The arrays and their sizes in elements: inputs, output, packed copies."""
-        plain = {access.array: math.prod(access.shape) for access in self.accesses}
-        return plain | {pack.buffer.array: pack.size for pack in self.packs}
-
     def loop(self, name: str) -> Loop:
         """Return a loop.
 
@@ -254,23 +191,6 @@ class LoopNest:
             NestError: If there is none of that name.
         """
         return find("loop", {loop.name: loop for loop in self.loops}, name)
-
-    def input(self, array: str) -> Access:
-        """Return the access to an input.
-
-        Raises:
-            NestError: If there is none of that name.
-        """
-        return find("input", {access.array: access for access in self.inputs}, array)
-
-    def operand(self, access: Access) -> Access:
-        """Return what the statement reads for an input: its packed copy if there is one."""
-        pack = self.packed(access.array)
-        return pack.buffer if pack else access
-
-    def packed(self, array: str) -> Pack | None:
-        """Return the packed copy of an array; None if it is read directly."""
-        return next((pack for pack in self.packs if pack.array == array), None)
 
 
 AnyNest = TypeVar("AnyNest", bound=LoopNest)  # a step returns the type of nest that it was given

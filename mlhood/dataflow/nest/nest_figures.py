@@ -81,8 +81,6 @@ def _tile_boundaries(draw_line: Any, nest: LoopNest, axis: int) -> None:
 def reuse(counts: Mapping[str, Counts]) -> Figure:
     """Draw the number of reads per element that a level fetches: a bar for each level and array.
 
-    An infinite value means that the array is produced there.
-
     Args:
         counts: Of one nest or of several, by title.
     """
@@ -102,11 +100,11 @@ def reuse(counts: Mapping[str, Counts]) -> Figure:
         height_ratios=bars,
         layout="constrained",
     )
-    finite = [value for arrays in values.values() for row in arrays.values() for value in row if np.isfinite(value)]
+    longest = max(value for arrays in values.values() for row in arrays.values() for value in row)
     names = list(dict.fromkeys(array for nest in counts.values() for array in nest.reads))
     styles = {name: (COLOURS[i % 6], HATCHES[i % 6]) for i, name in enumerate(names)}
     for axes, (title, nest) in zip(grid[:, 0], counts.items(), strict=True):
-        axes.set(title=title, xlabel=label, xlim=(0, 1.3 * max(finite)))
+        axes.set(title=title, xlabel=label, xlim=(0, 1.3 * longest))
         _bars(axes, values[title], styles)
         labels = [f"{level.inside}\n{level.bytes:,} B" for level in nest.levels]
         axes.set(yticks=range(len(labels)), yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
@@ -124,8 +122,7 @@ def reuse(counts: Mapping[str, Counts]) -> Figure:
 
 
 def _level_text(arrays: Mapping[str, list[float]], level: int) -> str:
-    finite = ((array, values[level]) for array, values in arrays.items() if np.isfinite(values[level]))
-    return listing((array, _number(value)) for array, value in finite)
+    return listing((array, _number(values[level])) for array, values in arrays.items())
 
 
 def _number(value: float) -> str:
@@ -136,9 +133,7 @@ def _bars(axes: Axes, arrays: Mapping[str, list[float]], styles: Mapping[str, tu
     height = 0.84 / len(arrays)
     for i, (array, values) in enumerate(arrays.items()):
         rows = np.arange(len(values)) + (i - (len(arrays) - 1) / 2) * height
-        lengths = [value if np.isfinite(value) else 0 for value in values]
         colour, hatch = styles[array]
-        axes.barh(rows, lengths, height, color=colour, hatch=hatch, ec="black", lw=0.6)
-        for row, length, value in zip(rows, lengths, values, strict=True):
-            text = _number(value) if np.isfinite(value) else "produced here"
-            axes.text(length, row, f" {text}", va="center", fontsize=7.5)
+        axes.barh(rows, values, height, color=colour, hatch=hatch, ec="black", lw=0.6)
+        for row, value in zip(rows, values, strict=True):
+            axes.text(value, row, f" {_number(value)}", va="center", fontsize=7.5)

@@ -12,8 +12,7 @@ with the loops interchanged `i_o < (60 - i_i + 15) // 16`. No iteration is empty
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -24,39 +23,15 @@ MAX_VISITS = 1 << 20
 MAX_POINTS = 1 << 22  # of one group
 
 
-@dataclass(frozen=True)
-class TripCount:
-    """How often a loop runs: the minimum of a constant and of quotients of affine expressions.
-
-    Args:
-        constant: The constant.
-        quotients: Expressions of the outer loops, and the divisor of each; rounded down.
-    """
-
-    constant: int
-    quotients: tuple[tuple[Affine, int], ...] = ()
-
-    def code(self, values: Mapping[str, int]) -> str:
-        """Return it as Python, where unrolled outer loops have these values."""
-        constant, texts = self.constant, []
-        for dividend, divisor in self.quotients:
-            dividend = dividend.substitute(values)
-            if not dividend.terms:
-                constant = min(constant, dividend.constant // divisor)
-            else:
-                texts.append(str(dividend) if divisor == 1 else f"({dividend}) // {divisor}")
-        return f"min({', '.join([str(constant), *texts])})" if texts else str(constant)
-
-
-def trip_count(nest: LoopNest, name: str, outside: Collection[str]) -> TripCount:
-    """Return a loop's trip count.
+def trip_count(nest: LoopNest, name: str, outside: Collection[str]) -> str:
+    """Return a loop's trip count in Python: the minimum of a constant and of expressions of the loops around it.
 
     Args:
         nest: The nest.
         name: The loop.
         outside: The loops around it, whose values are known.
     """
-    constant, quotients, around = nest.extents[name], [], frozenset(outside)
+    constant, texts, around = nest.extents[name], [], frozenset(outside)
     for guard in nest.guards:
         factor, outer = guard.expression.coefficient(name), guard.expression.restrict(around)
         largest = outer.bounds(nest.extents)[1] + factor * (nest.extents[name] - 1)
@@ -64,10 +39,10 @@ def trip_count(nest: LoopNest, name: str, outside: Collection[str]) -> TripCount
             continue
         dividend = Affine(constant=guard.bound + factor - 1) + outer * -1
         if outer.terms:
-            quotients.append((dividend, factor))
+            texts.append(str(dividend) if factor == 1 else f"({dividend}) // {factor}")
         else:
             constant = min(constant, dividend.constant // factor)
-    return TripCount(constant, tuple(quotients))
+    return f"min({', '.join([str(constant), *texts])})" if texts else str(constant)
 
 
 def visits(nest: LoopNest) -> np.ndarray:
