@@ -97,7 +97,8 @@ def validate(path: str | Path, *, on_step: Callable[[CellStep], None] = lambda s
         *_not_available(marks),
         *_not_defined(marks, {*empty, *(failure.task for failure in failures)}),
     ]
-    notes = [*_open_tasks(project, empty), *_open_questions(notebook, project)]
+    solved = {task.id for task in marks.tasks if task.full and task.asked}  # without a helper that is still the stub
+    notes = [*_open_tasks(project, empty.keys() - solved), *_open_questions(notebook, project)]
     notes += [
         _as_note(failure, empty) for failure in failures if _excused(failure, empty) and failure.task not in empty
     ]
@@ -213,7 +214,7 @@ def _as_note(failure: _Failure, empty: dict[str, int]) -> Remark:
     return Remark(failure.task, f"{_where(failure)} (perhaps because {before} is still empty)")
 
 
-def _open_tasks(project: Project, empty: dict[str, int]) -> list[Remark]:
+def _open_tasks(project: Project, empty: Collection[str]) -> list[Remark]:
     return [
         Remark(task.id, f"{task.id} {task.title} is still empty ({task.points:g} points)")
         for task in project.tasks

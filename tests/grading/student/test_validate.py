@@ -39,6 +39,14 @@ def test_empty_notebook_may_be_handed_in_and_names_the_gaps(empty):
     assert "still empty (40 points)" in result.notes[0].what
 
 
+def test_a_solved_task_is_not_empty_though_a_helper_is(course, tmp_path):
+    helper = "\n\ndef helper():\n    # YOUR CODE HERE\n    raise NotImplementedError()"
+    write(course.notebook(course.SOLUTIONS | {"T9.2": course.SOLUTIONS["T9.2"] + helper}), tmp_path / "T9.ipynb")
+    result = validate(tmp_path / "T9.ipynb")
+    assert result.ready
+    assert result.notes == ()
+
+
 def test_missing_cells(course):
     book = course.notebook()
     book.cells = [cell for cell in book.cells if cell.id not in ("T9-2-check", "T9-4-question")]
