@@ -206,3 +206,17 @@ def test_a_table_has_to_show_that_fused_is_faster(times, stall, shown):
             table[row, column] = Measurement(tuple(seconds), run=row)
     submission = SimpleNamespace(session=SimpleNamespace(remeasure=False))
     assert expect.holds(processor.check_shown, submission, table) == shown
+
+
+@pytest.mark.parametrize(
+    ("noisy", "error"), [(("16 images",), expect.CheckFailed), (("1 image", "16 images"), expect.CheckUndecided)]
+)
+def test_a_table_of_equal_columns_is_left_open_only_if_every_row_is_noisy(noisy, error):
+    table, rounds = latency_table(), np.arange(25)
+    for row in table.rows:
+        for column in table.columns:
+            stalled = (row in noisy) * (rounds % 3 == (column == "fused"))
+            order = -1 if column == "fused" else 1  # so that the interval contains 1, and more than 1
+            table[row, column] = Measurement(tuple(1 + rounds[::order] % 5 / 100 + 200 * stalled), run=row)
+    with pytest.raises(error):
+        processor.check_shown(SimpleNamespace(session=SimpleNamespace(remeasure=False)), table)
