@@ -48,7 +48,7 @@ def test_grade_prints_a_summary(fake):
         "finding out the projects of 2 notebooks",
     ]
     assert lines[6] == "2 notebooks to grade"
-    assert ["a minute" in line for line in lines[7:]] == [True, True]
+    assert [": graded" in line for line in lines[7:]] == [True, True]
     assert lines[7].startswith("[1/2]")
     assert lines[7].endswith("left")
 
