@@ -190,6 +190,12 @@ ANALYSIS: tuple[Mistake, ...] = (
     *mistakes(
         "P4.6",
         ("packed at every call", (1, ("not in prepared", "not in ()")), PACKED, "packs weights again"),
+        (
+            "prepared for the size of the first image",
+            (1, ("(key := (id(w), x.shape))", "(key := id(w))")),
+            CONVOLVED,
+            "prepared for images of one size",
+        ),
         ("every layer in slices", (1, ("w.shape[2:] == (3, 3)", "True")), SLICED, "a direct convolution"),
         (
             "the bias is lost",

@@ -148,6 +148,19 @@ def convolutions_are_right(submission: Submission) -> None:
             want = CONV2D["direct"](layer["images"][i], layer["w"], layer["bias"], layer["stride"], layer["padding"])
             what = "what the function of `sliced_kernel` returns"
             expect.close(results[i][j], want, what, rtol=1e-3, atol=1e-4, dtype=np.float32, given=given, hint=hint)
+        _check_other_size(submission, convolved, order)
+
+
+def _check_other_size(submission: Submission, convolved: Convolved, order: Order) -> None:
+    """Check the results of a layer for an image, and then for a smaller one."""
+    (image, _), (tiles, asked), layer = convolved.layers[0]["images"], convolved.call, convolved.layers[0]
+    layer = {**layer, "images": [image, np.ascontiguousarray(image[..., :-2, :-3])]}
+    hint = "what is prepared for images of one size does not fit others: both the weights and the size decide"
+    with expect.case(f"{_layer_text(layer, order, convolved.call)}; then a smaller x", hint):
+        results = submission.probe(PROBES + "resized", "sliced_kernel", order, list(tiles), layer, *asked[order])
+        for x, result in zip(layer["images"], expect.sequence(results, list, "the convolutions"), strict=True):
+            want = CONV2D["direct"](x, layer["w"], layer["bias"], layer["stride"], layer["padding"])
+            expect.close(result, want, "what the function of `sliced_kernel` returns", rtol=1e-3, atol=1e-4)
 
 
 @points(2)

@@ -209,6 +209,20 @@ def convolved(
     return report
 
 
+def resized(function: Callable, order: Order, tiles: list[int], layer: dict[str, Any], *asked: Any) -> list[Any]:
+    """Make a convolution by `sliced_kernel`, and run it on the images of a layer, which differ in size.
+
+    Args:
+        function: The student's.
+        order: An argument of it.
+        tiles: Another argument of it.
+        layer: As in `convolved`.
+        asked: Further arguments of the function.
+    """
+    convolve = function(order, tuple(tiles), *asked)
+    return [convolve(image, layer["w"], layer["bias"], layer["stride"], layer["padding"]) for image in layer["images"]]
+
+
 def network(
     function: Callable, order: Order, tiles: list[int], weights: list[np.ndarray], strides: list[int], *asked: Any
 ) -> Callable:
