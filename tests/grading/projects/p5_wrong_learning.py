@@ -241,6 +241,12 @@ CLUSTER = (
         ),
         ("summed over devices", (1, (GRADIENT, SUMMED)), check.WHOLE, "pmean"),
         ("the batch is gathered", (1, (GRADIENT, GATHERED)), check.REDUCED, "no all-reduce"),
+        (
+            "the weights are donated",
+            (1, ("out_shardings=everywhere", "out_shardings=everywhere, donate_argnums=0")),
+            check.WHOLE,
+            "`parallel_gradient` donates its arguments",
+        ),
     ),
     *mistakes(
         "P5.11",
@@ -260,6 +266,12 @@ CLUSTER = (
         (
             "not divided by the number of devices",
             (1, (" / devices * total", " * total")),
+            check.RING,
+            "how much does a device send",
+        ),
+        (
+            "parts of whole bytes",
+            (1, ("2 * (devices - 1) / devices * total", "2 * (devices - 1) * (total // devices)")),
             check.RING,
             "how much does a device send",
         ),

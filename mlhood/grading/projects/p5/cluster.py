@@ -90,6 +90,11 @@ class MeshCase:
     devices: int
     given: str
 
+    def check_kept(self, name: str) -> None:
+        """Fail if the arguments are gone."""
+        kept, hint = self.report["donated"] is False, "what is donated is gone, and is the caller's to use again"
+        expect.true(kept, f"{name} donates its arguments", expected="they are kept", given=self.given, hint=hint)
+
     def check_shards(self, value: object, want: np.ndarray, what: str, hint: str) -> int:
         """Fail unless each device that holds a result has all of it; return how many there are."""
         shards = _shards(value)
@@ -115,7 +120,8 @@ def _gradient(submission: Submission, devices: int, batch: int) -> MeshCase:
     given = f"a batch of {len(x)}, not divided yet, and {devices} devices"
     with expect.case(given, MEAN_HINT):
         arguments = params, x, y, devices
-        report = submission.probe(PROBES + "gradient", "parallel_gradient", *arguments, keys=("value", "program"))
+        keys = ("value", "program", "donated")
+        report = submission.probe(PROBES + "gradient", "parallel_gradient", *arguments, keys=keys)
     return MeshCase(dict(report), [params, x, y], want, devices, given)
 
 
@@ -124,6 +130,7 @@ def gradients_are_of_the_whole_batch(submission: Submission) -> None:
     """`parallel_gradient` gives every device the {{ "gradient" if gradient_as == "gradient" else "result" }} of the mean loss over the whole batch."""  # noqa: E501
     for case in submission.once("gradient", lambda: _gradients(submission)):
         with expect.case(case.given, MEAN_HINT):
+            case.check_kept("`parallel_gradient`")
             value = expect.mapping(case.report["value"], tuple(case.want), "what `parallel_gradient` returns")
             for name, want in case.want.items():
                 what = f'the gradient["{name}"] of `parallel_gradient`'
@@ -181,7 +188,8 @@ def _two_layers(submission: Submission, devices: int, shapes: tuple[tuple[int, .
     want = hidden @ w2 + b2
     given = f"x {x.shape}, w1 {w1.shape}, w2 {w2.shape}, {devices} devices"
     with expect.case(given):
-        report = submission.probe(PROBES + "layers", "two_layers", arrays, devices, keys=("value", "program"))
+        keys = ("value", "program", "donated")
+        report = submission.probe(PROBES + "layers", "two_layers", arrays, devices, keys=keys)
     return MeshCase(dict(report), arrays, want, devices, given)
 
 
@@ -190,6 +198,7 @@ def layers_are_right_in_parts(submission: Submission) -> None:
     """`two_layers` returns {{ activation }}(x @ w1 + b1) @ w2 + b2, the same on every device."""
     for case in submission.once("layers", lambda: _layers(submission)):
         hint = "the bias of the second layer is added once, and not by every device"
+        case.check_kept("`two_layers`")
         case.check_shards(case.report["value"], case.want, "the result of `two_layers`", hint)
 
 
@@ -237,8 +246,8 @@ def gradient_bytes_are_counted(submission: Submission) -> Iterator[Arguments]:
 )
 def rings_carry_their_bytes(submission: Submission) -> Iterator[Arguments]:
     """`ring_bytes` is the number of bytes that {{ "all devices of a ring send" if ring_counts == "all" else "each device of a ring sends" }}."""  # noqa: E501
-    for devices in (2, int(submission.rng.integers(3, 9)), 64, 1):
-        yield devices * int(submission.rng.integers(100, 1000)), devices
+    for devices, more in ((2, 0), (int(submission.rng.integers(3, 9)), 1), (64, 0), (1, 0)):
+        yield devices * int(submission.rng.integers(100, 1000)) + more, devices
 
 
 @compared(

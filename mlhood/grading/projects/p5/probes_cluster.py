@@ -79,20 +79,29 @@ def gradient(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, devi
     """Call `parallel_gradient` for `square_loss` and a batch that is not sharded yet.
 
     Returns:
-        What each device has of its `value` (see `split`), and its `program`, a function of the leaves of its arguments.
+        What each device has of its `value` (see `split`), its `program`, a function of the leaves of its arguments, and
+        whether it has `donated` any of them.
     """
     compute = function(_mesh("data", devices), square_loss)
-    value = jax.tree.map(_shards, compute(*on_device([params, x, y])))
+    value, donated = _called(compute, [params, x, y])
     with _placing_what_is_traced(compute):
-        return {"value": value, "program": flat_program(compute, [params, x, y])}
+        program = flat_program(compute, [params, x, y])
+    return {"value": jax.tree.map(_shards, value), "program": program, "donated": donated}
 
 
 def layers(function: Callable, arrays: list[np.ndarray], devices: int) -> dict[str, Any]:
     """As `gradient`, for `two_layers` and x, w1, b1, w2 and b2, which are not sharded: that is the function's task."""
     forward = function(_mesh("model", devices))
-    value = _shards(forward(*on_device(arrays)))
+    value, donated = _called(forward, arrays)
     with _placing_what_is_traced(forward):
-        return {"value": value, "program": flat_program(forward, arrays)}
+        return {"value": _shards(value), "program": flat_program(forward, arrays), "donated": donated}
+
+
+def _called(function: Callable, values: list[Any]) -> tuple[Any, bool]:
+    """Call a function on JAX arrays; return its result, and whether it has donated any, so that they are gone."""
+    arguments = jax.tree.map(jnp.array, values)  # copies: NumPy's own memory cannot be donated
+    result = function(*arguments)
+    return result, any(leaf.is_deleted() for leaf in jax.tree.leaves(arguments))
 
 
 @contextmanager
