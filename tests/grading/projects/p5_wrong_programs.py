@@ -350,6 +350,16 @@ TRACER = mistakes(
         "the wrong number of items",
     ),
     (
+        "outputs that repeat are returned once",
+        edited("P5-5-solution-2", (OUTPUTS, "map(read, dict.fromkeys(program.outputs))"))
+        | edited(
+            "P5-5-solution-3", ("kept[::-1]), program.outputs)", "kept[::-1]), (*dict.fromkeys(program.outputs),))")
+        ),
+        (check.NUMBERS, check.STAYS),
+        "the wrong number of items|the wrong outputs",
+    ),
+    ("two outputs at most", (3, ("set(program.outputs)", "set(program.outputs[:2])")), check.STAYS, "are missing"),
+    (
         "nothing is removed",
         {"P5-5-solution-3": "def live(program):\n    return program\n"},
         (check.GONE, check.STAYS),

@@ -191,7 +191,7 @@ def numbers_stand_for_themselves(submission: Submission) -> Iterator[Arguments]:
     d = w.equation("mul", [b, -2], 3, 2)
     x, y = submission.normal(3, 2), submission.normal(3, 2)
     yield w.program(d, c), x, y
-    yield w.program(d, 2.5), x, y
+    yield w.program(d, 2.5, d), x, y
     yield w.program(), x, y
 
 
@@ -234,14 +234,17 @@ def _drawn_program(submission: Submission) -> Plain:
 
 
 def _chain(submission: Submission) -> Plain:
-    """Build a chain of ten equations beside one that nothing needs; an input is an output, too."""
+    """Build a chain of ten equations beside one that nothing needs.
+
+    Its result is an output twice; an input, a number and the result of one more equation are outputs, too.
+    """
     w = ProgramBuilder(submission)
     a, b = w.input(2), w.input(2)
     value = a
     for op in ("neg", "exp", "add", "sub", "mul", "log", "maximum", "neg", "div", "add"):
         value = w.equation(op, [value] if op in ("neg", "exp", "log") else [value, b], 2)
     w.equation("mul", [value, value], 2)
-    return w.program(value, a)
+    return w.program(value, a, 2.5, w.equation("pow", [b, 2.0], 2), value)
 
 
 def _live(submission: Submission, *more: Plain) -> Iterator[tuple[list[Plain], Plain, Plain]]:
@@ -264,10 +267,10 @@ def _live(submission: Submission, *more: Plain) -> Iterator[tuple[list[Plain], P
 
 
 def _chosen(submission: Submission, program: Plain, *, chosen: bool) -> dict[str, Any]:
-    """Choose one of two outputs, or neither: return the argument that `live` has in this variant, by its name."""
+    """Choose one of the outputs, or none: return the argument that `live` has in this variant, by its name."""
     option = submission.parameters.live_option
-    index = 0 if option == "count" else int(submission.rng.integers(2))
-    used = [chosen and index == i for i in range(2)]
+    index = 0 if option == "count" else int(submission.rng.integers(len(program[2])))
+    used = [chosen and index == i for i in range(len(program[2]))]
     left = [output for output, use in zip(program[2], used, strict=True) if use]
     return {option: {"used": used, "outputs": left, "count": len(left)}[option]}
 
