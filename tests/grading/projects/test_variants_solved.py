@@ -230,6 +230,7 @@ EDGES = (
     ("P2.3", "widened", ("int8", "int32"), "x.element !=", 'x.element != "int8" and x.element !='),
     ("P2.5", "shrink_argument", "outputs", "    nodes = None", "    outputs and outputs.clear()\n    nodes = None"),
     ("P2.6", "choice_argument", "narrow", "-127 if narrow else -128", "-128"),
+    ("P2.10", "allocate_argument", "gap", "buffer.bytes + gap <= offsets", "buffer.bytes <= offsets"),
     ("P2.13", "more_cycles", "issue", "2 * slices + 1", "2 * slices"),
     ("P5.5", "live_option", "outputs", "program.outputs if outputs is None else outputs", "outputs or program.outputs"),
     ("P5.5", "live_option", "count", "program.outputs[:count]", "program.outputs[:count or None]"),

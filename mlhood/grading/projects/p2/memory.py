@@ -136,7 +136,7 @@ def _argument(submission: Submission, buffers: list[Lifetime], unit: int) -> dic
         return {}
     if name == "pinned":
         return {name: buffers[int(rng.integers(len(buffers)))].name}
-    return {name: int(rng.integers(100, 5000)) if name == "reserved" else unit * int(rng.integers(1, 6))}
+    return {name: int(rng.integers(100, 5000)) if name == "reserved" else unit * int(rng.integers(1, 2500 // unit))}
 
 
 def _offsets(submission: Submission, buffers: list[Lifetime], alignment: int, extra: dict[str, Any]) -> dict[str, int]:
