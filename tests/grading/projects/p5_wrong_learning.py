@@ -169,6 +169,8 @@ LOWERING = "mlir.register_lowering(fake_quantize_p, mlir.lower_fun(staircase, mu
 STRAIGHT = "jnp.where((steps >= -128) & (steps <= 127), tangent, 0)"
 SCALE_AS_INPUT = {
     "P5-9-solution": """
+fake_quantize_p = Primitive("fake_quantize")
+
 def fake_quantize(x, *, scale):
     return fake_quantize_p.bind(x, np.asarray(scale, x.dtype))
 

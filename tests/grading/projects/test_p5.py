@@ -272,6 +272,14 @@ def test_a_missing_rule_does_not_pass_for_an_empty_cell(kernel, tmp_path):
     assert "not written yet" not in messages["it_is_compiled"]
 
 
+def test_a_rule_that_was_wrong_is_right_once_its_cell_has_run_again(kernel, tmp_path):
+    wrong = edited("P5-9-solution", ("ShapedArray(x.shape, x.dtype)", "ShapedArray(x.shape, jnp.float16)"))
+    run(kernel, *(edited("P5-9-given-1") | wrong).values())
+    assert lost(kernel, tmp_path, "P5.9", "it_is_compiled")
+    run(kernel, *edited("P5-9-solution").values())
+    assert not lost(kernel, tmp_path, "P5.9", "it_is_compiled")
+
+
 @pytest.mark.parametrize("answer", ["{'a': [1, 'x']}", "lambda *more: jnp.float32(0)"])
 @pytest.mark.parametrize("task", [task.id for task in P5.tasks if task.id not in TASKS])
 def test_nonsense_in_jax_passes_no_check_and_breaks_none(task, answer, kernel, tmp_path):
