@@ -201,6 +201,12 @@ WRONG: tuple[Mistake, ...] = (
             LOSS,
             "set to 0 at the start of each epoch",
         ),
+        (
+            "the loss of the last batch",
+            train(("total / len(images)", "loss.item()")),
+            LOSS,
+            "that is the loss of an epoch's last batch",
+        ),
         ("the last batch is dropped", train(("(32)", "(32)[:-1]")), LOSS, "does not take every image once"),
         ("half of the images in a batch", train(("(32)", "(320)")), ACCURACY, "Smaller batches"),
         (
