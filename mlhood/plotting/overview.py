@@ -50,7 +50,7 @@ def overview() -> Figure:
     _lane(axes, TORCH_LANE, TORCH_STEPS, TORCH, LIGHT_BLUE)
     _lane(axes, JAX_LANE, JAX_STEPS, JAX, LIGHT_GREEN)
     _processor(axes)
-    note = "every result is checked against a library that the course did not write"
+    note = "networks, kernels and gradients are checked against ONNX Runtime, torch and NumPy"
     x, y = PITCH * 2.5 + BOX_WIDTH / 2 - 0.2, (JAX + BOX_HEIGHT + TORCH) / 2
     axes.text(x, y, note, **CENTRED, fontsize=8.6, style="italic", color="#333333")
     for label, first, last, y in PROJECTS:

@@ -109,7 +109,7 @@ def readme_files(root: Path, projects: Iterable[Project]) -> dict[str, bytes]:
 
 def syllabus_table(projects: Iterable[Project]) -> str:
     """Return the syllabus in Markdown: a row for each project that it knows, hours from the minutes of the tasks."""
-    lines = ["| weeks | project | lectures | tasks | hours | papers |", "|---|---|---|---|---|---|"]
+    lines = ["| weeks | project | topics | tasks | hours | papers |", "|---|---|---|---|---|---|"]
     for project in projects:
         if unit := SYLLABUS.get(project.id):
             hours = f"{sum(task.minutes for task in project.tasks) / 60:.1f}"
