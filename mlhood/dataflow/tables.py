@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from mlhood.dataflow.slicing.problem import Order
 from mlhood.measure.claims import EVERY, Claim, agree
 from mlhood.measure.table import Table
 
 TRIPLES = ("analysed", "too small", "too large", "my own")
-ORDERS = ("WS", "IS")
+ORDERS: tuple[Order, ...] = ("WS", "IS")
 
 
 def slicing_table() -> Table:

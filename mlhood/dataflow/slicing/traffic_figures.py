@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
 from mlhood.dataflow.slicing.caches import LEVELS
-from mlhood.dataflow.slicing.problem import ORDERS, Order
+from mlhood.dataflow.slicing.problem import Order
 from mlhood.dataflow.slicing.traffic import Traffic
+from mlhood.dataflow.tables import ORDERS
 from mlhood.measure.machine import binary_size
 from mlhood.measure.measurement import Measurement
 from mlhood.measure.table import Table

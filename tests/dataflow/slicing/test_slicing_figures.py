@@ -11,8 +11,9 @@ from matplotlib.patches import Rectangle
 from mlhood.dataflow.slicing import tile_figures, traffic_figures
 from mlhood.dataflow.slicing.caches import declared
 from mlhood.dataflow.slicing.fit import needs
-from mlhood.dataflow.slicing.problem import ORDERS, Problem, Slicing
+from mlhood.dataflow.slicing.problem import Problem, Slicing
 from mlhood.dataflow.slicing.traffic import Traffic, lines_into, predict
+from mlhood.dataflow.tables import ORDERS
 from mlhood.errors import MeasureError, SlicingError
 from mlhood.measure.measurement import Measurement
 from mlhood.measure.table import Table
