@@ -359,7 +359,7 @@ for row, count in IMAGES.items():
     batch = {"image": np.ascontiguousarray(images[:count])}
     calls = {name: partial(lambda run, x: run(x)["logits"], runner.run, batch) for name, runner in runners.items()}
     calls[ONNX_RUNTIME] = partial(lambda x: session.run(None, x)[0], batch)
-    latency.fill(row, compare(calls, baseline="fused", threads=1, atol=0.1))
+    latency.fill(row, compare(calls, baseline="optimised", threads=1, atol=0.1))
 """,
     "P2-12-solution": """
 def slice_bytes(layer, cut, element):

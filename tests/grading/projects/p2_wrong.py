@@ -21,7 +21,12 @@ PROGRAM = ("program_is_accepted", COMPUTED, HELD)
 RANGES, VIEWS = "ranges_are_found", "views_keep_their_owner_alive"
 APART, ALIGNED = "buffers_do_not_overlap", "offsets_are_aligned"
 EFFICIENT = ("memory_is_used_again", "gaps_are_filled", "hardly_a_byte_is_wasted")
-MEMORY, COMPARED, COSTS, FASTER = "memory_is_counted", "rows_are_comparisons", "costs_are_counted", "fused_is_faster"
+MEMORY, COMPARED, COSTS, FASTER = (
+    "memory_is_counted",
+    "rows_are_comparisons",
+    "costs_are_counted",
+    "optimised_is_faster",
+)
 HALO, BIAS, PARTIAL = "input_slices_have_a_halo", "weights_come_with_their_bias", "partial_sums_are_wide"
 FITTING = ("slices_fit_their_blobs", "slices_are_not_tiny", "slices_move_few_bytes")
 WEIGHT, INPUT, CYCLES = "weight_stationary_bytes", "input_stationary_bytes", "cycles_are_predicted"
@@ -390,7 +395,7 @@ WRONG: tuple[Mistake, ...] = (
             "all columns time what the variable of a loop is at the end",
             (2, ("partial(side, x)", "lambda: side(x)")),
             (COMPARED, FASTER),
-            "the table does not show that fused is faster",
+            "the table does not show that optimised is faster",
         ),
         ("digits in percent", (3, ("int((", "int(100 * ("), (".sum()", ".mean()")), COSTS, "the digits of"),
     ),

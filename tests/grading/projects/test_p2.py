@@ -195,13 +195,13 @@ def test_solutions_predict_the_bytes_and_cycles_of_simulated_programs(values):
     ("times", "stall", "shown"),
     [((1.0, 1.0), 0, False), ((3.0, 1.0), 0, True), ((3.0, 1.0), 200, True), ((1.0, 3.0), 0, False)],
 )
-def test_a_table_has_to_show_that_fused_is_faster(times, stall, shown):
+def test_a_table_has_to_show_that_optimised_is_faster(times, stall, shown):
     """Also on a machine whose other programs stall two of three calls."""
     table, rounds = latency_table(), [1 + number % 5 / 100 + stall * (number % 3 > 0) for number in range(25)]
     for row in table.rows:
         for column, time in zip(table.columns, (*times, 1.0, 1.0), strict=True):
             seconds = (
-                tuple(time * each for each in reversed(rounds)) if column == "fused" else [time * x for x in rounds]
+                tuple(time * each for each in reversed(rounds)) if column == "optimised" else [time * x for x in rounds]
             )
             table[row, column] = Measurement(tuple(seconds), run=row)
     submission = SimpleNamespace(session=SimpleNamespace(remeasure=False))
@@ -215,8 +215,8 @@ def test_a_table_of_equal_columns_is_left_open_only_if_every_row_is_noisy(noisy,
     table, rounds = latency_table(), np.arange(25)
     for row in table.rows:
         for column in table.columns:
-            stalled = (row in noisy) * (rounds % 3 == (column == "fused"))
-            order = -1 if column == "fused" else 1  # so that the interval contains 1, and more than 1
+            stalled = (row in noisy) * (rounds % 3 == (column == "optimised"))
+            order = -1 if column == "optimised" else 1  # so that the interval contains 1, and more than 1
             table[row, column] = Measurement(tuple(1 + rounds[::order] % 5 / 100 + 200 * stalled), run=row)
     with pytest.raises(error):
         processor.check_shown(SimpleNamespace(session=SimpleNamespace(remeasure=False)), table)

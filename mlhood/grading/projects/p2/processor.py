@@ -86,11 +86,11 @@ def rows_are_comparisons(submission: Submission) -> None:
     """Every row of the first table is filled by one comparison of all columns, on as many images as the row says."""
     table = _latency(submission)
     check_comparisons(table, FILL)
-    few, many = (table[row, "fused"] for row in IMAGES)
+    few, many = (table[row, "optimised"] for row in IMAGES)
     if isinstance(few, Measurement) and isinstance(many, Measurement):
         grown = min(many.seconds) / min(few.seconds)  # other programs only add to a time
         what = "the rows of `latency` are not of different numbers of images"
-        expected = f"more than {GROWTH} times the time of one image for sixteen, by fused"
+        expected = f"more than {GROWTH} times the time of one image for sixteen, by optimised"
         hint = "which part of the test images does a row take?"
         expect.true(grown > GROWTH, what, expected=expected, got=f"{grown:.2f} times", hint=hint)
     check_shown(submission, table)
@@ -137,17 +137,17 @@ def _count(table: Table, row: str, column: str) -> int:
 
 
 @points(2)
-def fused_is_faster(submission: Submission) -> None:
-    """Fused, the graph is faster than as it is in every row, and computes the same."""
+def optimised_is_faster(submission: Submission) -> None:
+    """Optimised, the graph is faster than as it is in every row, and computes the same."""
     table = _latency(submission)
     check_agreed(filled_rows(table, FILL))
     check_shown(submission, table)
 
 
 def check_shown(submission: Submission, table: Table) -> None:
-    """Check that the table shows that fused is faster.
+    """Check that the table shows that optimised is faster.
 
-    It is not measured again: the programs are the course's, of which fused takes a third of the time or less. Where
+    It is not measured again: the programs are the course's, of which optimised takes a third of the time or less. Where
     other programs, which only add to a time, leave it open, the least times may show it.
 
     Raises:
@@ -155,13 +155,13 @@ def check_shown(submission: Submission, table: Table) -> None:
         CheckUndecided: Its times are too noisy to show anything.
     """
     verdict = table.verdicts()[0]
-    pairs: list[Any] = [(table[row, "as it is"], table[row, "fused"]) for row in table.rows]
+    pairs: list[Any] = [(table[row, "as it is"], table[row, "optimised"]) for row in table.rows]
     not_shown = [gained for gained in (ratio(*pair) for pair in pairs) if gained.low <= 1]
     if verdict.state == "open" and all(gained.high > PRECISION * gained.value for gained in not_shown):
-        if all(min(whole.seconds) > GROWTH * min(fused.seconds) for whole, fused in pairs):
+        if all(min(whole.seconds) > GROWTH * min(optimised.seconds) for whole, optimised in pairs):
             return
         raise expect.CheckUndecided(f"the times of the table are too noisy: {'; '.join(verdict.reasons)}")
-    what, got = "the table does not show that fused is faster", "; ".join(verdict.reasons)
+    what, got = "the table does not show that optimised is faster", "; ".join(verdict.reasons)
     expect.true(verdict.state == "holds", what, expected=verdict.text, got=got, hint=SIDES)
 
 
@@ -169,7 +169,7 @@ TASKS = (
     Task(
         "P2.11",
         "Three stages on the CPU",
-        checks=(memory_is_counted, rows_are_comparisons, costs_are_counted, fused_is_faster),
+        checks=(memory_is_counted, rows_are_comparisons, costs_are_counted, optimised_is_faster),
         timed=True,
         varies=(CONSTANT_LINE, ACTIVATIONS),
         minutes=25,
