@@ -28,6 +28,8 @@ class DynamicProgram:
         self.program = optimize(lower(graph))
         self._latest: list[Instruction] = [*self.program.instructions]
         self._buffers: dict[Buffer, Buffer] = {}
+        weights = self.program.weights.items()
+        self._weights = {name: w for name, w in weights if any(isinstance(axis, str) for axis in w.type.shape)}
         self._dynamic = [
             (i, instruction)
             for i, instruction in enumerate(self.program.instructions)
@@ -63,7 +65,8 @@ class DynamicProgram:
             return latest
 
         program = Program(self.program.name)
-        program.weights = {name: _weight(known(weight)) for name, weight in self.program.weights.items()}
+        program.weights = dict(self.program.weights)
+        program.weights |= {name: _weight(known(weight)) for name, weight in self._weights.items()}
         program.outputs = {name: program.weights[weight.name] for name, weight in self.program.outputs.items()}
         for i, instruction in self._dynamic:
             buffers = tuple(map(known, instruction.buffers))

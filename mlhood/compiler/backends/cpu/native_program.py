@@ -12,7 +12,7 @@ import numpy as np
 from mlhood.compiler.backends.cpu.machine import Machine, Selection, constant, shape
 from mlhood.compiler.backends.cpu.selection import select
 from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
-from mlhood.compiler.lir.instructions import Buffer, Compute, Copy, Instruction, Weight
+from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, Instruction, Weight
 from mlhood.compiler.lir.program import Lifetime, Program
 from mlhood.compiler.lir.text import instruction_text
 from mlhood.compiler.memory.plan import ALIGNMENT, plan
@@ -98,13 +98,17 @@ class NativeProgram:
         self._nonfinite = np.zeros(1, np.int64)
         self._copies: dict[Weight, np.ndarray] = {}
         self._write_addresses()
-        weights = program.weights.values()
+        self.threads_wanted = machine.threads  # by who runs it; a small program has fewer
+        self._bind_weights()
+
+    def _bind_weights(self) -> None:
+        """Prepare what a run needs to know of the program's inputs and outputs."""
+        weights = self.program.weights.values()
         self._inputs, self._outputs = (
             [(weight, self._patches.get(weight, ())) for weight in weights if weight.kind == kind]
             for kind in ("input", "output")
         )
         self.inputs = [(weight.name, weight.type.dtype, shape(weight)) for weight, _ in self._inputs]
-        self.threads_wanted = machine.threads  # by who runs it; a small program has fewer
         self._result_types = {weight: (shape(weight), weight.type.dtype) for weight, _ in self._outputs}
         self._results: dict[Weight, np.ndarray] = {}  # of the last run
         self.segments = tuple(self._merge_steps())
@@ -134,6 +138,41 @@ class NativeProgram:
         if selection is None or others is buffers:
             return selection
         return replace(selection, operands={name: buffers[others.index(b)] for name, b in selection.operands.items()})
+
+    def become(self, program: Program, machine: Machine) -> bool:
+        """Run another program from now on, if it needs the same kernels and memory; return whether it does.
+
+        It has the instructions of this one but for some with other lengths, as `DynamicProgram` returns them.
+        """
+        if len(program.instructions) != len(self.program.instructions):
+            return False
+        pairs = enumerate(zip(program.instructions, self.program.instructions, strict=True))
+        changed = {number: new for number, (new, old) in pairs if new is not old}
+        if any(isinstance(instruction, Alloc) for instruction in changed.values()):
+            return False
+        steps, alike, replaced = list(self.steps), dict[Hashable, _Alike](), list[tuple[int, NativeCall]]()
+        before, self.machine = self.machine, machine
+        for i, step in enumerate(self.steps):
+            if (instruction := changed.get(step.number)) is None:
+                continue
+            steps[i] = new = replace(step, instruction=instruction, selection=self._select_once(instruction, alike))
+            kernels = [
+                [call.kernel for call in each.selection.calls] if each.selection else None for each in (step, new)
+            ]
+            sizes = [each.selection.workspace if each.selection else None for each in (step, new)]
+            if kernels[0] != kernels[1] or sizes[0] != sizes[1]:
+                self.machine = before
+                return False
+            replaced += [(step.first + n, call) for n, call in enumerate(new.selection.calls if new.selection else ())]
+        for number, call in replaced:
+            words = [self.sequence.word(number, name) for name in call.operands]
+            addresses = self.sequence.words[words]
+            self.sequence.replace(number, call)
+            self.sequence.words[words] = addresses
+        self.program, self.steps, self._owners = program, tuple(steps), program.memory()
+        self._patches = {program.weights[weight.name]: words for weight, words in self._patches.items()}
+        self._bind_weights()
+        return True
 
     def _fits(self, old: NativeProgram, lifetimes: Sequence[Lifetime]) -> bool:
         """Return whether this program has the kernels of an old one, and needs no more memory."""

@@ -197,9 +197,11 @@ class Cpu:
             threads = parallel.threads() if _work(program) >= _SMALL else 1
             like = like if like and like.machine.threads == threads else None
         machine = Machine(self.target, threads, self.weights, exact, rooms)
-        native = NativeProgram(program, machine, buffers if keep_values else None, like=like, instead=room > 0)
         if room:
             self.plans = {key: plan for key, plan in self.plans.items() if plan is not like}
+        if like and room and like.become(program, machine):
+            return like
+        native = NativeProgram(program, machine, buffers if keep_values else None, like=like, instead=room > 0)
         native.threads_wanted = parallel.threads()
         return native
 
