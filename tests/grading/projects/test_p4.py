@@ -154,6 +154,8 @@ def test_the_model_answer_about_wiring_an_array_says_what_the_package_counts():
     for dataflow, rows, columns in (("os", 32, 32), ("ws", 32, 32), ("is", 32, 32), ("os", 16, 64)):
         total = sum(count(layer, Array(rows, columns, dataflow)).cycles for layer in resnet_layers())
         assert f"{total:,}" in answer
+    small = [count(layer, Array(16, 16, "os")) for layer in resnet_layers()]  # four of them share each layer's folds
+    assert f"{sum(counts.cycles for counts in small) // 4:,}" in answer
 
 
 # -- the texts of XLA
