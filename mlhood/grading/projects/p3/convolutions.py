@@ -224,7 +224,7 @@ def product_is_right(submission: Submission) -> Iterator[Arguments]:
     return _any_sizes(submission, "conv_blas", images=1)
 
 
-@points(2)
+@points(1)
 def product_is_of_columns(submission: Submission) -> None:
     """`conv_blas` gets the columns of an image from `im2col`, and multiplies them."""
     w, factor = submission.normal(4, 2, 3, 3), float(submission.rng.uniform(2, 4))

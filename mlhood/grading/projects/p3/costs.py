@@ -104,7 +104,7 @@ def _layers(submission: Submission) -> Iterator[tuple[Shape, Shape, Shape]]:
 
 
 @compared(
-    2,
+    1,
     "conv_cost",
     key=lambda parameters: parameters.counted,
     hint="how many numbers has a window, and how many windows are summed, for how many filters and images?",

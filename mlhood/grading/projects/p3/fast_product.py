@@ -224,25 +224,25 @@ def _check_step(submission: Submission, step: float) -> None:
     expect.true(state == "reached", "`gemm_fast` is too slow for this step", expected=expected, got=got, hint=hint)
 
 
-@points(2)
+@points(3)
 def first_share_of_the_course(submission: Submission) -> None:
     """`gemm_fast` has 0.28 of the speed of the course's product."""
     _check_step(submission, STEPS[0])
 
 
-@points(2)
+@points(3)
 def second_share_of_the_course(submission: Submission) -> None:
     """`gemm_fast` has 0.56 of the speed of the course's product."""
     _check_step(submission, STEPS[1])
 
 
-@points(2)
+@points(3)
 def third_share_of_the_course(submission: Submission) -> None:
     """`gemm_fast` has 0.75 of the speed of the course's product."""
     _check_step(submission, STEPS[2])
 
 
-@points(2)
+@points(3)
 def last_share_of_the_course(submission: Submission) -> None:
     """`gemm_fast` has 0.8 of the speed of the course's product."""
     _check_step(submission, OWN)

@@ -85,7 +85,7 @@ def rates_are_told(submission: Submission) -> Iterator[Arguments]:
         yield int(rng.integers(10**6, 10**9)), float(rng.uniform(1e-4, 1e-1)) * units
 
 
-@points(3)
+@points(2)
 def rows_are_comparisons(submission: Submission) -> None:
     """Every row is filled by one comparison of both columns\
 {{ ", of %d rounds" % rounds if rounds != 21 else "" }}."""
@@ -120,7 +120,7 @@ def _outputs(row: str) -> int:
     return layer.filters * math.prod(layer.geometry.out)
 
 
-@points(3)
+@points(2)
 def blas_is_faster_and_agrees(submission: Submission) -> None:
     """The convolution by BLAS is faster in every row and computes the same."""
     # Both claims are verified from outside: the rows are timed again in random order, and the results are compared.
