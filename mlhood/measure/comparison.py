@@ -238,6 +238,15 @@ def preemptions() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
+def page_faults() -> int:
+    """Return the number of pages that the system has provided to this process; 0 where the system has no count."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
 @contextlib.contextmanager
 def _collection_disabled() -> Iterator[None]:
     """Disable the garbage collector, which would run in whichever alternative reaches its threshold."""

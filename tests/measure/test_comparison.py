@@ -1,7 +1,9 @@
 """Comparisons on a simulated clock: the results are exact."""
 
+import mmap
 import random
 import statistics
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -249,3 +251,15 @@ def test_a_comparison_is_displayed(sim):
     assert "21 rounds in random order" in repr(result)
     with pytest.raises(MeasureError, match="not measured"):
         result["c"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no count")
+def test_memory_that_is_new_is_counted_when_it_is_first_written():
+    def pages():
+        before = comparison.page_faults()
+        memory[:: mmap.PAGESIZE] = written
+        return comparison.page_faults() - before
+
+    count = 1000
+    memory, written = mmap.mmap(-1, count * mmap.PAGESIZE), bytes(count)
+    assert pages() >= count > pages()

@@ -26,7 +26,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from mlhood.errors import ClusterError
-from mlhood.jaxlab.cluster.collectives import collectives
+from mlhood.jaxlab.cluster.collectives import Collective, collectives
 from mlhood.jaxlab.xla.hlo import parse
 
 AXIS = "devices"
@@ -40,12 +40,17 @@ class Cost:
     """What one step costs.
 
     Args:
-        sent: Bytes that each device sends, in rings (see `collectives.ring_bytes`).
+        collectives: What the devices communicate, in the order of execution.
         flops: Operations of each device, counted by XLA.
     """
 
-    sent: float
+    collectives: list[Collective]
     flops: float
+
+    @property
+    def sent(self) -> float:
+        """Bytes that each device sends, in rings (see `collectives.ring_bytes`)."""
+        return float(sum(each.sent for each in self.collectives))
 
 
 def names(layers: int) -> list[str]:
@@ -69,9 +74,8 @@ def measure(
         ClusterError: The plan is incomplete, or has another specification; or there are too few devices.
     """
     compiled = compile_step(plan, batch, widths, devices, input_gradient=input_gradient)
-    found = collectives(parse(compiled.as_text()))
     flops = (compiled.cost_analysis() or {}).get("flops", 0.0)
-    return Cost(sum(each.sent for each in found), flops)
+    return Cost(collectives(parse(compiled.as_text())), flops)
 
 
 def compile_step(
