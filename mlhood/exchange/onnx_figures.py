@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mlhood.plotting.alt_text import set_alt_text
-from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_YELLOW, arrow, box, canvas
+from mlhood.plotting.diagram import DARK, LIGHT_BLUE, LIGHT_GREEN, LIGHT_YELLOW, arrow, box, canvas
 
 PRODUCERS, FILE, CONSUMERS = LIGHT_BLUE, LIGHT_YELLOW, LIGHT_GREEN
 FRAMEWORKS = ("PyTorch", "TensorFlow, Keras", "JAX", "scikit-learn, XGBoost")
@@ -21,18 +22,27 @@ TOOLS = (
 
 
 def landscape() -> Figure:
-    """Draw the frameworks that write ONNX, the file, and the tools that read it."""
-    figure, axes = canvas(6.4, 4.2)
-    _column(axes, 0.0, 1.65, "frameworks write", FRAMEWORKS, PRODUCERS)
-    _column(axes, 4.55, 1.85, "everyone else reads", TOOLS, CONSUMERS)
-    box(axes, 2.3, 0.45, 1.6, 3.05, "", FILE)
-    axes.text(3.1, 2.6, "one file\nmodel.onnx", ha="center", fontsize=12, weight="bold")
+    """Draw a converter for every pair of a framework and a tool; beside it, converters to and from one file."""
+    figure, axes = canvas(9.4, 4.0)
+    heights = [3.17 - 0.8 * row for row in range(4)]
+    for x in (0.2, 1.7):
+        axes.plot([x] * 4, heights, "o", ms=13, mfc=PRODUCERS if x < 1 else CONSUMERS, mec=DARK)
+    axes.text(0.95, 3.75, "without: 4 · 4", ha="center", fontsize=11, weight="bold")
+    for start, end in product(heights, heights):
+        axes.plot([0.32, 1.58], [start, end], color=DARK, lw=0.9)
+    _column(axes, 2.6, 1.75, "frameworks write", FRAMEWORKS, PRODUCERS)
+    _column(axes, 7.4, 1.9, "everyone else reads", TOOLS, CONSUMERS)
+    box(axes, 5.1, 0.45, 1.6, 3.05, "", FILE)
+    axes.text(5.9, 3.75, "with ONNX: 4 + 4", ha="center", fontsize=11, weight="bold")
+    axes.text(5.9, 2.6, "one file\nmodel.onnx", ha="center", fontsize=12, weight="bold")
     contents = "operators by\nname and version\n\nweights as tensors\n\nno code,\nno framework"
-    axes.text(3.1, 0.65, contents, ha="center", fontsize=9.5)
-    arrow(axes, (1.68, 2.0), (2.27, 2.0), "export")
-    arrow(axes, (3.93, 2.0), (4.52, 2.0), "import")
+    axes.text(5.9, 0.65, contents, ha="center", fontsize=9.5)
+    for y in heights:
+        arrow(axes, (4.38, y), (5.07, 2 + (y - 2) / 3))
+        arrow(axes, (6.73, 2 + (y - 2) / 3), (7.37, y))
     return set_alt_text(
         figure,
+        "Left: lines join each of four frameworks to each of four tools. Right:",
         f"Frameworks ({', '.join(FRAMEWORKS)}) export one file, model.onnx: operators by name and version, weights as",
         f"tensors, no code. Everyone else imports it: {'; '.join(TOOLS)}.",
     )
@@ -74,6 +84,6 @@ def anatomy() -> Figure:
 
 
 def _column(axes: Axes, x: float, width: float, title: str, entries: Sequence[str], colour: str) -> None:
-    axes.text(x + width / 2, 3.85, title, ha="center", fontsize=11, weight="bold")
+    axes.text(x + width / 2, 3.75, title, ha="center", fontsize=11, weight="bold")
     for row, entry in enumerate(entries):
         box(axes, x, 2.85 - 0.8 * row, width, 0.65, entry.replace(": ", "\n"), colour, fontsize=10)
