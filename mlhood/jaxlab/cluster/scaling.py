@@ -101,29 +101,15 @@ class StepTime:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predicted steps on increasing numbers of devices, with the assumptions.
+    """Predicted steps on increasing numbers of devices.
 
     Args:
         network: The ring and its link.
-        compute: Seconds of a step's computation on one device, measured.
-        bytes: Size of the gradient.
         steps: In ascending order of devices.
     """
 
     network: Ring
-    compute: float
-    bytes: float
     steps: tuple[StepTime, ...] = field(repr=False)
-
-    @property
-    def assumptions(self) -> list[str]:
-        """All assumptions, one per line."""
-        return [
-            "strong scaling: one batch, shared out",
-            f"computation: {duration(self.compute)} on one device (measured), 1/n of it on n",
-            f"gradient: {rate(self.bytes, 'B')}; all-reduce: ring; no overlap",
-            str(self.network.link),
-        ]
 
 
 def step_seconds(compute: float, bytes: float, devices: int, bandwidth: float, latency: float) -> float:
@@ -149,4 +135,4 @@ def predict(compute: float, bytes: float, network: Ring, devices: Iterable[int] 
         devices: Numbers of devices; powers of two up to 1,024 by default.
     """
     steps = [StepTime(count, compute / count, network.seconds(bytes, count)) for count in sorted(set(devices))]
-    return Prediction(network, compute, bytes, tuple(steps))
+    return Prediction(network, tuple(steps))

@@ -1,4 +1,4 @@
-"""The figure of a prediction: the time of a step on increasing numbers of devices, annotated with all assumptions."""
+"""The figure of a prediction: the time of a step on increasing numbers of devices, with the link's rate and latency."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def scaling(predictions: Sequence[Prediction]) -> Figure:
     """Draw predictions side by side on the same axes: a step's time and its parts above, the efficiency below.
 
     Devices and time are logarithmic. A diamond marks the largest number of devices with an efficiency of at least a
-    half. Notes state the assumptions.
+    half. A note states the link's rate and latency, with their sources.
 
     Args:
         predictions: Up to four.
     """
     titles = [f"ring, {prediction.network.link.name}" for prediction in predictions]
     width = max(_COLUMN, _MIN_WIDTH / len(predictions))
-    notes = [_notes(prediction, int(_CHARACTERS * width)) for prediction in predictions]
+    notes = [textwrap.wrap(str(prediction.network.link), int(_CHARACTERS * width)) for prediction in predictions]
     below = 0.155 * max(len(note) for note in notes) + 0.2
     figure, grid = plt.subplots(
         3,
@@ -50,7 +50,7 @@ def scaling(predictions: Sequence[Prediction]) -> Figure:
         top.set_title(title, fontsize=10, weight="bold")
         bottom.axis("off")
         bottom.text(0, 1, "\n".join(note), transform=bottom.transAxes, va="top", fontsize=8.5)
-    grid[0, 0].set_ylabel("time [s]")
+    grid[0, 0].set_ylabel("predicted time [s]")
     grid[1, 0].set_ylabel("efficiency")
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=9, frameon=False, handlelength=3)
@@ -64,11 +64,6 @@ def _summary(prediction: Prediction) -> str:
     times = listing((f"{duration(step.seconds)} on", f"{step.devices:,}") for step in (first, fastest, last))
     efficient = [step.devices for step in prediction.steps if step.efficiency >= HALF]
     return f"{times}; efficiency at least a half " + (f"up to {max(efficient):,}" if efficient else "nowhere")
-
-
-def _notes(prediction: Prediction, width: int) -> list[str]:
-    lines = ["predicted, not measured; assumed:", *prediction.assumptions]
-    return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="   ")]
 
 
 def _times(axes: Axes, prediction: Prediction) -> None:

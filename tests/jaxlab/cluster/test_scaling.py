@@ -1,4 +1,4 @@
-"""Predicted scaling: the formula against simulated messages, limits, the stated assumptions, and the figure."""
+"""Predicted scaling: the formula against simulated messages, limits, and the figure."""
 
 import numpy as np
 import pytest
@@ -48,13 +48,13 @@ def test_an_efficiency_of_a_half_is_reached_where_computation_and_communication_
     assert steps[5].efficiency == pytest.approx(1.1 / (1.1 + 1.0))
 
 
-def test_the_figure_states_its_assumptions_and_marks_an_efficiency_of_a_half():
+def test_the_figure_states_its_link_and_marks_an_efficiency_of_a_half():
     predictions = [predict(0.5, 46.8e6, Ring(LINKS[name])) for name in ("10 GbE", "NVLink 4")]
     figure = scaling(predictions)
     check_texts(figure)
-    note = next(text for text in strings(figure) if "all-reduce: ring;" in text)
-    for part in ("predicted, not measured", "500 ms", "46.8 MB", "1.25 GB/s (IEEE 802.3ae)", "NCCL"):
-        assert part in note
+    note = next(text for text in strings(figure) if text.startswith("10 GbE"))
+    assert "1.25 GB/s (IEEE 802.3ae)" in note
+    assert "NCCL" in note
     times, efficiency = figure.axes[0], figure.axes[2]
     lines = {line.get_label(): line.get_ydata() for line in times.lines}
     steps = predictions[0].steps
