@@ -22,6 +22,8 @@ DARK, MUTED, THIN = "#222222", "#555555", "#999999"  # of lines and text
 SMALL = 8.5  # font size in points
 # of the series of a chart, which also differ without colour
 COLOURS, LINE_COLOURS = (SKY, ORANGE, GREEN, VERMILION, PINK, BLUE), (BLUE, ORANGE, GREEN, VERMILION, PINK, SKY)
+# of what a schedule keeps in place: weights, inputs or sums
+STATIONARY = {"WS": (SKY, ""), "IS": (GREEN, "//"), "OS": (ORANGE, "..")}
 HATCHES = ("", "//", "..", "xx", "\\\\", "oo")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 1)))

@@ -20,14 +20,14 @@ from mlhood.measure.measurement import Measurement
 from mlhood.measure.table import Table
 from mlhood.measure.units import digits
 from mlhood.plotting.alt_text import listing, set_alt_text
-from mlhood.plotting.diagram import DARK, ORANGE, SKY, SMALL, VERMILION
+from mlhood.plotting.diagram import DARK, LIGHT_GREY, ORANGE, SKY, SMALL, STATIONARY, VERMILION
 
-_STYLES: dict[Order, tuple[str, str, str]] = {"IS": (SKY, "//", "o"), "WS": (ORANGE, "..", "s")}
+_MARKERS: dict[Order, str] = {"IS": "o", "WS": "s"}
 _MAX_LINEAR = 8  # ratio of the longest to the shortest time; beyond it the axis is logarithmic
 
 
 def levels(needs: Mapping[str, Sequence[float]], rooms: Sequence[float]) -> Figure:
-    """Draw the bytes that slicings need in each level of cache, as a share of its capacity.
+    """Draw the bytes that slicings need in each level of cache, as a share of what they may fill.
 
     Args:
         needs: Bytes in L1, L2 and L3, by the name of a slicing.
@@ -36,11 +36,11 @@ def levels(needs: Mapping[str, Sequence[float]], rooms: Sequence[float]) -> Figu
     group = len(needs) + 1
     figure, axes = plt.subplots(figsize=(6.2, 0.9 + 0.25 * 3 * group), dpi=90, layout="constrained")
     shares = [size / room for sizes in needs.values() for size, room in zip(sizes, rooms, strict=True)]
-    axes.set(xlim=(0, 1.3 * max(1.0, *shares)), ylim=(3 * group - 0.5, -0.7), xlabel="share of the capacity needed")
+    axes.set(xlim=(0, 1.3 * max(1.0, *shares)), ylim=(3 * group - 0.5, -0.7), xlabel="share of what may be filled")
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     for level, (name, capacity) in enumerate(zip(LEVELS, rooms, strict=True)):
         first = level * group
-        limit = "no limit" if capacity == math.inf else f"the line is its capacity, {binary_size(int(capacity))}"
+        limit = "no limit" if capacity == math.inf else f"the line is what may be filled, {binary_size(int(capacity))}"
         style = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 9.5, "weight": "bold"}
         axes.text(0.01, first, f"{name}: {limit}", **style)
         _level_bars(axes, [sizes[level] for sizes in needs.values()], capacity, first + 1)
@@ -51,14 +51,16 @@ def levels(needs: Mapping[str, Sequence[float]], rooms: Sequence[float]) -> Figu
         + listing((label, binary_size(int(sizes[level]))) for label, sizes in needs.items())
         for level, (name, capacity) in enumerate(zip(LEVELS, rooms, strict=True))
     ]
-    return set_alt_text(figure, f"Bar chart of the bytes needed in each cache of this capacity. {'; '.join(parts)}.")
+    return set_alt_text(
+        figure, f"Bar chart of the bytes needed in each cache; in brackets, what may be filled. {'; '.join(parts)}."
+    )
 
 
 def _level_bars(axes: Axes, sizes: Sequence[float], capacity: float, first: int) -> None:
     """Draw one level's bars and the line of its capacity."""
     for row, size in enumerate(sizes, first):
         too_large = size > capacity
-        colour, hatch, weight = (VERMILION, "xx", "bold") if too_large else (SKY, "", "normal")
+        colour, hatch, weight = (VERMILION, "xx", "bold") if too_large else (LIGHT_GREY, "", "normal")
         share = size / capacity
         axes.barh(row, share, 0.74, color=colour, hatch=hatch, ec="black", lw=0.7)
         text = f"{binary_size(int(size))}{', too large' if too_large else ''}"
@@ -86,7 +88,7 @@ def traffic(rows: Mapping[str, Mapping[Order, Traffic]], line: int) -> Figure:
         axes.locator_params(axis="x", nbins=4)
         for shift, order in zip((-0.2, 0.2), ORDERS, strict=True):
             lengths = [row[order][level] for row in into.values()]
-            colour, hatch, _ = _STYLES[order]
+            colour, hatch = STATIONARY[order]
             ys = [row + shift for row in range(len(lengths))]
             axes.barh(ys, lengths, 0.38, color=colour, hatch=hatch, ec="black", lw=0.7, label=order)
             style = {"textcoords": "offset points", "va": "center", "fontsize": SMALL}
@@ -143,11 +145,37 @@ def times(table: Table) -> Figure:
     return set_alt_text(figure, f"Times in ms with intervals, and the ratio WS / IS. {'; '.join(rows)}.")
 
 
+def bounds(nests: Mapping[str, tuple[float, float, float, float]]) -> Figure:
+    """Draw for each nest the times between which it lies, the predicted one and the measured one.
+
+    Args:
+        nests: Milliseconds if it never waits for memory, if it always does, as predicted, and as measured.
+    """
+    figure, axes = plt.subplots(figsize=(6.4, 1.3 + 0.5 * len(nests)), dpi=90, layout="constrained")
+    never, always, predicted, measured = (list(column) for column in zip(*nests.values(), strict=True))
+    rows = range(len(nests))
+    widths = [most - least for least, most in zip(never, always, strict=True)]
+    axes.barh(rows, widths, 0.5, left=never, color=LIGHT_GREY, ec=DARK, lw=0.8, label="never … always waiting")
+    style = {"ls": "", "mec": "black", "zorder": 3}
+    axes.plot(predicted, rows, marker="D", color=ORANGE, ms=9, label="predicted", **style)
+    axes.plot(measured, rows, marker="o", color=SKY, ms=6, label="measured", **style)
+    for row, pair in enumerate(zip(predicted, measured, strict=True)):
+        text = "predicted {}\nmeasured {}".format(*map(digits, pair))
+        axes.text(1.02, row, text, transform=axes.get_yaxis_transform(), fontsize=9, va="center")
+    axes.set_yticks(rows, list(nests), fontsize=9)
+    axes.set(xlabel="ms", xlim=(0, None), ylim=(len(nests) - 0.5, -0.5))
+    figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9)
+    parts = [f"{name}: {' / '.join(map(digits, values))}" for name, values in nests.items()]
+    return set_alt_text(
+        figure, f"Times in ms if a nest never waits / always waits / predicted / measured. {'; '.join(parts)}."
+    )
+
+
 def _markers(axes: Axes, cells: Sequence[Measurement], order: Order, shift: float) -> None:
-    colour, _, marker = _STYLES[order]
+    colour, _ = STATIONARY[order]
     medians = [1e3 * cell.median for cell in cells]
     lower = [1e3 * (cell.median - cell.interval[0]) for cell in cells]
     upper = [1e3 * (cell.interval[1] - cell.median) for cell in cells]
     ys = [row + shift for row in range(len(cells))]
     style = {"color": colour, "ecolor": DARK, "mec": "black", "mew": 0.8, "ms": 7, "capsize": 3, "elinewidth": 1.3}
-    axes.errorbar(medians, ys, xerr=(lower, upper), fmt=marker, label=order, **style)
+    axes.errorbar(medians, ys, xerr=(lower, upper), fmt=_MARKERS[order], label=order, **style)

@@ -15,9 +15,8 @@ from mlhood.dataflow.systolic.mapping import count
 from mlhood.dataflow.systolic.simulator import EMPTY, Run
 from mlhood.measure.units import digits
 from mlhood.plotting.alt_text import listing, set_alt_text
-from mlhood.plotting.diagram import COLOURS, GREEN, HATCHES, LIGHT_YELLOW, LINE_COLOURS, MARKERS, ORANGE, SKY
+from mlhood.plotting.diagram import LIGHT_YELLOW, LINE_COLOURS, MARKERS, SKY, STATIONARY
 
-_STYLES = {"ws": (SKY, ""), "is": (ORANGE, "//"), "os": (GREEN, "..")}
 _MOVES = {
     "ws": "inputs move right, partial sums down",
     "is": "weights move right, partial sums down",
@@ -78,7 +77,7 @@ def _elements(axes: Axes, run: Run, cycle: int) -> None:
 def compare(cycles: Mapping[str, Mapping[str, float]], what: str = "cycles") -> Figure:
     """Draw grouped bars: {"C1": {"ws": 458208, "is": 776160, "os": 475104}, ...}; each group's smallest is bold."""
     orders = list(dict.fromkeys(order for group in cycles.values() for order in group))
-    styles = {order: _STYLES.get(order, (COLOURS[i % 6], HATCHES[i % 6])) for i, order in enumerate(orders)}
+    styles = {order: STATIONARY[order.upper()] for order in orders}
     figure, axes = plt.subplots(figsize=(1.0 + 1.4 * len(cycles), 3.4), dpi=90, layout="constrained")
     width = 0.8 / len(orders)
     for i, group in enumerate(cycles.values()):
@@ -88,7 +87,7 @@ def compare(cycles: Mapping[str, Mapping[str, float]], what: str = "cycles") -> 
             axes.bar(x, value, 0.92 * width, color=colour, hatch=hatch, ec="black", lw=0.8)
             weight = "bold" if value == min(group.values()) else "normal"
             axes.text(x, value, _short(value), ha="center", va="bottom", fontsize=8, weight=weight)
-    names = {order: f"{order} ({DATAFLOWS[order]})" if order in DATAFLOWS else order for order in orders}
+    names = {order: f"{order} ({DATAFLOWS[order.lower()]})" for order in orders}
     handles = [Patch(fc=styles[order][0], hatch=styles[order][1], ec="black", label=names[order]) for order in orders]
     axes.set(xticks=range(len(cycles)), xticklabels=list(cycles), ylabel=what)
     axes.set_ylim(0, 1.08 * max(max(group.values()) for group in cycles.values()))

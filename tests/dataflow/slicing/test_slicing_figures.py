@@ -57,6 +57,8 @@ FIGURES = {
     "traffic, one": lambda: traffic_figures.traffic(
         {"C1": {order: Traffic(1, 1, 1, 1, 1) for order in ORDERS}}, line=64
     ),
+    "bounds": lambda: traffic_figures.bounds({"WS": (16.8, 20.9, 18.5, 18.4), "IS": (16.8, 33.4, 23.8, 25.0)}),
+    "bounds, one": lambda: traffic_figures.bounds({"WS": (0.5, 0.6, 0.55, 2.5)}),
     "times": lambda: traffic_figures.times(table((0.012, 0.01), (0.01, 0.01), (0.015, 0.02))),
     "times, far apart": lambda: traffic_figures.times(table((0.001, 0.001), (0.02, 0.03))),
     "times, one": lambda: traffic_figures.times(table((0.001, 0.001))),
@@ -129,7 +131,7 @@ def test_needs_above_the_capacity_are_marked():
     assert 0 < sum(too_large) < len(too_large)
     assert [bar.get_hatch() == "xx" for bar in bars] == too_large
     assert text_of(figure).count("too large") == sum(too_large)
-    assert "L1: the line is its capacity, 28.8 KiB" in text_of(figure)
+    assert "L1: the line is what may be filled, 28.8 KiB" in text_of(figure)
     assert [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_linewidth() > 2] == [1, 1, 1]
 
 

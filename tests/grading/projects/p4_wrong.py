@@ -174,11 +174,11 @@ ANALYSIS: tuple[Mistake, ...] = (
         ),
         (
             "my own has more channels than there are",
-            (1, ("(k1, 1, n)", "(26, 1, n)")),
+            (1, ("else (k1, 2, 2)", "else (26, 2, 2)")),
             OWN,
             "out of range",
         ),
-        ("my own may have no channel", (1, ("(k1, 1, n)", "(k1 // 2, 1, n)")), OWN, "from 1 to"),
+        ("my own may have no channel", (1, ("else (k1, 2, 2)", "else (k1 // 2, 2, 2)")), OWN, "from 1 to"),
         (
             "what is analysed is changed",
             (1, ("    small =", "    analysed['IS'] = (1, 1, 1)\n    small =")),
