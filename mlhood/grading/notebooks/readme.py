@@ -59,7 +59,7 @@ SYLLABUS = {
     ),
     "P2": Unit(
         "3–5",
-        "compilers for networks: rewriting, fusion, quantisation; lowering, memory planning, code for CPU and NMP",
+        "compilers for networks: rewriting, fusion, quantisation; lowering, memory planning, code for CPU and NPU",
         "[Glow](https://arxiv.org/abs/1805.00907), [integer inference](https://arxiv.org/abs/1712.05877), "
         "[slicing for NPUs](https://arxiv.org/abs/2304.03013)",
     ),
@@ -79,7 +79,7 @@ SYLLABUS = {
         "10–12",
         "tracing and compiling array programs; automatic differentiation; training on a cluster",
         "[StableHLO](https://openxla.org/stablehlo), [straight-through gradients](https://arxiv.org/abs/1308.3432), "
-        "[GPipe](https://arxiv.org/abs/1811.06965)",
+        "[Megatron-LM](https://arxiv.org/abs/1909.08053)",
     ),
 }
 
