@@ -167,7 +167,8 @@ class Table:
         title = f"<p><b>{escape(self.title)}</b></p>" if self.title else ""
         claims = "".join(f"<li>{escape(str(verdict))}</li>" for verdict in self.verdicts())
         claims = f"<ul>{claims}</ul>" if claims else ""
-        return f"{title}{self.frame().to_html()}<p>{escape(self.note())}</p>{claims}"
+        cells = self.frame().map(lambda text: text.replace(" ", "\xa0"))  # a value and its interval stay on one line
+        return f"{title}{cells.to_html()}<p>{escape(self.note())}</p>{claims}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-serializable data: the declaration, the filled cells, and the verdicts."""

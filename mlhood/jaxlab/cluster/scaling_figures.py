@@ -90,12 +90,12 @@ def _efficiency(axes: Axes, prediction: Prediction) -> None:
     axes.plot(devices, [step.efficiency for step in prediction.steps], color="black", marker="o", ms=4.5, lw=2.2)
     axes.axhline(HALF, color="#888888", lw=1, ls=":")
     efficient = [step for step in prediction.steps if step.efficiency >= HALF]
-    title = "below a half everywhere"
+    text = "below 50 % everywhere"
     if efficient:
         last = efficient[-1]
         axes.plot([last.devices], [last.efficiency], "D", color=VERMILION, mec="black", ms=9, zorder=4)
-        title = f"half or more up to {last.devices:,} device{'s' if last.devices > 1 else ''}"
-    axes.set_title(title, fontsize=9)
+        text = f"at least 50 % up to\n{last.devices:,} device{'s' if last.devices > 1 else ''}"
+    axes.text(0.04, 0.08, text, transform=axes.transAxes, fontsize=9)
     axes.set(xscale="log", ylim=(0, 1.08), xlabel="devices")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
     axes.grid(visible=True, color="#dddddd", lw=0.6)

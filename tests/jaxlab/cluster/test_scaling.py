@@ -61,6 +61,6 @@ def test_the_figure_states_its_link_and_marks_an_efficiency_of_a_half():
     assert list(lines["step"]) == [step.seconds for step in steps]
     assert list(lines["communication"]) == [step.communication for step in steps[1:]]
     last = max(step.devices for step in steps if step.efficiency >= 0.5)
-    assert f"half or more up to {last} devices" in strings(figure)
+    assert f"at least 50 % up to\n{last} devices" in strings(figure)
     (diamond,) = [line for line in efficiency.lines if line.get_marker() == "D"]
     assert diamond.get_xdata() == [last]
