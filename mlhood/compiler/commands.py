@@ -270,7 +270,7 @@ def _compile(
 ) -> Stage:
     """Compile a model, and print each stage and what quantisation loses; return the last stage."""
     from mlhood.compiler.compile import stages
-    from mlhood.compiler.quantize.samples import samples
+    from mlhood.compiler.quantize.samples import samples, split
 
     completed = []
     for stage in stages(model, recipe, stop_after, data, target=target, **inputs):
@@ -279,7 +279,8 @@ def _compile(
     graphs = {stage.name: stage.graph for stage in completed}
     if "quantized" in graphs:
         optimized = graphs["optimized"]
-        echo(_quantization_loss(optimized, graphs["quantized"], samples(optimized) if data is None else data))
+        batch = samples(optimized) if data is None else next(split(optimized, data))
+        echo(_quantization_loss(optimized, graphs["quantized"], batch))
     return completed[-1]
 
 

@@ -198,17 +198,23 @@ def test_the_command_prints_the_lowered_graph(path):
     assert result.output.splitlines()[2].startswith("lowered")
 
 
-@pytest.mark.parametrize("stage", ["hir", "optimized", "lir"])
-def test_mlir_verifies_the_stablehlo_that_the_command_prints_and_xla_runs_it(path, images, stage):
-    result = command(path, "--stop-after", stage, "--dim", "batch=2", "--text", "stablehlo")
+@pytest.mark.parametrize(
+    ("stage", "quantization"),
+    [("hir", None), ("optimized", None), ("lir", None), ("quantized", "asymmetric"), ("lir", "power_of_two")],
+)
+def test_mlir_verifies_the_stablehlo_that_the_command_prints_and_xla_runs_it(path, images, stage, quantization):
+    quantize = [] if quantization is None else ["--quantize", quantization]
+    result = command(path, "--stop-after", stage, *quantize, "--dim", "batch=2", "--text", "stablehlo")
     assert result.exit_code == 0, result.output
     text = "module @" + result.output.partition("module @")[2]
     with make_ir_context():
         assert ir.Module.parse(text).operation.verify()
     device = jax.devices("cpu")[0]
     (logits,) = device.client.compile_and_load(text, [device]).execute([jax.device_put(images[:2], device)])
-    expected = interpret(mlhood.compile(path, stop_after="hir"), image=images[:2])["logits"]
-    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-3)
+    last = "quantized" if quantization else "hir"
+    graph = mlhood.compile(path, quantization=quantization, stop_after=last, dims={"batch": 2})
+    (expected,) = interpret(graph, image=images[:2]).values()
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=0 if quantization else 1e-3)
 
 
 def test_the_command_plans_the_memory(path, tmp_path):

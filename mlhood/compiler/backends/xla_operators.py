@@ -18,7 +18,9 @@ from jax import lax
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.operators import OPERATORS, blocked
 from mlhood.compiler.operators.activation import Activation, operator_of
+from mlhood.compiler.operators.integer import subtract_offsets
 from mlhood.compiler.operators.quantized import per_axis_array
+from mlhood.compiler.operators.rescale import subtract_offset
 from mlhood.compiler.operators.windows import Window
 from mlhood.errors import CompilerError
 
@@ -131,14 +133,21 @@ def _conv_integer(operator: Any, types: Types, x: Array, w: Array) -> Array:
     return _convolve(x.astype(np.float64) - operator.x_offset, w - of_w, operator).astype(np.int64)
 
 
+def _quantized_conv(operator: Any, types: Any, x: Array, w: Array, bias: Array = None, z: Array = None) -> Array:
+    return operator.rescaled(types, _convolve(*subtract_offsets(types, x, w), operator), bias, z)
+
+
+def _quantized_average_pool(operator: Any, types: Any, x: Array) -> Array:
+    return operator.mean(types[0], x.shape, _windows(subtract_offset(x, types[0]), operator.window, 0, lax.add))
+
+
 def _shared(operator: Any, types: Types, *arrays: Array) -> Any:
     """Apply the reference semantics, which uses functions that NumPy and JAX share."""
     return operator.evaluate_typed(types, *arrays)
 
 
 # Whose reference semantics only NumPy computes, and those that are made when a graph is lowered for the target cpu.
-_ONLY_NUMPY = {"Dynamic", "GridSample", "Loop", "Resize", "Rescale", "RoiAlign", "ElementwiseChain"}
-_ONLY_NUMPY |= {name for name in OPERATORS if name.startswith("Quantized")}
+_ONLY_NUMPY = {"Dynamic", "GridSample", "Loop", "Resize", "RoiAlign", "ElementwiseChain"}
 _ONLY_NUMPY |= {operator.__name__ for operator in blocked.OPERATORS}
 
 RULES: dict[str, Rule] = {
@@ -158,4 +167,6 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("RNN", "GRU", "LSTM"), lambda operator, types, *arrays: operator.compute(jnp, lax.scan, *arrays)),
     "Range": _range,
     "ConvInteger": _conv_integer,
+    "QuantizedConv": _quantized_conv,
+    "QuantizedAveragePool": _quantized_average_pool,
 }

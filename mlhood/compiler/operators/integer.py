@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,9 +40,13 @@ from mlhood.compiler.operators.rescale import (
 from mlhood.compiler.operators.shape import Reshape
 
 
-def _subtract_offsets(x: np.ndarray, quantization: Quantization) -> np.ndarray:
-    """Return stored - offset in float64, in which sums of products that fit into int32 are exact, and fast."""
-    return x.astype(np.float64) - per_axis_array(quantization.offset, quantization.axis, x.ndim, np.float64)
+def subtract_offsets(types: Sequence[TensorType], x: Any, w: Any) -> tuple[Any, Any]:
+    """Return stored - offset of both factors in float64: sums of products that fit into int32 are exact, and fast."""
+    of_x, of_w = parameters_of(types[0]), parameters_of(types[1])
+    return (
+        x.astype(np.float64) - per_axis_array(of_x.offset, of_x.axis, x.ndim, np.float64),
+        w.astype(np.float64) - per_axis_array(of_w.offset, of_w.axis, w.ndim, np.float64),
+    )
 
 
 def _require_quantized(*types: TensorType) -> None:
@@ -133,13 +138,17 @@ class QuantizedConv(IntegerArithmetic, Convolution):
         bias: np.ndarray | None = None,
         z: np.ndarray | None = None,
     ) -> np.ndarray:
+        return self.rescaled(types, convolve(*subtract_offsets(types, x, w), self.window(w.shape), self.group), bias, z)
+
+    def rescaled(self, types: tuple[TensorType, ...], total: Any, bias: Any, z: Any) -> Any:
+        """Return the result from the sums of products, float64, and the other inputs."""
         of_x, of_w = parameters_of(types[0]), parameters_of(types[1])
-        total = convolve(_subtract_offsets(x, of_x), _subtract_offsets(w, of_w), self.window(w.shape), self.group)
         channel = (-1, *(1,) * (total.ndim - 2))
         total = total + (0 if bias is None else bias.reshape(channel))
         if self.rescale == "real":
             scale = np.array(of_w.scale).reshape(channel) * of_x.scale[0] / self.quantization.scale[0]
-            return saturate(np.rint(_to_int32(total) * scale) + self.quantization.offset[0], types[0].element)
+            rounded = namespace(total).rint(_to_int32(total) * scale)
+            return saturate(rounded + self.quantization.offset[0], types[0].element)
         terms = [_accumulator_term(total, *types[:2]), *([] if z is None else [as_term(z, types[3])])]
         y = TensorType(types[0].element, total.shape, self.quantization)
         return requantize(terms, y, self.activation)
@@ -175,7 +184,8 @@ class QuantizedFullyConnected(IntegerArithmetic, Operator):
     def evaluate_typed(
         self, types: tuple[TensorType, ...], x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None
     ) -> np.ndarray:
-        total = _subtract_offsets(x, parameters_of(types[0])) @ _subtract_offsets(w, parameters_of(types[1])).T
+        x, w = subtract_offsets(types, x, w)
+        total = x @ w.T
         y = TensorType(types[0].element, total.shape, self.quantization)
         return requantize([_accumulator_term(total + (0 if bias is None else bias), *types[:2])], y, self.activation)
 
@@ -206,11 +216,12 @@ class QuantizedMatMul(IntegerArithmetic, MatrixProduct):
 
     def evaluate_typed(self, types: tuple[TensorType, ...], a: np.ndarray, b: np.ndarray) -> np.ndarray:
         of_a, of_b = parameters_of(types[0]), parameters_of(types[1])
-        accumulator = _to_int32(np.matmul(_subtract_offsets(a, of_a), _subtract_offsets(b, of_b)))
+        a, b = subtract_offsets(types, a, b)
+        accumulator = _to_int32(a @ b)
         rows = per_axis_array(of_a.scale, of_a.axis, a.ndim, np.float64)
         columns = per_axis_array(of_b.scale, of_b.axis, b.ndim, np.float64)
         scaled = accumulator * (rows * columns / self.quantization.scale[0])
-        return saturate(np.rint(scaled) + self.quantization.offset[0], types[0].element)
+        return saturate(namespace(scaled).rint(scaled) + self.quantization.offset[0], types[0].element)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.emit("MatMul", *inputs, name=name)

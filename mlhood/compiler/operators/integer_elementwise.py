@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -60,11 +60,15 @@ class QuantizedAveragePool(IntegerArithmetic, Pool):
 
     def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
         axes = tuple(range(x.ndim, 2 * x.ndim - 2))
-        total = self.window.view(subtract_offset(x, types[0]), 0).sum(axis=axes)
-        ones = np.ones((1, 1, *x.shape[2:]), np.int64)
+        return self.mean(types[0], x.shape, self.window.view(subtract_offset(x, types[0]), 0).sum(axis=axes))
+
+    def mean(self, x: TensorType, shape: tuple[int, ...], total: Any) -> Any:
+        """Return the result from the sums of the windows, int64, of an input of this shape."""
+        ones = np.ones((1, 1, *shape[2:]), np.int64)
+        axes = tuple(range(len(shape), 2 * len(shape) - 2))
         count = self.window.view(ones, 0, inner=1 if self.count_pads else 0).sum(axis=axes)
-        y = TensorType(types[0].element, total.shape, self.quantization)
-        return requantize([_mean_term(total, count, int(np.prod(self.kernel)), types[0])], y)
+        y = TensorType(x.element, total.shape, self.quantization)
+        return requantize([_mean_term(total, count, int(np.prod(self.kernel)), x)], y)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.emit("AveragePool", *inputs, name=name, count_include_pad=self.count_pads, **self.onnx_window)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, require
+from mlhood.compiler.hir.operator import Operator, namespace, require
 from mlhood.compiler.hir.types import Quantization, Shape, TensorType
 from mlhood.compiler.operators.activation import Activation, activation_to_onnx, check_activation
 from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, IntegerArithmetic
@@ -105,10 +105,10 @@ def requantize(terms: Sequence[Term], type: TensorType, activation: Activation =
     """
     quantization = parameters_of(type)
     total, shift = _scaled(terms, 1.0, type)
-    y = round_shift(total, shift)
+    y, xp = round_shift(total, shift), namespace(total)
     if activation and activation[0] == "LeakyRelu":
-        y = np.where(total < 0, round_shift(*_scaled(terms, float(activation[1] or 0), type)), y)
-    return np.clip(y + quantization.offset[0], *stored_range(type, activation)).astype(type.dtype)
+        y = xp.where(total < 0, round_shift(*_scaled(terms, float(activation[1] or 0), type)), y)
+    return xp.clip(y + quantization.offset[0], *stored_range(type, activation)).astype(type.dtype)
 
 
 def _scaled(terms: Sequence[Term], factor: float, type: TensorType) -> tuple[np.ndarray, np.ndarray]:
@@ -116,7 +116,8 @@ def _scaled(terms: Sequence[Term], factor: float, type: TensorType) -> tuple[np.
     scales = [np.asarray(term.scale * factor / parameters_of(type).scale[0], np.float64) for term in terms]
     multipliers, shift = fixed_points(scales, [term.bits for term in terms], widest)
     products = [term.values * multiplier for term, multiplier in zip(terms, multipliers, strict=True)]
-    return np.asarray(sum(products[1:], start=products[0])), shift
+    total = sum(products[1:], start=products[0])
+    return (np.asarray(total) if np.isscalar(total) else total), shift
 
 
 def stored_range(type: TensorType, activation: Activation) -> tuple[int, int]:
