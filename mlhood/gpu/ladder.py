@@ -113,14 +113,16 @@ def softmax(x, y):
     i, me, columns = cuda.blockIdx.x, cuda.threadIdx.x, x.shape[1]
     largest = float32(-math.inf)
     for j in range(me, columns, SOFTMAX_THREADS):
-        row[j] = x[i, j]
-        largest = max(largest, row[j])
+        value = x[i, j]
+        row[j] = value
+        if value > largest:  # max is a function that Numba 0.68 does not compile for a GPU
+            largest = value
     partial[me] = largest
     half = SOFTMAX_THREADS // 2
     while half > 0:
         cuda.syncthreads()
-        if me < half:
-            partial[me] = max(partial[me], partial[me + half])
+        if me < half and partial[me + half] > partial[me]:
+            partial[me] = partial[me + half]
         half //= 2
     cuda.syncthreads()
     largest = partial[0]
