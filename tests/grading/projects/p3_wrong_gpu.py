@@ -39,6 +39,18 @@ GPU = (
             r"(?s)out of bounds.*thread \(\d+, \d+\)",
         ),
         (
+            "one thread does it all",
+            (1, ("if i < c.shape[0] and j < c.shape[1]", "for i, j in np.ndindex(c.shape) if i == j == 0 else ()")),
+            NAIVE,
+            "one element of c each.*256 requests",
+        ),
+        (
+            "x counts columns at once",
+            (1, ("i, j = cuda", "j, i = cuda")),
+            NAIVE,
+            r"elements of c are not written.*first of them c\[\d+, \d+\].*x counts the rows",
+        ),
+        (
             "x counts rows again",
             (2, ("j, i = cuda", "i, j = cuda")),
             (COALESCED, NEIGHBOURS),

@@ -18,7 +18,7 @@ from mlhood.grading.checks.task import Task, points
 
 LAUNCHED = "mlhood.grading.projects.p3.probes:launched"
 BLOCK = 16  # threads along x and y
-SECTOR = 8  # float32
+WARP, SECTOR = 32, 8  # threads, float32
 # sectors of a request, if neighbours along x are neighbours in memory: a warp is two rows of 16 threads
 BEST = {"a": 2, "b": 2, "c": 4}
 BARRIERS = "a barrier when both tiles are loaded, another one before they are overwritten, and none within an `if`"
@@ -49,7 +49,12 @@ class _Launch:
 
     def compare(self, hint: str) -> None:
         """Fail unless the result is right."""
-        with expect.case(self.given, hint):
+        with expect.case(self.given, self.problems[0] if self.problems else hint):
+            missing = np.argwhere(np.isnan(self.c))
+            if len(missing) and not self.problems:
+                i, j = missing[0]
+                what, got = "elements of c are not written, or are not a number", f"{len(missing):,} such elements"
+                expect.fail(what, expected=f"{self.c.size:,} numbers", got=f"{got}, the first of them c[{i}, {j}]")
             expect.close(self.c, self.product, "c", rtol=1e-3, atol=1e-4)
 
 
@@ -71,12 +76,11 @@ def _launch(submission: Submission, name: str, m: int, k: int, n: int, *, rows_a
     return _Launch(given, c, a @ b, k, counts, conflicts, list(problems))
 
 
-def _check_values(submission: Submission, name: str, *, rows_along_x: bool = False) -> None:
+def _check_values(submission: Submission, name: str, hint: str, *, rows_along_x: bool = False) -> None:
     """Check the product for sizes that are multiples of a block, and for others."""
     more, less = (int(size) for size in submission.rng.integers(1, BLOCK, 2))
     for sizes in ((BLOCK, BLOCK, BLOCK), (BLOCK + more, 2 * BLOCK + less, less), (less, 5, BLOCK + more), (1, 1, 1)):
-        launch = _launch(submission, name, *sizes, rows_along_x=rows_along_x)
-        launch.compare(launch.problems[0] if launch.problems else EDGES)
+        _launch(submission, name, *sizes, rows_along_x=rows_along_x).compare(hint)
 
 
 def _launch_whole(submission: Submission, name: str) -> _Launch:
@@ -101,14 +105,24 @@ def _launch_whole(submission: Submission, name: str) -> _Launch:
 
 @points(1)
 def one_thread_computes_an_element(submission: Submission) -> None:
-    """`gpu_naive` multiplies matrices of any sizes."""
-    _check_values(submission, "gpu_naive", rows_along_x=True)
+    """`gpu_naive` multiplies matrices of any sizes, one thread per element."""
+    _check_values(submission, "gpu_naive", f"x counts the rows of c, y its columns; {EDGES}", rows_along_x=True)
+    launch = _launch(submission, "gpu_naive", BLOCK, BLOCK, BLOCK, rows_along_x=True)
+    requests, touched, _ = launch.asked["c"]
+    expect.true(
+        (requests, touched) == (launch.c.size // WARP, launch.c.size),
+        "the threads of `gpu_naive` do not write one element of c each, once",
+        expected=f"{launch.c.size} accesses to c by {launch.c.size} threads, which are {launch.c.size // WARP} warps",
+        got=f"{touched:,} accesses, in {requests:,} requests of a warp",
+        given=launch.given,
+        hint="a thread adds up in a variable, and writes the sum to its own element: `cuda.grid(2)` says which",
+    )
 
 
 @points(1)
 def coalesced_is_right(submission: Submission) -> None:
     """`gpu_coalesced` multiplies matrices of any sizes."""
-    _check_values(submission, "gpu_coalesced")
+    _check_values(submission, "gpu_coalesced", f"x counts the columns of c, y its rows; {EDGES}")
 
 
 @points(2)
@@ -138,7 +152,7 @@ def neighbours_touch_neighbours(submission: Submission) -> None:
 @points(2)
 def tiled_is_right(submission: Submission) -> None:
     """`gpu_tiled` multiplies matrices of any sizes."""
-    _check_values(submission, "gpu_tiled")
+    _check_values(submission, "gpu_tiled", EDGES)
 
 
 def _launch_tiled(submission: Submission) -> _Launch:
