@@ -131,7 +131,9 @@ class Report:
         text = f"{self.requests:,} requests to global memory, {self.sectors:,} sectors, {self.bytes:,} bytes"
         if self.passes:
             text += f"; {self.passes:,} passes through shared memory, {self.conflicts:,} of them bank conflicts"
-        return text
+        if partial := sum(each.partial for each in self.accesses):
+            text += f"; in {partial:,} requests, only some threads of the warp take part"
+        return f"{text}; barriers: {self.barriers}" if self.barriers else text
 
     def __str__(self) -> str:
         heads = ("array", "", "line", "requests", "threads in one", "sectors", "passes")
@@ -296,6 +298,8 @@ def _races(columns: dict[str, np.ndarray], *rest: Sequence) -> list[str]:
     found = []
     for number, memory in enumerate(text.memories):
         rows = np.flatnonzero(columns["memory"] == number)
+        if not len(rows):
+            continue
         block, thread, phase, offset = (columns[name][rows] for name in ("block", "thread", "phase", "offset"))
         if pair := _conflicting(_number(block, phase, offset), thread, columns["write"][rows]):
             one, other = rows[pair[0]], rows[pair[1]]

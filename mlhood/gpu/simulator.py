@@ -58,7 +58,7 @@ def launch(kernel: Callable, blocks: int | tuple[int, ...], threads: int | tuple
         )
     function = getattr(kernel, "fn", kernel)
     grid, block = normalize_kernel_dimensions(blocks, threads)
-    recorder = _Recorder(block)
+    recorder = _Recorder(grid, block)
     names = function.__code__.co_varnames
     given = [
         recorder.array(value, recorder.add(value, name)) if isinstance(value, np.ndarray) else value
@@ -163,16 +163,19 @@ class _Recorder:
     """Records the accesses of a launch, and stands for the manager of the current block in the simulator.
 
     Args:
+        grid: Blocks along x, y and z.
         threads: Of a block, along x, y and z.
 
     Attributes:
+        grid: Blocks along x, y and z.
         log: Rows of `report.FIELDS`.
         memories: The arrays, by the number that they have in the log.
         places: Where in the kernel something happens, by their numbers.
         barriers: What is wrong with barriers.
     """
 
-    def __init__(self, threads: tuple[int, ...]) -> None:
+    def __init__(self, grid: tuple[int, ...], threads: tuple[int, ...]) -> None:
+        self.grid = grid
         self.log = packed("q")
         self.memories: list[Memory] = []
         self.places: list[Place] = []
@@ -192,7 +195,7 @@ class _Recorder:
         """Note that each thread of a block waits at a barrier, at one of these places, or has ended."""
         self.phase += 1
         lines = sorted({self.places[number].line for number in waiting})
-        block = f"of block {as_index(self.block_index, self._block_dim)}"
+        block = f"of block {as_index(self.block_index, self.grid)}"
         if len(waiting) < threads:
             self.barriers.append(
                 f"only {len(waiting)} of {threads} threads {block} reach the barrier in line {lines[0]}"
@@ -231,8 +234,7 @@ class _Recorder:
     def where(self) -> str:
         """Return the current thread and block in words."""
         index = np.unravel_index(self.thread, self._block_dim, order="F")
-        sizes = self._block_dim
-        return f"thread {as_index(index, sizes)} of block {as_index(self.block_index, sizes)}"
+        return f"thread {as_index(index, self._block_dim)} of block {as_index(self.block_index, self.grid)}"
 
 
 class _Shared:

@@ -133,6 +133,7 @@ def test_divergence_is_seen():
 
     report = launch(kernel, 1, 40, np.zeros(40, np.float32))
     assert [(each.requests, each.lanes, each.partial) for each in report.accesses] == [(2, 20, 2), (2, 20, 2)]
+    assert "in 4 requests, only some threads of the warp take part" in str(report)
 
 
 def test_parts_of_arrays_and_scalars_and_transposed_arrays():
@@ -269,6 +270,17 @@ def test_elements_that_do_not_exist():
     assert error.value.parts["where"].startswith("thread (1) of block (1), line")
     assert "out[cuda.grid(1)] = x[cuda.grid(1), 0]" in error.value.parts["where"]
     assert "(5, 2)" in error.value.parts["expected"]
+    with pytest.raises(GPUError) as error:
+        launch(kernel, (1, 2), 4, draw(2, 2), np.zeros(8, np.float32))
+    assert error.value.parts["where"].startswith("thread (2) of block (0, 0), line")
+
+
+def test_an_array_that_nobody_touches():
+    def kernel(x, out):
+        out[cuda.threadIdx.x] = 1
+
+    report = launch(kernel, 1, 4, draw(3), np.zeros(4, np.float32))
+    assert (report.problems, report.of("x").accesses) == ((), ())
 
 
 def test_parts_cannot_be_written():
@@ -292,5 +304,8 @@ def test_errors_of_a_kernel_are_its_own():
 def test_a_report_is_a_table(of_64):
     text = str(of_64["tiled"])
     assert "part_of_a  shared, written" in text
-    assert text.splitlines()[-1].startswith("1,152 requests to global memory, 4,608 sectors, 147,456 bytes")
+    assert text.splitlines()[-1] == (
+        "1,152 requests to global memory, 4,608 sectors, 147,456 bytes; "
+        "17,408 passes through shared memory, 0 of them bank conflicts; barriers: 8"
+    )
     assert str(launch(lambda out: None, 1, 1, np.zeros(1))).endswith("0 requests to global memory, 0 sectors, 0 bytes")
