@@ -1,4 +1,7 @@
-"""Measure the ladder on this machine's GPU, if it has one, in a process in which `cuda` is not the simulator."""
+"""Measure the ladder on this machine's GPU, if it has one, in a process in which `cuda` is not the simulator.
+
+`python -m mlhood.gpu.on_device 4096` prints the rates beside those that `cost` predicts.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ import sys
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from mlhood.errors import GPUError
+from mlhood.gpu import cost
 from mlhood.gpu.ladder import RUNGS, cuda
 
 ROUNDS = 5
@@ -35,6 +40,22 @@ def measured(n: int) -> dict[str, Any]:
     if done.returncode:
         raise GPUError("the ladder cannot be measured on this machine's GPU", got=done.stderr.strip())
     return json.loads(done.stdout)
+
+
+def beside_predictions(result: dict[str, Any], n: int) -> pd.DataFrame:
+    """Return the GFLOP/s of each rung, and those predicted if the GPU is in the table of `cost`.
+
+    Args:
+        result: What `measured` returns, not empty.
+        n: Rows and columns of the matrices.
+    """
+    table = pd.DataFrame({"measured, GFLOP/s": result["rates"]})
+    gpu = next((gpu for name, gpu in cost.GPUS.items() if name in result["gpu"]), None)
+    if gpu is not None:
+        predictions = {rung: cost.predicted(rung, n, gpu) for rung in RUNGS} | {"cuBLAS": (gpu.peak, "arithmetic")}
+        table["predicted, GFLOP/s"] = pd.Series({name: rate / 1e9 for name, (rate, _) in predictions.items()})
+        table["limited by"] = pd.Series({name: limit for name, (_, limit) in predictions.items()})
+    return table.round(1)
 
 
 def main(n: int) -> None:
@@ -87,3 +108,9 @@ def _cublas(a: np.ndarray, b: np.ndarray) -> dict[str, float]:
         end.synchronize()
         seconds.append(start.elapsed_time(end) / 1e3)
     return {"cuBLAS": 2e-9 * len(a) ** 3 / min(seconds)}
+
+
+if __name__ == "__main__":
+    size = int(sys.argv[1])
+    here = measured(size)
+    print(f"{here['gpu']}\n{beside_predictions(here, size)}" if here else "no GPU that Numba can use here")
