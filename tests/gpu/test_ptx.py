@@ -1,14 +1,46 @@
-"""One loop as LLVM IR, as assembly of this machine, and as PTX."""
+"""One loop as LLVM IR, as assembly of this machine, and as PTX; and the ladder in the hands of NVIDIA's compilers.
+
+What they need is optional: the wheels nvidia-cuda-nvcc, nvidia-nvvm and nvidia-cuda-runtime, or `ptxas` on the path.
+"""
 
 import ctypes
+import ctypes.util
+import importlib.util
+import os
+import re
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
 from mlhood.gpu import ptx
+
+_NVIDIA = importlib.util.find_spec("nvidia")
+WHEELS = [Path(root) / "cu13" for root in (_NVIDIA.submodule_search_locations or () if _NVIDIA else ())]
+PTXAS = shutil.which("ptxas", path=os.pathsep.join([*(f"{root}/bin" for root in WHEELS), os.environ["PATH"]]))
+NVVM = next((path for root in WHEELS for path in root.glob("lib/libnvvm.so.*")), None)
+DRIVER = ctypes.util.find_library("cuda")
+
+# Prints the PTX of a kernel. Numba looks for a GPU only where a kernel calls a function that it has to compile as well.
+COMPILE = """
+import sys, numba.cuda
+from mlhood.gpu import ladder
+kernel = getattr(ladder, sys.argv[1])
+matrices = (numba.float32[:, ::1],) * kernel.py_func.__code__.co_argcount
+print(numba.cuda.compile_ptx(kernel.py_func, matrices, cc=(7, 5))[0])
+"""
+
+
+def assembled(text, folder):
+    """What `ptxas` says of the registers and memories that a kernel needs."""
+    (folder / "kernel.ptx").write_text(text)
+    command = [PTXAS, "-v", f"--gpu-name={ptx.ARCHITECTURE}", folder / "kernel.ptx", "-o", folder / "kernel.cubin"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
 
 
 def test_each_instruction_belongs_to_one_of_the_ir():
@@ -36,10 +68,53 @@ def test_the_loop_is_a_product_of_a_row_and_a_column():
     np.testing.assert_allclose(c[0], a[1] @ b[:, 2], rtol=1e-5)
 
 
-@pytest.mark.skipif(shutil.which("ptxas") is None, reason="no ptxas here")
+@pytest.mark.skipif(PTXAS is None, reason="no ptxas here")
 def test_ptxas_accepts_it(tmp_path):
-    source = tmp_path / "dot.ptx"
-    source.write_text(ptx.assembly(gpu=True))
-    command = ["ptxas", "-v", f"--gpu-name={ptx.ARCHITECTURE}", str(source), "-o", str(tmp_path / "dot.cubin")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "registers" in done.stdout + done.stderr
+    assert re.search(r"Used \d+ registers", assembled(ptx.assembly(gpu=True), tmp_path))
+
+
+@pytest.mark.skipif(PTXAS is None or NVVM is None, reason="no ptxas or no libnvvm here")
+@pytest.mark.parametrize(
+    ("kernel", "shared"), [("naive", 0), ("coalesced", 0), ("tiled", 2048), ("registers", 9216), ("softmax", 4608)]
+)
+def test_the_ladder_compiles_for_a_gpu(kernel, shared, tmp_path):
+    (tmp_path / "nvvm").mkdir()
+    for name, target in (("lib64", "lib"), ("nvvm/lib64", "lib"), ("nvvm/libdevice", "nvvm/libdevice")):
+        (tmp_path / name).symlink_to(NVVM.parents[1] / target)  # where Numba looks for them
+    environment = {**os.environ, "CUDA_HOME": str(tmp_path), "NUMBA_ENABLE_CUDASIM": "0"}
+    command = [sys.executable, "-c", COMPILE, kernel]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = assembled(done.stdout, tmp_path)
+    assert int(re.search(r"Used (\d+) registers", told)[1]) < 128
+    assert "0 bytes spill stores" in told
+    assert (re.findall(r"(\d+) bytes smem", told) or ["0"]) == [str(shared)]
+
+
+@pytest.mark.skipif(DRIVER is None, reason="no driver of a GPU here")
+def test_a_gpu_computes_the_same():
+    driver = ctypes.CDLL(DRIVER)
+
+    def call(name, *arguments):
+        assert getattr(driver, name)(*arguments) == 0, name
+
+    device, (context, module, function) = ctypes.c_int(), (ctypes.c_void_p() for _ in range(3))
+    call("cuInit", 0)
+    call("cuDeviceGet", ctypes.byref(device), 0)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    call("cuCtxSetCurrent", context)
+    call("cuModuleLoadData", ctypes.byref(module), ptx.assembly(gpu=True).encode())
+    call("cuModuleGetFunction", ctypes.byref(function), module, ptx.NAME.encode())
+    rng = np.random.default_rng(0)
+    row, column, c = rng.standard_normal(7, np.float32), rng.standard_normal(7, np.float32), np.zeros(1, np.float32)
+    at = [ctypes.c_uint64() for _ in range(3)]
+    for pointer, array in zip(at, (row, column, c), strict=True):
+        size = ctypes.c_size_t(array.nbytes)
+        call("cuMemAlloc_v2", ctypes.byref(pointer), size)
+        call("cuMemcpyHtoD_v2", pointer, ctypes.c_void_p(array.ctypes.data), size)
+    arguments = at[0], at[1], ctypes.c_int64(1), ctypes.c_int64(7), at[2]
+    pointers = (ctypes.c_void_p * 5)(*map(ctypes.addressof, arguments))
+    call("cuLaunchKernel", function, *(1,) * 6, 0, None, pointers, None)
+    call("cuMemcpyDtoH_v2", ctypes.c_void_p(c.ctypes.data), at[2], ctypes.c_size_t(c.nbytes))
+    call("cuDevicePrimaryCtxRelease_v2", device)
+    np.testing.assert_allclose(c[0], row @ column, rtol=1e-5)
