@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +26,7 @@ _Alike = tuple[tuple[Buffer | None, ...], Selection | None]  # the buffers of an
 MAX_BYTES = 2**32  # of the arena, and of a temporary array of an operator that the interpreter computes
 
 
-@dataclass(frozen=True)
-class NativeStep:
+class NativeStep(NamedTuple):
     """An instruction that computes something.
 
     Args:
@@ -64,7 +64,6 @@ class NativeProgram:
         guard: Bytes between any two buffers, which then share no memory: for tests, which find there what a kernel
             writes out of bounds.
         like: A program for the same machine; the kernels of the instructions that it shares with this one are its own.
-        instead: Whether this program may take over the memory of `like`, which must not run any more.
 
     Raises:
         CompilerError: It needs more memory than the limit.
@@ -77,23 +76,16 @@ class NativeProgram:
         buffers: Mapping[str, Buffer] | None = None,
         guard: int = 0,
         like: NativeProgram | None = None,
-        instead: bool = False,
     ) -> None:
         self.program, self.machine, self.buffers, self.guard = program, machine, buffers or {}, guard
-        self.steps = tuple(self._select({id(step.instruction): step.selection for step in like.steps} if like else {}))
-        lifetimes = self._lifetimes()
-        old = like if like and instead and self._fits(like, lifetimes) else None
-        self.plan = old.plan if old else plan(lifetimes)
+        self.steps = _steps(program, machine, like.steps if like else ())
+        self.plan = plan(self._lifetimes())
         outputs = sum(weight.bytes for weight in program.outputs.values())
         _check_memory(self.plan.bytes + outputs, program.name)
         self._owners = program.memory()
-        self._arena = old._arena if old else np.empty(self.plan.bytes + ALIGNMENT, np.uint8)
+        self._arena = np.empty(self.plan.bytes + ALIGNMENT, np.uint8)
         self._base = self._arena.ctypes.data + -self._arena.ctypes.data % ALIGNMENT
-        calls = [call for step in self.steps if step.selection for call in step.selection.calls]
-        self.sequence = old.sequence if old else KernelSequence(calls, machine.threads, machine.target)
-        for number, call in enumerate(calls):
-            if self.sequence.calls[number] is not call:
-                self.sequence.replace(number, call)
+        self.sequence = KernelSequence(_calls(self.steps), machine.threads, machine.target)
         self._patches: dict[Weight, list[int]] = {}
         self._nonfinite = np.zeros(1, np.int64)
         self._copies: dict[Weight, np.ndarray] = {}
@@ -113,75 +105,35 @@ class NativeProgram:
         self._results: dict[Weight, np.ndarray] = {}  # of the last run
         self.segments = tuple(self._merge_steps())
 
-    def _select(self, selected: Mapping[int, Selection | None]) -> Iterator[NativeStep]:
-        count = 0
-        alike: dict[Hashable, _Alike] = {}
-        for number, instruction in enumerate(self.program.instructions):
-            if not isinstance(instruction, Compute | Copy):
-                continue
-            key = id(instruction)
-            selection = selected[key] if key in selected else self._select_once(instruction, alike)
-            step = NativeStep(number, instruction, selection, count)
-            count = step.last
-            yield step
-
-    def _select_once(self, instruction: Instruction, alike: dict[Hashable, _Alike]) -> Selection | None:
-        """Return the selection of an instruction; it has the calls of an earlier one that differs in buffers only."""
-        if not isinstance(instruction, Compute) or any(constant(buffer) is not None for buffer in instruction.reads):
-            return select(instruction, self.machine)
-        buffers, room = (*instruction.results, *instruction.inputs), self.machine.room
-        operands = [b and (b.type, buffers.index(b), room.get(b)) for b in buffers]
-        key = type(instruction.operator), repr(instruction.operator), len(instruction.results), *operands
-        if key not in alike:
-            alike[key] = buffers, select(instruction, self.machine)
-        others, selection = alike[key]
-        if selection is None or others is buffers:
-            return selection
-        return replace(selection, operands={name: buffers[others.index(b)] for name, b in selection.operands.items()})
-
     def become(self, program: Program, machine: Machine) -> bool:
-        """Run another program from now on, if it needs the same kernels and memory; return whether it does.
+        """Run another program from now on, if it needs the same kernels and no more memory; return whether it does.
 
         It has the instructions of this one but for some with other lengths, as `DynamicProgram` returns them.
         """
-        if len(program.instructions) != len(self.program.instructions):
+        steps = _steps(program, machine, self.steps)
+        calls, old = _calls(steps), self.sequence.calls
+        if [call.kernel for call in calls] != [call.kernel for call in old]:
             return False
-        pairs = enumerate(zip(program.instructions, self.program.instructions, strict=True))
-        changed = {number: new for number, (new, old) in pairs if new is not old}
-        if any(isinstance(instruction, Alloc) for instruction in changed.values()):
+        sizes = {lifetime.name: lifetime.bytes - self.guard for lifetime in self.plan.lifetimes}
+        pairs = zip(program.instructions, self.program.instructions, strict=True)
+        needed = [
+            (new.buffer.name, new.buffer.bytes) for new, before in pairs if new is not before and isinstance(new, Alloc)
+        ]
+        for new, before in zip(steps, self.steps, strict=True):
+            if new.selection and new.selection is not before.selection:
+                needed += [(_workspace(new, name), size) for name, size in new.selection.workspace.items()]
+        if any(size > sizes.get(name, -1) for name, size in needed):
             return False
-        steps, alike, replaced = list(self.steps), dict[Hashable, _Alike](), list[tuple[int, NativeCall]]()
-        before, self.machine = self.machine, machine
-        for i, step in enumerate(self.steps):
-            if (instruction := changed.get(step.number)) is None:
-                continue
-            steps[i] = new = replace(step, instruction=instruction, selection=self._select_once(instruction, alike))
-            kernels = [
-                [call.kernel for call in each.selection.calls] if each.selection else None for each in (step, new)
-            ]
-            sizes = [each.selection.workspace if each.selection else None for each in (step, new)]
-            if kernels[0] != kernels[1] or sizes[0] != sizes[1]:
-                self.machine = before
-                return False
-            replaced += [(step.first + n, call) for n, call in enumerate(new.selection.calls if new.selection else ())]
-        for number, call in replaced:
-            words = [self.sequence.word(number, name) for name in call.operands]
-            addresses = self.sequence.words[words]
-            self.sequence.replace(number, call)
-            self.sequence.words[words] = addresses
-        self.program, self.steps, self._owners = program, tuple(steps), program.memory()
+        for number, (new, before) in enumerate(zip(calls, old, strict=True)):
+            if new is not before:
+                words = [self.sequence.word(number, name) for name in new.operands]
+                addresses = self.sequence.words[words]
+                self.sequence.replace(number, new)
+                self.sequence.words[words] = addresses
+        self.program, self.machine, self.steps, self._owners = program, machine, steps, program.memory()
         self._patches = {program.weights[weight.name]: words for weight, words in self._patches.items()}
         self._bind_weights()
         return True
-
-    def _fits(self, old: NativeProgram, lifetimes: Sequence[Lifetime]) -> bool:
-        """Return whether this program has the kernels of an old one, and needs no more memory."""
-        kernels = [
-            [call.kernel for step in program.steps if step.selection for call in step.selection.calls]
-            for program in (self, old)
-        ]
-        sizes = {lifetime.name: lifetime.bytes for lifetime in old.plan.lifetimes}
-        return kernels[0] == kernels[1] and all(each.bytes <= sizes.get(each.name, -1) for each in lifetimes)
 
     def _lifetimes(self) -> list[Lifetime]:
         lifetimes = self.program.lifetimes()
@@ -322,6 +274,40 @@ class NativeProgram:
             start = self.plan.offsets[owner.name]
             flat = self.arena[start : start + buffer.bytes]
         return flat.view(buffer.type.dtype).reshape(shape(buffer))
+
+
+def _steps(program: Program, machine: Machine, known: Iterable[NativeStep]) -> tuple[NativeStep, ...]:
+    """Return the steps of a program; those of instructions with a known step have its native calls."""
+    selected = {id(step.instruction): step.selection for step in known}
+    steps: list[NativeStep] = []
+    alike: dict[Hashable, _Alike] = {}
+    count = 0
+    for number, instruction in enumerate(program.instructions):
+        if isinstance(instruction, Compute | Copy):
+            key = id(instruction)
+            selection = selected[key] if key in selected else _select_once(instruction, machine, alike)
+            steps.append(NativeStep(number, instruction, selection, count))
+            count = steps[-1].last
+    return tuple(steps)
+
+
+def _select_once(instruction: Instruction, machine: Machine, alike: dict[Hashable, _Alike]) -> Selection | None:
+    """Return the selection of an instruction; it has the calls of an earlier one that differs in buffers only."""
+    if not isinstance(instruction, Compute) or any(constant(buffer) is not None for buffer in instruction.reads):
+        return select(instruction, machine)
+    buffers = (*instruction.results, *instruction.inputs)
+    operands = [b and (b.type, buffers.index(b), machine.room.get(b)) for b in buffers]
+    key = type(instruction.operator), repr(instruction.operator), len(instruction.results), *operands
+    if key not in alike:
+        alike[key] = buffers, select(instruction, machine)
+    others, selection = alike[key]
+    if selection is None or others is buffers:
+        return selection
+    return replace(selection, operands={name: buffers[others.index(b)] for name, b in selection.operands.items()})
+
+
+def _calls(steps: Iterable[NativeStep]) -> list[NativeCall]:
+    return [call for step in steps if step.selection for call in step.selection.calls]
 
 
 def _workspace(step: NativeStep, name: str) -> str:

@@ -201,7 +201,7 @@ class Cpu:
             self.plans = {key: plan for key, plan in self.plans.items() if plan is not like}
         if like and room and like.become(program, machine):
             return like
-        native = NativeProgram(program, machine, buffers if keep_values else None, like=like, instead=room > 0)
+        native = NativeProgram(program, machine, buffers if keep_values else None, like=like)
         native.threads_wanted = parallel.threads()
         return native
 
