@@ -10,7 +10,7 @@ import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import bind_inputs
-from mlhood.compiler.hir.operator import as_tuple, locate_error
+from mlhood.compiler.hir.operator import as_tuple, located
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Node, Value, needed_memory
 from mlhood.compiler.hir.verify import verify
@@ -137,14 +137,8 @@ def with_location(node: Node, compute: Implementation) -> Implementation:
     """Return an implementation whose errors name the node."""
 
     def wrapper(*inputs: np.ndarray | None) -> tuple[np.ndarray, ...]:
-        try:
+        with located(node.where, inputs):
             return compute(*inputs)
-        except CompilerError as error:
-            raise locate_error(error, node.where) from error
-        except (ValueError, TypeError, LookupError, MemoryError, ArithmeticError) as error:
-            shapes = ", ".join("none" if array is None else str(list(array.shape)) for array in inputs)
-            what = "the operator failed on these inputs"
-            raise CompilerError(what, where=node.where, got=f"{shapes}: {error}") from error
 
     return wrapper
 

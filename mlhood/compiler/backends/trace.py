@@ -44,11 +44,12 @@ def write_trace(
         OutputError: The file cannot be written.
     """
     check_output(Path(path))
-    content = {
-        "traceEvents": events(runner, inputs, rounds, name),
-        "displayTimeUnit": "ns",
-        "otherData": machine().as_dict(),
-    }
+    return write_events(events(runner, inputs, rounds, name), path, otherData=machine().as_dict())
+
+
+def write_events(events: list[Event], path: str | Path, **more: Any) -> Path:
+    """Write events, and more data beside them, to a file; return the path."""
+    content = {"traceEvents": events, "displayTimeUnit": "ns", **more}
     return write_atomic(path, json.dumps(content, separators=(",", ":"), allow_nan=False).encode())
 
 
@@ -70,17 +71,19 @@ def events(runner: Runner, inputs: Mapping[str, Any], rounds: int = ROUNDS, name
     """
     check_rounds(rounds)
     shape = shapes(runner, inputs)
-    names = [_name("process_name", 0, name)]
+    names = [naming("process_name", _PROCESS, 0, name)]
     timed: list[Event] = []
     first = 0.0
     for track in range(1, rounds + 1):
         run, nodes = intervals(runner, inputs)
         first = run.start if track == 1 else first
-        names.append(_name("thread_name", track, f"run {track}"))
-        timed.append(_complete(f"run {track}", "run", run, track, first, {"nodes": len(nodes)}))
-        for node, interval in nodes.items():
-            arguments = _arguments(node, interval, shape)
-            timed.append(_complete(node.name, node.operator.name, interval, track, first, arguments))
+        names.append(naming("thread_name", _PROCESS, track, f"run {track}"))
+        spans = [(f"run {track}", "run", run, {"nodes": len(nodes)})]
+        spans += [(n.name, n.operator.name, interval, _arguments(n, interval, shape)) for n, interval in nodes.items()]
+        for label, category, interval, arguments in spans:
+            # rounded to nanoseconds, so that an end is the next start
+            start, end = (round(1e9 * (time - first)) for time in (interval.start, interval.end))
+            timed.append(span(label, category, start / 1000, (end - start) / 1000, _PROCESS, track, arguments))
     return names + timed
 
 
@@ -96,13 +99,12 @@ def _arguments(node: Node, interval: Interval, shape: Callable[[Value], tuple[in
     return arguments
 
 
-def _complete(name: str, category: str, interval: Interval, track: int, first: float, arguments: Event) -> Event:
-    """Return a complete event; start and end are rounded to nanoseconds, so that an end is the next start."""
-    start, end = (round(1e9 * (time - first)) for time in (interval.start, interval.end))
-    times = {"ts": start / 1000, "dur": (end - start) / 1000}
-    return {"name": name, "cat": category, "ph": "X", **times, "pid": _PROCESS, "tid": track, "args": arguments}
+def span(name: str, category: str, start: float, duration: float, process: int, track: int, arguments: Event) -> Event:
+    """Return a complete event; times are in microseconds."""
+    times = {"ts": start, "dur": duration}
+    return {"name": name, "cat": category, "ph": "X", **times, "pid": process, "tid": track, "args": arguments}
 
 
-def _name(kind: str, track: int, name: str) -> Event:
-    """Return the metadata event that names the process or a track."""
-    return {"name": kind, "ph": "M", "ts": 0, "pid": _PROCESS, "tid": track, "args": {"name": name}}
+def naming(kind: str, process: int, track: int, name: str) -> Event:
+    """Return the metadata event that names a process ("process_name") or a track ("thread_name")."""
+    return {"name": kind, "ph": "M", "ts": 0, "pid": process, "tid": track, "args": {"name": name}}

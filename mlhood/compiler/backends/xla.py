@@ -15,7 +15,7 @@ from mlhood.compiler.backends import xla_operators
 from mlhood.compiler.backends.interpreter import Observer
 from mlhood.compiler.hir.graph import Graph, all_nodes
 from mlhood.compiler.hir.inputs import bind_inputs
-from mlhood.compiler.hir.operator import as_tuple, locate_error
+from mlhood.compiler.hir.operator import as_tuple, located
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.hir.verify import verify
@@ -110,15 +110,9 @@ def _settings() -> Iterator[None]:
 def _apply(node: Node, *arrays: Any) -> tuple[Any, ...]:
     """Compute a node's outputs, of the types that the graph declares."""
     types = tuple(None if value is None else value.type for value in node.inputs)
-    try:
+    with located(node.where, arrays):
         operator, count = node.operator.specialized([None if array is None else array.shape for array in arrays])
         results = as_tuple(RULES[operator.name](operator, types[:count], *map(_traceable, arrays[:count])))
-    except CompilerError as error:
-        raise locate_error(error, node.where) from error
-    except (ValueError, TypeError, LookupError) as error:
-        shapes = ", ".join("none" if array is None else str(list(array.shape)) for array in arrays)
-        what = "the operator failed on these inputs"
-        raise CompilerError(what, where=node.where, got=f"{shapes}: {error}") from error
     return tuple(
         jax.numpy.asarray(array).astype(value.type.dtype) for value, array in zip(node.outputs, results, strict=True)
     )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar
 
@@ -208,6 +209,24 @@ def locate_error(error: CompilerError, where: str) -> CompilerError:
     return type(error)(
         error.what, where=where, expected=parts.get("expected"), got=parts.get("got"), todo=parts.get("what to do")
     )
+
+
+@contextmanager
+def located(where: str, inputs: Sequence[Any] = ()) -> Iterator[None]:
+    """Raise errors of an operator's evaluation in the block as CompilerErrors that name what is evaluated.
+
+    Args:
+        where: What is evaluated.
+        inputs: Arrays whose shapes the error tells, None for one left out.
+    """
+    try:
+        yield
+    except CompilerError as error:
+        raise locate_error(error, where) from error
+    except (ValueError, TypeError, LookupError, MemoryError, ArithmeticError) as error:
+        shapes = ", ".join("none" if array is None else str(list(array.shape)) for array in inputs)
+        got = f"{shapes}: {error}" if inputs else error
+        raise CompilerError("the operator failed on these inputs", where=where, got=got) from error
 
 
 def require(condition: bool, what: str, *, expected: object = None, got: object = None) -> None:

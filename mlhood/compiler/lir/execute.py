@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.hir.inputs import bind_inputs
-from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
+from mlhood.compiler.hir.operator import as_tuple, footprint, located
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, Dealloc, Instruction, TensorView
 from mlhood.compiler.lir.program import Program
 from mlhood.compiler.lir.text import instruction_text
@@ -119,12 +119,8 @@ def _compute(number: int, instruction: Compute, arrays: Mapping[Buffer, np.ndarr
     where = f"instruction {number}: {instruction_text(instruction)}"
     types = tuple(None if buffer is None else buffer.type for buffer in instruction.inputs)
     inputs = [None if buffer is None else arrays[buffer] for buffer in instruction.inputs]
-    try:
+    with located(where):
         results = as_tuple(instruction.operator.evaluate_typed(types, *inputs))
-    except CompilerError as error:
-        raise locate_error(error, where) from error
-    except (ValueError, TypeError, LookupError, MemoryError, ArithmeticError) as error:
-        raise CompilerError("the operator failed on these inputs", where=where, got=error) from error
     for buffer, result in zip(instruction.results, results, strict=True):
         if result.dtype != buffer.type.dtype or result.shape != buffer.type.shape:
             expected, got = f"{buffer.type.element}{list(buffer.type.shape)}", f"{result.dtype}{list(result.shape)}"

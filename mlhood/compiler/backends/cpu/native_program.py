@@ -12,7 +12,7 @@ import numpy as np
 
 from mlhood.compiler.backends.cpu.machine import Machine, Selection, constant, shape
 from mlhood.compiler.backends.cpu.selection import select
-from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
+from mlhood.compiler.hir.operator import as_tuple, footprint, located
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, Instruction, Weight
 from mlhood.compiler.lir.program import Lifetime, Program
 from mlhood.compiler.lir.text import instruction_text
@@ -319,13 +319,8 @@ def _evaluate(instruction: Compute, array: Callable[[Buffer], np.ndarray]) -> tu
     inputs = [None if buffer is None else array(buffer) for buffer in instruction.inputs]
     where = instruction_text(instruction)
     _check_memory(footprint(instruction.operator, types, [b.type for b in instruction.results]), where)
-    try:
-        with np.errstate(all="ignore"):
-            return as_tuple(instruction.operator.evaluate_typed(types, *inputs))
-    except CompilerError as error:
-        raise locate_error(error, where) from error
-    except (ValueError, TypeError, LookupError, MemoryError, ArithmeticError) as error:
-        raise CompilerError("the operator failed on these inputs", where=where, got=error) from error
+    with located(where), np.errstate(all="ignore"):
+        return as_tuple(instruction.operator.evaluate_typed(types, *inputs))
 
 
 def _check_memory(needed: int, where: str) -> None:
