@@ -18,13 +18,9 @@ from mlhood.files.terminal import echo
 # need, a sandbox those of grading.
 COMMANDS = (
     "compiler/commands.py",
-    "compiler/bench/commands.py",
-    "kernels/commands.py",
-    "jaxlab/commands.py",
-    "measure/commands.py",
+    "bench_commands.py",
     "dataflow/systolic/commands.py",
     "dataflow/slicing/commands.py",
-    "dataflow/sliced/commands.py",
     "jaxlab/cluster/commands.py",
     "grading/commands.py",
     "grading/course_commands.py",

@@ -44,16 +44,13 @@ PLAN: dict[str, set[str]] = {
     # the generators are self-contained: the cache of object code digests their sources only
     "kernels.codegen": set(),
     "kernels": {"kernels.codegen"},
-    "kernels.commands": {"exchange", "kernels"},
     "gpu": set(),
     "dataflow": {"kernels", "kernels.codegen"},
     "dataflow.systolic": {"exchange"},
-    # the benchmark has the options and the report of those of the kernels
-    "dataflow.sliced": {"exchange", "kernels", "kernels.codegen", "kernels.commands", "dataflow"},
+    "dataflow.sliced": {"kernels", "kernels.codegen", "dataflow"},
     "jaxlab": {"kernels", "compiler", "graph_drawing"},
     # the baselines are the course's torch model and its exported ONNX file
     "jaxlab.bench": {"models", "exchange", "kernels", "jaxlab"},
-    "jaxlab.commands": {"exchange", "kernels.commands", "jaxlab", "jaxlab.bench"},
     # pages are looked at in the browser that draws graphs
     "notebook_view": {"exchange"},
     # the doctor tries the sandbox in the way in which the grader uses it
@@ -127,6 +124,7 @@ PLAN: dict[str, set[str]] = {
     | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.batch", "grading.exporters"},
     "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.marking"}
     | {"grading.reports", "grading.variants", "grading.progress"},
+    "bench_commands": {"kernels", "dataflow.sliced", "jaxlab.bench", "compiler.backends", "compiler.bench"},
     # it imports the modules of commands by their names
     "cli": {"exchange", "doctor"},
     "__main__": {"cli"},

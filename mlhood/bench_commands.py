@@ -1,0 +1,358 @@
+"""The commands `mlhood bench ...`: kernels and networks against the libraries, and the machine's ceilings."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from mlhood.files.terminal import echo
+
+if TYPE_CHECKING:
+    from mlhood.kernels.bench import ConvolutionCase
+    from mlhood.kernels.geometry import Layout
+    from mlhood.kernels.layers import Layer
+
+
+def _writable(path: Path | None) -> Path | None:
+    """Check that a report can be written, before anything is measured."""
+    from mlhood.files.atomic import check_output
+
+    if path is not None:
+        check_output(path)
+    return path
+
+
+Threads = Annotated[int, typer.Option(min=1, help="Threads of every alternative.")]
+Rounds = Annotated[int, typer.Option(min=21, help="Rounds; each times every alternative once.")]
+Hot = Annotated[bool, typer.Option(help="Call each alternative once before it is timed: its data are in the caches.")]
+Network = Annotated[str, typer.Option(help="Network with the layers: resnet50, mobilenet_v2, squeezenet or vgg16.")]
+Inductor = Annotated[bool, typer.Option(help="Also time what torch.compile makes of the models.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Also write the results to this file.", callback=_writable)]
+
+
+def register(app: typer.Typer, bench: typer.Typer) -> None:
+    """Add the commands to `bench`."""
+    for command in (_machine, _gemm, _conv, _sliced, _jax, _model, _transformers):
+        bench.command(command.__name__.removeprefix("_"))(command)
+
+
+def _machine(
+    threads: Annotated[int | None, typer.Option(min=1, help="Number of threads; 1 and then all by default.")] = None,
+    sizes: Annotated[bool, typer.Option(help="Print the bandwidth of every size.")] = False,
+    picture: Annotated[Path | None, typer.Option(help="Draw the roofline to this .svg or .png file.")] = None,
+) -> None:
+    """Measure this machine's ceilings: multiply-adds from registers, bytes per second from each cache.
+
+    Example: mlhood bench machine --sizes
+    """
+    from mlhood.errors import OutputError
+    from mlhood.measure.limits import all_threads, ceilings, describe
+
+    last = None
+    for count in (1, all_threads()) if threads is None else (threads,):
+        last = ceilings(count)
+        echo(f"{last}\n")
+        if sizes:
+            echo(f"{describe(last.sweep)}\n")
+    if picture is not None and last is not None:
+        try:
+            last.roofline().plot().savefig(picture)
+        except (OSError, ValueError) as error:
+            raise OutputError("the figure cannot be written", where=picture, got=error) from error
+        echo(f"wrote {picture}")
+
+
+def _gemm(
+    threads: Threads = 1,
+    rounds: Rounds = 21,
+    hot: Hot = False,
+    dtype: Annotated[str, typer.Option(help="Of the matrices: float32, or int8 for u8 times s8 into s32.")] = "float32",
+    as_json: Json = None,
+) -> None:
+    """Time our matrix product for n from 256 to 2048 and NumPy's, or int8, float32 and ONNX Runtime's.
+
+    Example: mlhood bench gemm --threads 2 --json gemm.json
+    """
+    _configure()
+    from mlhood.kernels import bench
+
+    _check_choice("dtype", dtype, ["float32", "int8"])
+    cache = "hot" if hot else "interleaved"
+
+    def measure(peak: float) -> Iterable[ConvolutionCase]:
+        if dtype == "int8":
+            return bench.int8_cases(threads, rounds, cache)
+        return bench.gemm_cases(threads, rounds, cache, peak=peak)
+
+    _report({"bench": "gemm", "dtype": dtype}, measure, threads, as_json)
+
+
+def _conv(
+    threads: Threads = 1,
+    rounds: Rounds = 21,
+    hot: Hot = False,
+    network: Network = "resnet50",
+    layout: Annotated[
+        str, typer.Option(help="Layout that ours and torch use: plain, or blocked as between compiled layers.")
+    ] = "plain",
+    as_json: Json = None,
+) -> None:
+    """Time our direct convolution, torch, ONNX Runtime and im2col with BLAS over a network's layers.
+
+    Example: mlhood bench conv --threads 1 --json conv.json
+    """
+    _configure()
+    from mlhood.errors import KernelError
+    from mlhood.kernels import bench
+
+    _check_choice("layout", layout, ["plain", "blocked"])
+    layers = _layers(network)
+    if layout == "blocked" and (grouped := [layer for layer in layers if layer.groups > 1]):
+        what, todo = "the blocked layout does not support groups within a block", "use --layout plain"
+        raise KernelError(what, where=grouped[0].name, expected="one group", got=grouped[0].groups, todo=todo)
+    cache = "hot" if hot else "interleaved"
+    _report(
+        {"bench": "conv", "network": network, "layout": layout},
+        lambda peak: bench.conv_cases(threads, rounds, cache, layers, cast("Layout", layout), peak),
+        threads,
+        as_json,
+    )
+
+
+def _sliced(
+    threads: Threads = 1,
+    rounds: Rounds = 21,
+    hot: Hot = False,
+    network: Network = "resnet50",
+    as_json: Json = None,
+) -> None:
+    """Time the sliced convolution, with the slicing that the analysis chooses, against im2col and torch.
+
+    Grouped convolutions are left out.
+
+    Example: mlhood bench sliced --threads 1 --json sliced.json
+    """
+    _configure()
+    from mlhood.dataflow.sliced.bench import sliced_cases
+
+    layers = [layer for layer in _layers(network) if layer.groups == 1]
+    cache = "hot" if hot else "interleaved"
+    _report(
+        {"bench": "sliced", "network": network},
+        lambda peak: sliced_cases(threads, rounds, cache, layers, peak),
+        threads,
+        as_json,
+    )
+
+
+def _layers(network: str) -> list[Layer]:
+    """Return the distinct convolutions of a network."""
+    from mlhood.kernels.layers import NETWORKS, distinct
+
+    _check_choice("network", network, list(NETWORKS))
+    return distinct(NETWORKS[network]())
+
+
+def _check_choice(what: str, value: str, choices: list[str]) -> None:
+    """Raise a `KernelError` with the nearest choice if the value of an option is none of them."""
+    from mlhood.errors import KernelError, nearest
+
+    if value not in choices:
+        raise KernelError(f"unknown {what}", expected=", ".join(choices), got=value, todo=nearest(value, choices))
+
+
+def _report(
+    tags: dict[str, str], measure: Callable[[float], Iterable[ConvolutionCase]], threads: int, as_json: Path | None
+) -> None:
+    """Measure the machine's peak, print each case as soon as it is measured, then the means."""
+    from mlhood.kernels import bench
+    from mlhood.measure import peak
+
+    limit = peak(threads).value
+    echo(f"peak of {threads} threads: {limit / 1e9:.1f} GFLOP/s in float32")
+    cases = []
+    for case in measure(limit):
+        echo(bench.line(case))
+        cases.append(case)
+    means: dict[str, Any] = {"all": bench.summary(cases)}
+    if "network" in tags:
+        for kernel in ("3x3", "1x1"):
+            selected = [case for case in cases if f", {kernel}" in case.name]
+            means |= {kernel: bench.summary(selected)} if selected else {}
+    for name, mean in means.items():
+        ratios = "  ".join(f"{baseline} {value:.3f}" for baseline, value in mean["ratios"].items())
+        rate = f"{mean['gflops']:.1f} {bench.unit(cases[0])}{bench.share(mean)}"
+        echo(f"geometric means, {name}: {rate}; ratio {ratios}")
+    rows = [case.row() for case in cases]
+    _write(as_json, {**tags, "threads": threads, "peak_flops": limit, "rows": rows, "summary": means})
+
+
+def _write(path: Path | None, data: dict[str, Any]) -> None:
+    """Write results, and the machine on which they were measured."""
+    from mlhood.files.atomic import write_atomic
+    from mlhood.measure import machine
+
+    if path is not None:
+        write_atomic(path, json.dumps(data | {"machine": machine().as_dict()}, indent=2).encode())
+
+
+def _configure(threads: int | None = None, *, jax: bool = False) -> None:
+    """Configure the libraries before they are imported, which is when they read these variables.
+
+    Idle threads sleep: while spinning, they take processor time from what is timed next. JAX dispatches synchronously:
+    otherwise each call would wake up another thread, which takes longer than a small operator.
+
+    Args:
+        threads: Their number in all libraries, where it is fixed when a process starts.
+        jax: Whether JAX is used.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+    if threads is not None:
+        from mlhood.measure import environment
+
+        os.environ.update(environment(threads, {}))
+    if jax:
+        import jax as library
+
+        library.config.update("jax_cpu_enable_async_dispatch", False)
+
+
+def _measured(rows: Iterable[Any]) -> list[Any]:
+    """Print each row as soon as it is measured, and then whether JAX had another number of threads; return them."""
+    measured = []
+    for row in rows:
+        echo(row)
+        measured.append(row)
+    # ONNX Runtime's threads are fixed by its session options
+    for note in (note for note in measured[-1].result.unfixed if note.startswith("JAX")):
+        echo(f"not fixed by --threads: {note}")
+    return measured
+
+
+def _jax(
+    threads: Threads = 1,
+    rounds: Rounds = 21,
+    operators: Annotated[bool, typer.Option(help="Also time each operator with and without JAX.")] = False,
+    size: Annotated[int, typer.Option(min=32, help="Height and width of the image.")] = 224,
+    as_json: Json = None,
+) -> None:
+    """Time ResNet-18 in JAX against NumPy, torch and ONNX Runtime, with compilation and transfer times.
+
+    If JAX finds a GPU, it is timed, too.
+
+    Example: mlhood bench jax --threads 1 --operators --json jax.json
+    """
+    _configure(threads, jax=True)
+    from mlhood.jaxlab import bench
+
+    rows = bench.operator_rows(threads, rounds, size) if operators else [bench.network_row(threads, rounds, size)]
+    measured = [row.as_dict() for row in _measured(rows)]
+    _write(as_json, {"bench": "jax", "threads": threads, "size": size, "gpu": str(bench.gpu()), "rows": measured})
+
+
+def _model(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="lenet, resnet18, resnet50, mobilenet_v2, vit_block, gpt_block; all by default.",
+            show_default=False,
+        ),
+    ] = None,
+    threads: Threads = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Number of examples in a run.")] = 1,
+    int8: Annotated[bool, typer.Option("--int8", help="Also time models quantised to int8.")] = False,
+    inductor: Inductor = True,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Our targets, the ratios' reference first; may be repeated.")
+    ] = None,
+    rounds: Rounds = 21,
+    as_json: Json = None,
+) -> None:
+    """Time whole models on our targets, torch, ONNX Runtime, XLA, and OpenVINO if it is installed.
+
+    A ratio is the time of an alternative divided by that of our first target: above 1, ours is faster.
+
+    Of the peak is the share of the float32 operations per second that these threads can reach; of bandwidth, for our
+    targets, the bytes that their kernels read and write, per second, as a share of what the threads copy from the
+    slowest memory that was measured: a model that stays in faster caches can exceed it. The peak resident memory is
+    that of a new process that loads the file and runs it, with our kernels in the cache, beside ONNX Runtime's.
+
+    Example: mlhood bench model resnet18 mobilenet_v2 --threads 1 --json models.json
+    """
+    _configure(threads, jax=True)
+    from mlhood.compiler.backends.targets import check_target
+    from mlhood.compiler.bench.model import NETWORKS, measure
+
+    for each in target or ():
+        check_target(each)
+    limit, slowest = _ceilings(threads)
+    options: Any = {"threads": threads, "batch": batch, "rounds": rounds, "int8": int8, "inductor": inductor}
+    options |= {"peak": limit, "bandwidth": slowest and slowest["bytes_per_second"], "targets": target or ()}
+    rows = [row.as_dict() for row in _measured(measure(names or list(NETWORKS), **options))]
+    data = {"bench": "model", "threads": threads, "batch": batch, "peak_flops": limit, "bandwidth": slowest}
+    _write(as_json, data | {"rows": rows})
+
+
+def _transformers(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="gpt2-prefill-128, gpt2-decode-128, gpt2-decode-1024, bert-128, vit, llama-prefill-128, "
+            "llama-decode-1024, whisper; all by default.",
+            show_default=False,
+        ),
+    ] = None,
+    threads: Annotated[
+        list[int] | None, typer.Option(min=1, help="Threads of every alternative; may be repeated. 1 and 2 by default.")
+    ] = None,
+    layers: Annotated[int | None, typer.Option(min=1, help="Layers, for a quick test; else the real number.")] = None,
+    inductor: Inductor = True,
+    small: Annotated[bool, typer.Option(help="Also time decode steps with weights of 8 and 4 bits.")] = True,
+    rounds: Rounds = 21,
+    as_json: Json = None,
+) -> None:
+    """Time transformers on our target cpu, ONNX Runtime, torch, and OpenVINO if it is installed.
+
+    A ratio is the time of an alternative divided by ours: above 1, ours is faster. Of bandwidth is what a run must read
+    and write at least (weights and cache once), per second, as a share of what the threads can read from memory. A
+    growing cache is that of the step before, in the same memory; the others copy theirs. Weights of 8 bits have a scale
+    for each channel, those of 4 bits one for 32; their loss is reported in dB and as perplexity.
+
+    Example: mlhood bench transformers gpt2-decode-128 --layers 2 --threads 1
+    """
+    counts = threads or [1, 2]
+    _configure(max(counts))
+    from mlhood.compiler.bench.transformers import CASES, measure
+    from mlhood.measure.limits import peak, reading
+
+    rows = []
+    for count in counts:
+        limit, read = peak(count).value, reading(count).value
+        echo(f"{count} threads: peak {limit / 1e9:.1f} GFLOP/s in float32, {read / 1e9:.1f} GB/s read from memory")
+        options: Any = {"peak": limit, "inductor": inductor, "small": small, "bandwidth": read}
+        for row in measure(names or list(CASES), threads=count, layers=layers, rounds=rounds, **options):
+            echo(row)
+            rows.append(row.as_dict() | {"peak_flops": limit, "bandwidth": read})
+    _write(as_json, {"bench": "transformers", "layers": layers, "rows": rows})
+
+
+def _ceilings(threads: int) -> tuple[float, dict[str, Any] | None]:
+    """Measure and print the peak in operations per second, and the slowest memory: its level and bytes per second."""
+    from mlhood.measure import ceilings
+
+    limits = ceilings(threads)
+    limit, levels = limits.peak.value, limits.bandwidths
+    slowest = min(levels, key=lambda level: levels[level], default=None)
+    echo(f"peak of {threads} threads: {limit / 1e9:.1f} GFLOP/s in float32")
+    if slowest is None:
+        return limit, None
+    echo(f"bandwidth of {threads} threads: {levels[slowest] / 1e9:.1f} GB/s ({slowest})")
+    return limit, {"level": slowest, "bytes_per_second": levels[slowest]}
