@@ -47,6 +47,7 @@ PLAN: dict[str, set[str]] = {
     "gpu": set(),
     "dataflow": {"kernels", "kernels.codegen"},
     "dataflow.systolic": {"exchange"},
+    "dataflow.commands": {"dataflow", "dataflow.systolic", "kernels.codegen"},
     "dataflow.sliced": {"kernels", "kernels.codegen", "dataflow"},
     "jaxlab": {"kernels", "compiler", "graph_drawing"},
     # the baselines are the course's torch model and its exported ONNX file

@@ -5,17 +5,11 @@ accesses in closed form (`count`), the array simulated cycle by cycle (`simulate
 (`simulate_memories`), and energy (`energy`).
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from mlhood.dataflow.systolic.array import DATAFLOWS, Array, Layer, gemm_layer, resnet_layers
-    from mlhood.dataflow.systolic.files import read_config, read_topology
-    from mlhood.dataflow.systolic.mapping import Counts, Mapping, count, folds, map_layer
-    from mlhood.dataflow.systolic.memory import ENERGY, ENERGY_SOURCE, Memories, energy, simulate_memories
-    from mlhood.dataflow.systolic.simulator import Run, simulate
+from mlhood.dataflow.systolic.array import DATAFLOWS, Array, Layer, gemm_layer, resnet_layers
+from mlhood.dataflow.systolic.files import read_config, read_topology
+from mlhood.dataflow.systolic.mapping import Counts, Mapping, count, folds, map_layer
+from mlhood.dataflow.systolic.memory import ENERGY, ENERGY_SOURCE, Memories, energy, simulate_memories
+from mlhood.dataflow.systolic.simulator import Run, simulate
 
 __all__ = [
     "DATAFLOWS",
@@ -38,19 +32,3 @@ __all__ = [
     "simulate",
     "simulate_memories",
 ]
-
-_EXPORTS = {
-    "array": ("DATAFLOWS", "Array", "Layer", "gemm_layer", "resnet_layers"),
-    "files": ("read_config", "read_topology"),
-    "mapping": ("Counts", "Mapping", "count", "folds", "map_layer"),
-    "memory": ("ENERGY", "ENERGY_SOURCE", "Memories", "energy", "simulate_memories"),
-    "simulator": ("Run", "simulate"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import lazily: the command line must not wait for NumPy and Numba."""
-    for module, names in _EXPORTS.items():
-        if name in names:
-            return getattr(import_module(f"mlhood.dataflow.systolic.{module}"), name)
-    raise AttributeError(f"module 'mlhood.dataflow.systolic' has no attribute {name!r}")
