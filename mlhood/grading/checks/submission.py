@@ -110,8 +110,8 @@ class Reached:
 
     @property
     def text(self) -> str:
-        """The figure in words: `cycles: 1,204 (the course reaches 1,190)`."""
-        return f"{self.figure}: {format_figure(self.value)} (the course reaches {format_figure(self.course)})"
+        """The figure in words: `cycles: 1,204 (reference: 1,190)`."""
+        return f"{self.figure}: {format_figure(self.value)} (reference: {format_figure(self.course)})"
 
 
 class Submission:
