@@ -50,7 +50,6 @@ ABILITIES = (
         Ability(f"{name}.ipynb: run it, check it, hand it in", ("libraries", "disk", "local port"))
         for name in ("P1", "P2", "P3", "P4", "P5")
     ),
-    Ability("P1.7: print the graph from Netron as a PDF", ("libraries", "local port", "browser")),
     Ability("Show a model in Netron", ("libraries", "local port")),
     Ability("Draw a model as SVG, PNG or PDF", ("libraries", "local port", "browser")),
     Ability("Build a model for WebAssembly (mlhood compile --target wasm)", ("libraries", "WebAssembly tools")),

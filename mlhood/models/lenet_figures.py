@@ -24,16 +24,23 @@ def digits(images: Any, titles: Sequence[str], columns: int = 5, what: str = "ha
     return _pictures([np.asarray(image)[0] for image in images], titles, columns, alt, cmap="gray_r")
 
 
-def filters(weights: np.ndarray, columns: int = 5) -> Figure:
-    """Show the filters of a convolution's weights [F, C, KH, KW]: positive weights red, negative ones blue."""
-    names = [(f, c) for f, c in np.ndindex(*weights.shape[:2])]
-    titles = [f"filter {f}" + (f"\nchannel {c}" if weights.shape[1] > 1 else "") for f, c in names]
-    limit = float(np.abs(weights).max())
-    kernels = weights.reshape(-1, *weights.shape[2:])
-    rows = (f"{f}, {c}: {' / '.join(' '.join(f'{w:.1f}' for w in row) for row in weights[f, c])}" for f, c in names)
-    alt = "The filters of a convolution, positive weights red, negative ones blue; by filter and channel, row by row: "
-    alt += f"{'; '.join(rows)}."
-    return _pictures(kernels, titles, columns, alt, cmap="RdBu_r", vmin=-limit, vmax=limit)
+def filters(weights: np.ndarray, image: np.ndarray, maps: np.ndarray) -> Figure:
+    """Show up to eight filters [F, KH, KW], and below each its map [F, H, W] of an image: positive numbers red."""
+    count = min(len(weights), 8)
+    figure, grid = plt.subplots(2, 1 + count, figsize=(1.4 * (1 + count), 3.1), dpi=80)
+    for axes in grid.flat:
+        axes.axis("off")
+    grid[1, 0].imshow(image, cmap="gray_r")
+    for row, pictures in zip(grid, (weights, maps), strict=True):
+        limit = np.abs(pictures).max()
+        for axes, picture in zip(row[1:], pictures, strict=False):
+            axes.imshow(picture, cmap="RdBu_r", vmin=-limit, vmax=limit)
+    for number, axes in enumerate(grid[0, 1:]):
+        axes.set_title(f"filter {number}", fontsize=10)
+    figure.tight_layout(pad=0.3)
+    rows = (f"{f}: {' / '.join(' '.join(f'{w:.1f}' for w in row) for row in weights[f])}" for f in range(count))
+    alt = "Filters of a convolution, positive weights red, negative ones blue; below each, what it makes of an image. "
+    return set_alt_text(figure, f"{alt}Row by row, filter {'; '.join(rows)}.")
 
 
 def _pictures(images: Any, titles: Sequence[str], columns: int, alt: str, **style: Any) -> Figure:

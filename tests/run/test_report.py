@@ -167,8 +167,8 @@ def test_what_could_not_be_asked_is_said_in_words_and_not_drawn(soup):
         words(part)
     )
     assert f"Not asked on this machine: {NO_BROWSER}" in words(part)
-    assert "P1.7 Print the graph from Netron: not asked" in words(part)
-    assert "the picture of P1.7 Print the graph from Netron: No browser was found" in words(part)
+    assert "P1.7 Find where a graph forks: not asked" in words(part)
+    assert "the picture of P1.7 Find where a graph forks: No browser was found" in words(part)
     assert f"; {points:g} more could not be asked on this machine" in words(soup.header)
     assert "0 of 0" not in soup.text
 

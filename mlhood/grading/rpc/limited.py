@@ -1,6 +1,6 @@
 """A limited process: runs a named parser of ours on what a student wrote, and returns checked plain data.
 
-ONNX Runtime, pypdf, the compiler and the decoders of pictures are large programs in which a hostile file may find a
+ONNX Runtime, the compiler and the decoders of pictures are large programs in which a hostile file may find a
 fault, and a small file can unfold to gigabytes. So calls are in processes with limits on memory, time and the size of
 replies, and in bubblewrap where that is available: without network, and without files of the grader. Each call has its
 own process, unless those of a submission share one. The reply is read like a student's (see `codec`), since the process

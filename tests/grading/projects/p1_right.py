@@ -131,10 +131,12 @@ def operator_table(path):
     return pd.DataFrame(table, index=[f"node {i}" for i in range(len(table["op"]))])
 """,
     "P1-7-solution": """
-from pathlib import Path
-
-def print_graph(path, pdf):
-    return exchange.render(Path(path), Path(pdf))
+def forks(path):
+    graph = onnx.load(path).graph
+    weights = {tensor.name for tensor in graph.initializer}
+    names = [each.name for each in graph.input if each.name not in weights]
+    names += [name for node in graph.node for name in node.output]
+    return [name for name in names if sum(name in node.input for node in graph.node) >= 2]
 """,
     "P1-8-solution": """
 from onnx import parser

@@ -17,7 +17,6 @@ TABLE = "the notebook's table of measurements, which the grader measures again"
 OWN_GRAPH = "computed here from the notebook's own graph, whose weights the student has trained"
 TIMED = "the times of the course's own programs, whose order is known"
 NOT_DRAWN = {
-    "P1.7 lenet_is_printed": "the notebook's own lenet.onnx, with which the grader compares the drawing",
     "P2.8 rows_are_measured": OWN_GRAPH,
     "P2.11 rows_are_comparisons": TIMED,
     "P2.11 costs_are_counted": OWN_GRAPH,

@@ -157,7 +157,7 @@ def _readings(weights: reference.Weights, images: np.ndarray) -> np.ndarray:
     return np.stack(readings).mean(axis=0)
 
 
-@points(2)
+@points(3)
 def scanner_is_exported(submission: Submission) -> None:
     """`Exportable` can be exported, and computes what `Scanner` does for images of one kind."""
     signs = np.repeat([0, -1], [1, int(submission.rng.integers(2, 6))])
@@ -178,7 +178,7 @@ def scanner_is_exported(submission: Submission) -> None:
             expect.close(got, want, "what `Exportable` computes", atol=1e-4)
 
 
-@points(2)
+@points(3)
 def each_image_is_inverted_by_itself(submission: Submission) -> None:
     """In a batch of both kinds of images, each is inverted or not by itself."""
     images, light = _drawn_scans(submission, submission.rng.permutation([-1, -1, -1, 1, 1]))

@@ -88,7 +88,7 @@ def _digits_to_train_on(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarra
     return np.ascontiguousarray(images), labels.astype(np.int64)
 
 
-@points(2)
+@points(1)
 def training_moves_every_weight(submission: Submission) -> None:
     """`train` updates every parameter of the model passed to it."""
     training = submission.once("training", lambda: _run_training(submission))

@@ -90,7 +90,7 @@ def random_name(rng: np.random.Generator) -> str:
     return "".join(rng.choice(list(string.ascii_lowercase), size=9))
 
 
-@points(5)
+@points(4)
 def parameters_have_lenets_shapes(submission: Submission) -> None:
     """The parameters have LeNet's shapes: 61,706 values in total."""
     for sizes in _sizes(submission):
@@ -146,7 +146,7 @@ def _shape_hint(missing: Counter, extra: Counter) -> str:
     return "compare your layers with the table, row by row: channels, kernel, inputs, outputs"
 
 
-@points(3)
+@points(2)
 def convolutions_have_lenets_geometry(submission: Submission) -> None:
     """The convolutions have stride 1 and no padding."""
     others = (("padding", 1), ("padding", 2), ("padding", 4), ("stride", 2), ("stride", 3), ("dilation", 2))
@@ -209,7 +209,7 @@ def _bias_of(name: str, values: dict[str, np.ndarray]) -> np.ndarray:
     return next(biases, np.zeros(len(values[name]), np.float32))
 
 
-@points(2)
+@points(1)
 def gives_ten_logits_an_image(submission: Submission) -> None:
     """The model returns ten logits for each 32x32 image."""
     submission.once("responses", lambda: _check_responses(submission))
@@ -246,7 +246,7 @@ def _with_own_weights(submission: Submission, model: Remote) -> reference.Weight
     return reference.by_shape(values)
 
 
-@points(5)
+@points(4)
 def computes_lenet(submission: Submission) -> None:
     """The logits are those of LeNet with the same weights."""
     model = construct(submission, "LeNet")
@@ -280,7 +280,7 @@ def _check_argument(submission: Submission, model: Remote, weights: reference.We
     expect.close(got, want, "the forward pass", hint=hint, given=given)
 
 
-@points(3)
+@points(2)
 def takes_a_batch_of_any_size(submission: Submission) -> None:
     """A batch of any size gives the same logits as its images one at a time."""
     submission.once("responses", lambda: _check_responses(submission))

@@ -171,27 +171,6 @@ def mlp_onnx(rng: np.random.Generator, *hidden: int, removed: int = 1) -> tuple[
     return model.SerializeToString(), chain(steps[:-removed], weights, pixels, scores)
 
 
-def random_network_onnx(rng: np.random.Generator, image: str, scores: str) -> bytes:
-    """Build a network of two convolutions and two or three dense layers, with activations drawn at random."""
-    widths = [1, *(int(n) for n in rng.integers(3, 12, size=2))]
-    units = [16 * widths[2], *(int(n) for n in rng.integers(10, 90, size=rng.integers(2, 4)))]
-    weights: Weights = {}
-    steps: list[Step] = []
-    for index, (inputs, outputs) in enumerate(pairwise(widths)):
-        weights |= _drawn_layer(rng, f"c{index}", outputs, inputs, 3, 3)
-        pool = ("MaxPool", "", {"kernel_shape": [2, 2], "strides": [2, 2]})
-        steps += [("Conv", f"c{index}", {}), _random_activation(rng), pool]
-    steps.append(("Flatten", "", {}))
-    for index, (inputs, outputs) in enumerate(pairwise(units)):
-        weights |= _drawn_layer(rng, f"d{index}", outputs, inputs)
-        steps += [("Gemm", f"d{index}", {"transB": 1}), _random_activation(rng)]
-    return chain(steps, weights, (image, ["batch", 1, 22, 22]), (scores, ["batch", units[-1]]))
-
-
-def _random_activation(rng: np.random.Generator) -> Step:
-    return str(rng.choice(["Relu", "Tanh", "Sigmoid", "Softplus", "Elu", "Selu", "Softsign"])), "", {}
-
-
 def small_cnn_onnx(rng: np.random.Generator) -> bytes:
     """Build a convolutional network of random widths on oblong images.
 

@@ -88,7 +88,7 @@ TASKS = (
     Task(
         "P1.10",  # in the notebook's kernel: only the file that it writes is graded
         "A reader as small as you can",
-        checks=tuple(Check(name, title, 3, _check, (numbers,)) for name, numbers, title in STEPS),
+        checks=tuple(Check(name, title, 4, _check, (numbers,)) for name, numbers, title in STEPS),
         varies=(SENSOR,),
         minutes=45,
         builds_on=("P1.3", "P1.4", "P1.6"),

@@ -1,9 +1,8 @@
-"""Checks of P1.7 to P1.9: a graph as a PDF and its forks, one built by hand, and one cut before its last layer."""
+"""Checks of P1.7 to P1.9: a graph's forks, one built by hand, and one cut before its last layer."""
 
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,22 +10,20 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from mlhood.exchange import find_browser
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.oracle import OnnxFacts, onnx_facts
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
-from mlhood.grading.projects.p1.drawing import check_drawing
 from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
 from mlhood.grading.projects.p1.network import random_images, random_name
 from mlhood.grading.rpc.codec import Onnx
 from mlhood.grading.rpc.file_channel import write_fresh
 from mlhood.grading.variants.parameter import Parameter
 
-# where `print_graph` prints: to `pdf`; beside `path`, its ending replaced or with one more; or to a given name there
-PRINTED = Parameter("printed", ("pdf", "beside", "appended", "named"))
+# how many nodes at least read a value that `forks` returns
+READERS = Parameter("readers", (2, 3))
 # what the graph of P1.8 computes before its activation
 FORMULA = Parameter("formula", ("x @ weight + bias", "x @ weight.T + bias", "bias - x @ weight", "x @ weight - bias"))
 ACTIVATION = Parameter("activation", ("Relu", "Sigmoid", "Tanh"))
@@ -34,48 +31,6 @@ ACTIVATION = Parameter("activation", ("Relu", "Sigmoid", "Tanh"))
 CUT = Parameter("cut_nodes", (1, 2, 3))
 
 ACTIVATIONS = {"Relu": lambda x: np.maximum(x, 0), "Sigmoid": lambda x: 1 / (1 + np.exp(-x)), "Tanh": np.tanh}
-
-PRINTED_HINTS = {
-    "pdf": "to the file `pdf`",
-    "beside": "to the file beside it whose name ends in .pdf instead",
-    "appended": "to the file beside it whose name is longer by .pdf",
-    "named": "to the file beside it whose name is `name` and .pdf",
-}
-NO_BROWSER = "Netron needs a browser, and none was found: install Chrome, Chromium or Edge to print the graph"
-
-
-@points(2)
-def any_graph_is_printed(submission: Submission) -> None:
-    """`print_graph` prints the graph of any ONNX file to a PDF with searchable text."""
-    if find_browser() is None:
-        raise expect.CheckSkipped(NO_BROWSER)
-    image, scores, name = (random_name(submission.rng) for _ in range(3))
-    path, printed = submission.scratch / "unseen-graph.onnx", submission.parameters.printed
-    names = {"appended": f"{path.name}.pdf", "named": f"{name}.pdf"}
-    pdf = path.with_name(names.get(printed, f"{path.stem}.pdf"))
-    model = reference.random_network_onnx(submission.rng, image, scores)
-    write_fresh(path, model)
-    pdf.unlink(missing_ok=True)
-    submission.call("print_graph", str(path), *{"pdf": [str(pdf)], "named": [name]}.get(printed, []))
-    written = submission.written(pdf)
-    hint = f"print the file at `path`, whichever it is, {PRINTED_HINTS[printed]}"
-    write_fresh(path, model)  # ours again, whatever was called
-    check_drawing(written, path, image, scores, what="the PDF", hint=hint)
-
-
-@points(1)
-def lenet_is_printed(submission: Submission) -> None:
-    """`{{ "lenet.onnx.pdf" if printed == "appended" else "lenet.pdf" }}` shows the graph of LeNet."""
-    if find_browser() is None:
-        raise expect.CheckSkipped(NO_BROWSER)
-    name = "lenet.onnx.pdf" if submission.parameters.printed == "appended" else "lenet.pdf"
-    pdf, model = submission.file(name), submission.file("lenet.onnx")
-    hint = "print your lenet.onnx with your print_graph"
-    layers = Counter(onnx_facts(submission.parser, model, what="`lenet.onnx`").operators)
-    dense = layers["Gemm"] + layers["MatMul"]
-    what, expected = "`lenet.onnx` is not a LeNet", "two convolutions and three dense layers"
-    expect.true(layers["Conv"] >= 2 and dense >= 3, what, expected=expected, got=dict(layers), hint=hint)
-    check_drawing(pdf, model, what=f"`{name}`", hint=hint)
 
 
 def _call_forks(submission: Submission, path: str) -> Any:
@@ -86,7 +41,7 @@ def _call_forks(submission: Submission, path: str) -> Any:
 
 
 @compared(
-    5,
+    8,
     "forks",
     call=_call_forks,
     given=lambda *_: "a Split, and a chain of Add behind it: each adds a weight, the same value, or an earlier one",
@@ -94,7 +49,7 @@ def _call_forks(submission: Submission, path: str) -> Any:
     "not count; the graph's input comes first, then the outputs of its nodes, one node after the other",
 )
 def forks_are_found(submission: Submission) -> Iterator[Arguments]:
-    """`forks` returns the names of the values that more than one node reads, in the order of the graph."""
+    """`forks` returns the names of the values that {{ "more than one node reads" if readers == 2 else "at least three nodes read" }}, in the order of the graph."""  # noqa: E501 a template
     with tempfile.TemporaryDirectory() as folder:
         for number in range(3):
             path = Path(folder, f"forked-{number}.onnx")
@@ -110,7 +65,7 @@ def _forked_onnx(rng: np.random.Generator) -> bytes:
     """
     weight, *values = (random_name(rng) for _ in range(4))
     nodes = [helper.make_node("Split", values[:1], values[1:], num_outputs=2)]
-    again = iter(rng.permutation([0, 1, 1, 2, 2]))
+    again = iter(rng.permutation([0, 0, 1, 2, 2]))
     for kind in rng.permutation(["weight"] * 2 + ["same"] * 2 + ["earlier"] * 5):
         other = {"weight": weight, "same": values[-1]}.get(kind) or values[next(again)]
         nodes.append(helper.make_node("Add", [values[-1], other], [random_name(rng)]))
@@ -258,10 +213,11 @@ def any_network_can_be_cut(submission: Submission) -> None:
 
 TASKS = (
     Task(
-        "P1.7",  # in the notebook's kernel: Netron needs a browser
-        "Print the graph from Netron",
-        checks=(lenet_is_printed, any_graph_is_printed, forks_are_found),
-        varies=(PRINTED,),
+        "P1.7",
+        "Find where a graph forks",
+        checks=(forks_are_found,),
+        varies=(READERS,),
+        libraries=TORCH_AND_ONNX,
         minutes=20,
         builds_on=("P1.4",),
     ),
