@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, Keywords, compared
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.libraries import RECIPES
-from mlhood.grading.projects.p2.loops import PROBES, function
 from mlhood.grading.rpc.codec import Hir
 from mlhood.grading.rpc.limited import IsolatedCallError
 from mlhood.grading.variants.parameter import Parameter
@@ -133,42 +131,28 @@ RANGES = (
 )
 
 
-def _draw_tables(rng: np.random.Generator, number: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Draw a table of recipes and one of layers, as columns, with SQNRs of one of `RANGES`."""
+def _draw_ratios(rng: np.random.Generator, number: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Draw the SQNRs of recipes, and of layers alone, from one of `RANGES`."""
     few, many, single = RANGES[number]
     eight = ["asymmetric", "power_of_two", *(str(name) for name in rng.permutation(OTHERS)[: 3 - number % 2])]
     names = [*eight, "power_of_two, int16", "symmetric, int16"]
-    ratios = [*rng.uniform(*few, len(eight)), *rng.uniform(*many, 2)]
-    order = rng.permutation(len(names))
-    order = order if number else sorted(order, key=lambda i: i < len(eight))  # 16 bits first: labels are no positions
-    rows = [(names[i], round(float(ratios[i]), 3)) for i in order]
-    columns = {"recipe": [name for name, _ in rows], "accuracy": rng.uniform(0.9, 1, len(rows)).tolist()}
-    columns |= {"sqnr": [ratio for _, ratio in rows], "bytes": rng.integers(1000, 9999, len(rows)).tolist()}
-    count = int(rng.integers(5, 9))
-    layers = {"layer": [f"v{i}" for i in rng.permutation(20)[:count]]}
-    alone = rng.uniform(*single, count)
-    together = alone - rng.uniform(0, 3, count)
-    together[int(np.argmax(alone))] = alone.min() - 20  # the lowest SQNR of all together is not that of the layer alone
-    return columns, layers | {"sqnr": together.tolist(), "alone": alone.tolist()}
+    ratios = np.round([*rng.uniform(*few, len(eight)), *rng.uniform(*many, 2)], 3).tolist()
+    results = {names[i]: ratios[i] for i in rng.permutation(len(names))}
+    layers = [f"v{i}" for i in rng.permutation(20)[: int(rng.integers(5, 9))]]
+    return results, dict(zip(layers, rng.uniform(*single, len(layers)).tolist(), strict=True))
 
 
 @points(2, solved=True)
-def answers_fit_the_table(submission: Submission) -> None:
-    """`answers` finds the best and the worst row, {{ "the gain of sixteen bits" if gain == "gain" else "the " ~ gain }}, and the most costly layer in any tables."""  # noqa: E501 a template
-    find = function(submission, "answers")
+def answers_are_found(submission: Submission) -> None:
+    """`answers` finds the best and the worst recipe, {{ "the gain of sixteen bits" if gain == "gain" else "the " ~ gain }}, and the most costly layer."""  # noqa: E501 a template
     for number in range(len(RANGES)):
-        results, layers = _draw_tables(submission.rng, number)
-        want = submission.solution("answers", pd.DataFrame(results), pd.DataFrame(layers).set_index("layer"))
-        rows = zip(results["recipe"], results["sqnr"], strict=True)
-        alone = zip(layers["layer"], layers["alone"], strict=True)
-        given = "a table with the SQNR " + ", ".join(f"{name} {ratio:.1f}" for name, ratio in rows)
-        with expect.case(given):
-            answer = submission.call(PROBES + "answered", find, results, layers)
-            found = expect.mapping(answer, tuple(want), "what `answers` returns")
+        ratios, alone = _draw_ratios(submission.rng, number)
+        want = submission.solution("answers", ratios, alone)
+        with expect.case(_listed("recipes with", ratios)):
+            found = expect.mapping(submission.call("answers", ratios, alone), tuple(want), "what `answers` returns")
         for key, right in want.items():
             what, got = f"`{key}` of `answers`", found[key]
-            if key == "layer":
-                given = "layers with the SQNR alone " + ", ".join(f"{name} {ratio:.1f}" for name, ratio in alone)
+            given = _listed("layers with", alone) if key == "layer" else _listed("recipes with", ratios)
             with expect.case(given, ANSWER_HINTS[key]):
                 if isinstance(right, str):
                     expect.equal(str(got), right, f"{what} is wrong")
@@ -176,14 +160,18 @@ def answers_fit_the_table(submission: Submission) -> None:
                     expect.close_number(expect.number(got, what), right, f"{what} is wrong")
 
 
+def _listed(what: str, ratios: dict[str, float]) -> str:
+    return f"{what} the SQNR " + ", ".join(f"{name} {ratio:.1f}" for name, ratio in ratios.items())
+
+
 ANSWER_HINTS = {
-    "best": "which rows have eight bits? Those of sixteen do not count, good or bad",
-    "worst": "which rows have eight bits?",
-    "layer": "the waterfall's diamonds are the column `alone`: one layer quantised, all others not",
-    "gain": "two rows of the table, and which of them minus which? Not rounded",
-    "spread": "which rows have eight bits? Of these, the best and the worst, not rounded",
-    "median": "which rows have eight bits? Of these, the one in the middle, not rounded",
-    "price": "two rows of the table, and which of them minus which? Not rounded",
+    "best": "which recipes have eight bits? Those of sixteen do not count, good or bad",
+    "worst": "which recipes have eight bits?",
+    "layer": "the waterfall's diamonds: the lowest",
+    "gain": "two recipes, and which of them minus which? Not rounded",
+    "spread": "which recipes have eight bits? Of these, the best and the worst, not rounded",
+    "median": "which recipes have eight bits? Of these, the one in the middle, not rounded",
+    "price": "two recipes, and which of them minus which? Not rounded",
 }
 
 
@@ -191,7 +179,7 @@ TASKS = (
     Task(
         "P2.8",
         "What does it cost?",
-        checks=(sqnr_is_measured, answers_fit_the_table, rows_are_measured),
+        checks=(sqnr_is_measured, answers_are_found, rows_are_measured),
         libraries=RECIPES,
         minutes=20,
         builds_on=("P2.6",),

@@ -96,7 +96,7 @@ def _check_cycles(submission: Submission, share: float, hint: str) -> None:
     expect.true(saved >= share, what, expected=expected, got=f"{saved:.0%}: {text}", given=given, hint=hint)
 
 
-@points(1)
+@points(2)
 def not_slower_than_greedy(submission: Submission) -> None:
     """The slicing of `fastest` fits, and takes no more cycles than the greedy one."""
     units = _open_machine(submission).units
@@ -104,13 +104,13 @@ def not_slower_than_greedy(submission: Submission) -> None:
     _check_cycles(submission, 0.0, hint)
 
 
-@points(1)
+@points(2)
 def half_of_the_way(submission: Submission) -> None:
     """`fastest` saves at least half of the cycles that the compiler's search saves."""
     _check_cycles(submission, 0.5, "trying is allowed: `time_program` says what each of several cuts takes")
 
 
-@points(2)
+@points(4)
 def close_to_the_search(submission: Submission) -> None:
     """`fastest` saves at least nine tenths of the cycles that the compiler's search saves."""
     _check_cycles(submission, 0.9, "the fields that you have not varied yet: do transfers and products overlap?")

@@ -93,7 +93,7 @@ def relu_is_imported(submission: Submission) -> None:
     _check(submission, "Relu", "relu", [({}, {}, "add one node, with the operator of the same name")])
 
 
-@points(3)
+@points(1)
 def max_pool_is_imported(submission: Submission) -> None:
     """The rule for MaxPool reads its attributes and uses ONNX's defaults for those left out."""
     rng = submission.rng
@@ -115,7 +115,7 @@ def max_pool_is_imported(submission: Submission) -> None:
     _check(submission, "MaxPool", "max_pool", cases)
 
 
-@points(4)
+@points(2)
 def conv_is_imported(submission: Submission) -> None:
     """The rule for Conv reads strides, pads, dilations and group; the bias is optional."""
     w, b, grouped = submission.normal(6, 4, 3, 2), submission.normal(6), submission.normal(6, 2, 3, 2)

@@ -102,7 +102,7 @@ CHOICES = tuple(
     comparison(
         f"{schema}_is_right",
         title,
-        2,
+        1,
         "choose_parameters",
         _choices,
         schema,

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Dealloc, Instruction, TensorView, Weight
@@ -111,19 +110,8 @@ def rewritten(function: Callable, graph: Graph, arguments: Mapping[str, Any]) ->
     return {"graph": graph, "changed": reports[0], "last": reports[1], "new": any(g is not graph for g in returned)}
 
 
-def answered(
-    function: Callable, results: Mapping[str, Sequence[Any]], layers: Mapping[str, Sequence[Any]]
-) -> dict[str, Any]:
-    """Call `answers` with two tables, each given as its columns; layers are the index of the second."""
-    frames = pd.DataFrame(dict(results)), pd.DataFrame(dict(layers)).set_index("layer")
-    before = [frame.copy() for frame in frames]
-    answer = function(*frames)
-    _require_unchanged(function, all(map(pd.DataFrame.equals, frames, before)))
-    return answer
-
-
 def _require_unchanged(function: Callable, unchanged: bool) -> None:
-    """Raise RuleBroken if a call has changed its arguments; `Guard` compares no tables and no instructions."""
+    """Raise RuleBroken if a call has changed its arguments; `Guard` compares no instructions."""
     if not unchanged:
         raise RuleBroken(CHANGED, function)
 
