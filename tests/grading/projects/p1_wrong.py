@@ -15,7 +15,7 @@ FILE_BATCH, TRAINED = "batch_is_dynamic", "lenet_onnx_holds_the_trained_model"
 DIFFERENCES, PREDICTIONS = "differences_are_measured", "changed_predictions_are_noticed"
 ROWS, PARAMETER_COUNTS = "rows_follow_the_graph", "parameters_are_counted"
 MAC_COUNTS, ANSWERS = "multiply_accumulates_are_counted", "questions_are_answered"
-FORKS = "forks_are_found"
+FORKS, READERS_ARE = "forks_are_found", "readers_are_nodes_of_values"
 OPERATORS, LAYER, RUN = "graph_has_two_operators", "graph_computes_the_layer", "graph_is_run"
 TENTH, FORTIETH = "reader_is_a_tenth_of_lenet", "reader_is_a_fortieth_of_lenet"
 EIGHTIETH, COURSES = "reader_is_an_eightieth_of_lenet", "reader_is_as_small_as_the_courses"
@@ -325,22 +325,28 @@ WRONG: tuple[Mistake, ...] = (
         "P1.7",
         (
             "weights among the values",
-            (1, ("name in values if", "name in readers if")),
-            FORKS,
-            "a weight does not count",
+            (
+                1,
+                (
+                    "[value.name for value in graph.input]",
+                    "[value.name for value in [*graph.initializer, *graph.input]]",
+                ),
+            ),
+            READERS_ARE,
+            "a weight is no value",
         ),
-        ("exactly two readers", (1, ("> 1", "== 2")), FORKS, "how many nodes have each value"),
+        ("exactly two readers", (1, ("> 1", "== 2")), (FORKS, READERS_ARE), "how many nodes have each value"),
         (
             "the results of the graph are read",
             (1, ("[name] > 1", "[name] + (name in [each.name for each in graph.output]) > 1")),
-            FORKS,
+            (FORKS, READERS_ARE),
             "how many nodes have each value",
         ),
         (
             "a value that one node reads twice",
             (1, (READERS, "Counter(name for node in graph.node for name in node.input)")),
-            FORKS,
-            "A node that reads a value twice is one",
+            READERS_ARE,
+            "a node that reads a value twice is one",
         ),
     ),
     *mistakes(

@@ -11,7 +11,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.compared import Arguments, compared
+from mlhood.grading.checks.compared import Arguments, comparison
 from mlhood.grading.checks.oracle import OnnxFacts, onnx_facts
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
@@ -40,33 +40,24 @@ def _call_forks(submission: Submission, path: str) -> Any:
     return submission.call("forks", str(copy))
 
 
-@compared(
-    8,
-    "forks",
-    call=_call_forks,
-    given=lambda *_: "a Split, and a chain of Add behind it: each adds a weight, the same value, or an earlier one",
-    hint="how many nodes have each value among their inputs? A node that reads a value twice is one, and a weight does "
-    "not count; the graph's input comes first, then the outputs of its nodes, one node after the other",
-)
-def forks_are_found(submission: Submission) -> Iterator[Arguments]:
-    """`forks` returns the names of the values that {{ "more than one node reads" if readers == 2 else "at least three nodes read" }}, in the order of the graph."""  # noqa: E501 a template
+def _forked_files(submission: Submission, others: int) -> Iterator[Arguments]:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(3):
             path = Path(folder, f"forked-{number}.onnx")
-            path.write_bytes(_forked_onnx(submission.rng))
+            path.write_bytes(_forked_onnx(submission.rng, others))
             yield (str(path),)
 
 
-def _forked_onnx(rng: np.random.Generator) -> bytes:
-    """Draw a chain of additions to what the node before returns: a weight, the same value again, or an earlier one.
+def _forked_onnx(rng: np.random.Generator, others: int) -> bytes:
+    """Draw a chain of additions to what the node before returns: an earlier value; by `others`, a weight or the same.
 
     It begins behind a node with two results, which are used again like its input. All values are results of the graph,
     which is no node.
     """
     weight, *values = (random_name(rng) for _ in range(4))
     nodes = [helper.make_node("Split", values[:1], values[1:], num_outputs=2)]
-    again = iter(rng.permutation([0, 0, 1, 2, 2]))
-    for kind in rng.permutation(["weight"] * 2 + ["same"] * 2 + ["earlier"] * 5):
+    again = iter([0, *rng.permutation([0, 1, 2, 2])])
+    for kind in rng.permutation(["weight", "same"] * others + ["earlier"] * 5):
         other = {"weight": weight, "same": values[-1]}.get(kind) or values[next(again)]
         nodes.append(helper.make_node("Add", [values[-1], other], [random_name(rng)]))
         values += nodes[-1].output
@@ -74,6 +65,39 @@ def _forked_onnx(rng: np.random.Generator) -> bytes:
     stored = numpy_helper.from_array(np.ones(2, np.float32), weight)
     graph = helper.make_graph(nodes, "forked", [first], results, [stored])
     return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString()
+
+
+FORKS = tuple(
+    comparison(
+        name,
+        title,
+        value,
+        "forks",
+        _forked_files,
+        others,
+        call=_call_forks,
+        given=lambda *_: "a Split, and a chain of Add: each adds an earlier value, a weight, or the same value",
+        hint=hint,
+    )
+    for name, title, value, others, hint in (
+        (
+            "forks_are_found",
+            "`forks` returns the names of the values that {{ "
+            '"more than one node reads" if readers == 2 else "at least three nodes read" }}, in the order of the graph',
+            5,
+            0,
+            "how many nodes have each value among their inputs? The graph's input comes first, then the outputs of its "
+            "nodes, one node after the other",
+        ),
+        (
+            "readers_are_nodes_of_values",
+            "A node that reads a value twice is one reader, and weights do not count",
+            3,
+            2,
+            "a weight is no value, and a node that reads a value twice is one",
+        ),
+    )
+)
 
 
 def _draw_layer(submission: Submission) -> tuple[np.ndarray, np.ndarray]:
@@ -215,7 +239,7 @@ TASKS = (
     Task(
         "P1.7",
         "Find where a graph forks",
-        checks=(forks_are_found,),
+        checks=FORKS,
         varies=(READERS,),
         libraries=TORCH_AND_ONNX,
         minutes=20,
