@@ -207,11 +207,11 @@ def test_a_notebook_that_was_not_executed_says_what_is_not_there(tmp_path):
 def test_a_cell_that_stopped_is_named_in_place_of_its_picture():
     notebook = read(ROOT / "P3.ipynb")
     clear_outputs(notebook)
-    ladder = next(cell for cell in notebook.cells if cell.id == EXCERPTS["P3"].picture)
-    ladder.outputs = [new_output("error", ename="NameError", evalue="no ladder", traceback=[])]
+    main = next(cell for cell in notebook.cells if cell.id == EXCERPTS["P3"].picture)
+    main.outputs = [new_output("error", ename="NameError", evalue="no picture", traceback=[])]
     notebook.cells = [cell for cell in notebook.cells if cell.id != EXCERPTS["P3"].more_pictures[0]]
     (shown,) = run_outputs([(notebook, PROJECTS["P3"])])
-    assert "the picture of P3.7 The ladder: its cell stopped with NameError: no ladder" in shown.absent
+    assert any(reason.endswith("its cell stopped with NameError: no picture") for reason in shown.absent)
     assert any(EXCERPTS["P3"].more_pictures[0] in reason and "no such cell" in reason for reason in shown.absent)
 
 

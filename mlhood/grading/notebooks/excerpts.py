@@ -54,9 +54,9 @@ EXCERPTS = {
     ),
     "P3": Excerpt(
         "picture",
-        "P3-7-result-2",
+        "P3-10-result-3",
         "P3-5-solution-2",
-        more_pictures=("P3-9-result-1", "P3-10-result-2", "P3-11-result-2"),
+        more_pictures=("P3-7-result-2", "P3-9-result-1", "P3-10-result-2", "P3-11-result-2"),
     ),
     "P4": Excerpt(
         "table",
