@@ -72,8 +72,9 @@ def compile_model(
     text: Annotated[
         Literal["hir", "stablehlo"] | None,
         typer.Option(
-            help="Print the last graph: as hir, or as the stablehlo to which JAX lowers it, a dialect of MLIR; with "
-            "--target nmp what runs where, and what each layer costs."
+            help="Print the last graph: as hir, or as the stablehlo to which JAX lowers it, a dialect of MLIR, which "
+            "does not have the operators of the stage lowered; with --target nmp what runs where, and what each layer "
+            "costs."
         ),
     ] = None,
     draw: Annotated[

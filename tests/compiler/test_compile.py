@@ -390,3 +390,11 @@ def test_lengths_of_axes_hold_for_every_stage(path, images):
 def test_invalid_lengths_of_axes_are_refused(path, dims):
     with pytest.raises(CompilerError, match=r"length|axis|type"):
         mlhood.compile(path, dims=dims)
+
+
+def test_the_command_takes_more_calibration_data_than_a_batch(path, images, tmp_path):
+    np.savez(tmp_path / "calibration.npz", image=images[:5])
+    options = ["--calibration", tmp_path / "calibration.npz", "--quantize", "symmetric", "--dim", "batch=2"]
+    result = command(path, *options)
+    assert result.exit_code == 0, result.exception
+    assert "on the calibration data: SQNR" in result.output
