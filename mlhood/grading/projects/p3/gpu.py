@@ -22,7 +22,7 @@ WARP, SECTOR = 32, 8  # threads, float32
 # sectors of a request, if neighbours along x are neighbours in memory: a warp is two rows of 16 threads
 BEST = {"a": 2, "b": 2, "c": 4}
 BARRIERS = "a barrier when both tiles are loaded, another one before they are overwritten, and none within an `if`"
-EDGES = "the last blocks extend beyond c, and the last tile beyond a and b: which threads may read and write what?"
+EDGES = "the last blocks extend beyond c (and tiles beyond a and b): which threads may read and write what?"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class _Launch:
         """Fail unless the result is right."""
         with expect.case(self.given, self.problems[0] if self.problems else hint):
             missing = np.argwhere(np.isnan(self.c))
-            if len(missing) and not self.problems:
+            if len(missing):
                 i, j = missing[0]
                 what, got = "elements of c are not written, or are not a number", f"{len(missing):,} such elements"
                 expect.fail(what, expected=f"{self.c.size:,} numbers", got=f"{got}, the first of them c[{i}, {j}]")
