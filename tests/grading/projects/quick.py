@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
 
+from mlhood.grading.checks import timing
+from mlhood.grading.projects.p3 import timed
+from mlhood.kernels.layers import Layer
+from mlhood.kernels.tables import RESNET18
 from tests.grading.projects import p1_quick, p3_quick, p4_quick, p5_quick
 
 ROOT = Path(__file__).parents[3]
@@ -35,3 +41,17 @@ def use_exported(notebook: nbformat.NotebookNode, model: Path) -> None:
     for cell in notebook.cells:
         if cell.cell_type == "code" and "mlhood" not in cell.metadata and EXPORT.search(cell.source):
             cell.source = "import shutil\n" + EXPORT.sub(lambda _: copy, cell.source)
+
+
+def small_layers(channels: int, size: int) -> dict[str, Layer]:
+    """Layers instead of ResNet-18's, one of which takes a tenth of a second by the definition and two minutes by loops
+    of Python: the grader calls both up to a hundred times, and smaller ones show as well which is faster.
+    """
+    return {row: replace(layer, channels=channels, filters=channels, size=size) for row, layer in RESNET18.items()}
+
+
+def measure_less(setattr: Callable[[object, str, object], object], *, again: bool = False) -> None:
+    """Measure one claim of a table, on small layers; unless `again`, one that stays undecided is not waited for."""
+    setattr(timed, "RESNET18", small_layers(32, 28))
+    for limit in ("TABLE_SECONDS", *(() if again else ("RETRY_SECONDS", "QUIET_SECONDS"))):
+        setattr(timing, limit, 0.0)

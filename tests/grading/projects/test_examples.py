@@ -7,13 +7,11 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mlhood.exchange import lenet_onnx
-from mlhood.grading.checks import timing
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import RunSettings, grade
@@ -23,8 +21,6 @@ from mlhood.grading.notebooks.source_notebook import stub_solutions
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.p3 import timed
 from mlhood.kernels import loops
-from mlhood.kernels.layers import Layer
-from mlhood.kernels.tables import RESNET18
 from tests.grading.forked_kernel import SUPPORTED, ForkServer
 from tests.grading.projects import (
     p1_right,
@@ -39,7 +35,7 @@ from tests.grading.projects import (
     p5_wrong,
 )
 from tests.grading.projects.examples import Mistake
-from tests.grading.projects.quick import quick_source, source_notebook, use_exported
+from tests.grading.projects.quick import measure_less, quick_source, small_layers, source_notebook, use_exported
 from tests.tools.grading.mutation_score import NotebookRun, TaskRun
 
 # In the order of the tasks: the right notebook runs on from one to the next.
@@ -66,13 +62,6 @@ SECRET_SEED = 20_260_117
 EMPTY = "pass"  # the source of a cell without a solution
 PLAIN_LOOPS = ("P3", "plain loops")
 pytestmark = pytest.mark.slow
-
-
-def small_layers(channels: int, size: int) -> dict[str, Layer]:
-    """Layers instead of ResNet-18's, one of which takes a tenth of a second by the definition and two minutes by loops
-    of Python: the grader calls both up to a hundred times, and smaller ones show as well which is faster.
-    """
-    return {row: replace(layer, channels=channels, filters=channels, size=size) for row, layer in RESNET18.items()}
 
 
 def project_of(entry: Mistake) -> str:
@@ -224,10 +213,7 @@ def examples(tmp_path_factory) -> Iterator[ExampleGrader]:
         monkeypatch.setenv("OMP_NUM_THREADS", "1")  # another pytest worker may use the other core
         monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(base / "xla"))  # most of what they compile is the same
         monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        monkeypatch.setattr(timed, "RESNET18", small_layers(32, 28))
-        # for so many notebooks one claim per table suffices, and one that stays undecided is not waited for
-        for limit in ("TABLE_SECONDS", "RETRY_SECONDS", "QUIET_SECONDS"):
-            monkeypatch.setattr(timing, limit, 0.0)
+        measure_less(monkeypatch.setattr)
         with ForkServer() if SUPPORTED else contextlib.nullcontext() as kernels:
             grader = ExampleGrader(base, kernels.kernel if kernels else None)
             yield grader

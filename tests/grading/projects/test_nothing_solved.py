@@ -9,10 +9,9 @@ from collections.abc import Mapping
 import pytest
 
 from mlhood.exchange import lenet_onnx
-from mlhood.grading.checks import timing
 from mlhood.grading.projects import PROJECTS
 from tests.grading.forked_kernel import SUPPORTED, ForkServer
-from tests.grading.projects.quick import quick_source
+from tests.grading.projects.quick import measure_less, quick_source
 from tests.tools.grading.mutation_score import NotebookRun
 
 # What every function of a solution does instead; `first` is its first argument.
@@ -55,8 +54,7 @@ def test_a_solution_is_emptied():
 @pytest.mark.parametrize("name", PROJECTS)
 def test_nothing_solved_earns_nothing(name, tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
-    for limit in ("TABLE_SECONDS", "RETRY_SECONDS", "QUIET_SECONDS"):
-        monkeypatch.setattr(timing, limit, 0.0)
+    measure_less(monkeypatch.setattr)
     files = (tmp_path / "lenet.onnx",) if name == "P2" else ()  # of P1
     for file in files:
         lenet_onnx(file)
