@@ -1,4 +1,4 @@
-"""Functions that checks call in the student's process, most of them about torch modules; they return plain data.
+"""Functions that checks of several projects call in the student's process; they return plain data.
 
 Like everything from that process, the results are only claims: checks compare them with what they compute themselves.
 
@@ -17,51 +17,6 @@ import numpy as np
 
 WRAPPED = ("py_func", "__wrapped__", "func", "__func__")  # of Numba, of decorators, of partial functions, of methods
 MAX_WRAPPERS = 20
-GEOMETRY = ("kernel_size", "stride", "padding", "dilation", "groups")
-
-
-def parameters(model: Any) -> dict[str, Any]:
-    """Return the parameters of a module by name."""
-    return {name: value.detach().clone() for name, value in model.named_parameters()}
-
-
-def load(model: Any, values: dict[str, Any]) -> None:
-    """Set the parameters of a module from arrays, by name."""
-    import torch
-
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(torch.as_tensor(values[name]))
-
-
-def leaves(model: Any) -> list[dict[str, Any]]:
-    """Return type, name and geometry of the modules without children, in the order of their definition."""
-    return [
-        {"type": type(module).__name__, "name": name}
-        | {key: _plain(getattr(module, key)) for key in GEOMETRY if hasattr(module, key)}
-        for name, module in model.named_modules()
-        if not list(module.children())
-    ]
-
-
-@contextmanager
-def in_mode(model: Any, *, training: bool) -> Iterator[None]:
-    """Put a module into training or evaluation mode, without gradients; the mode is restored."""
-    import torch
-
-    before = model.training
-    try:
-        model.train(training)
-        with torch.no_grad():
-            yield
-    finally:
-        model.train(before)
-
-
-def forward(model: Any, images: Any) -> Any:
-    """Return the output of a module in evaluation mode, without gradients."""
-    with in_mode(model, training=False):
-        return model(images)
 
 
 def empty_call(size: int) -> np.ndarray:
@@ -125,7 +80,3 @@ def single_thread() -> Any:
     threads = Threads(1)
     threads.apply()
     return threads
-
-
-def _plain(value: Any) -> Any:
-    return [value, value] if isinstance(value, int) else value
