@@ -76,7 +76,7 @@ PLAN: dict[str, set[str]] = {
     # the command line of bubblewrap, in which parsers run
     "grading.rpc": {"compiler", "grading.sandbox"},
     "grading.variants": set(),
-    "grading.bare": set(),
+    "grading.bare": {"grading.rpc"},
     "grading.progress": {"grading.execution"},
     "grading.checks": {
         "grading.variants",
@@ -120,7 +120,7 @@ PLAN: dict[str, set[str]] = {
     "grading.marking": {"grading.notebooks", "grading.intake", "grading.gradebook", "grading.reports"},
     # a batch uses the course in its workers only
     "grading.batch": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
-    | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.variants", "grading.progress"},
+    | {"grading.rpc", "grading.sandbox", "grading.intake", "grading.gradebook", "grading.variants", "grading.progress"},
     "grading.gradescope": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
     | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.batch", "grading.exporters"},
     "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.marking"}

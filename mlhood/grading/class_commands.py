@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mlhood.files.terminal import echo
-from mlhood.grading.variants.draw import variant_option
+from mlhood.grading.variants.parameter import variant_option
 
 Book = Annotated[Path, typer.Argument(metavar="GRADEBOOK", help="A gradebook, or the folder that holds it.")]
 

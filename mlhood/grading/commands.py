@@ -12,7 +12,7 @@ import typer
 
 from mlhood.errors import GradingError, nearest
 from mlhood.files.terminal import echo
-from mlhood.grading.variants.draw import variant_option
+from mlhood.grading.variants.parameter import variant_option
 
 if TYPE_CHECKING:
     from mlhood.run.run import NotebookRun

@@ -11,7 +11,7 @@ import typer
 from mlhood.errors import GradingError
 from mlhood.files.terminal import echo
 from mlhood.grading.commands import find, relative
-from mlhood.grading.variants.draw import variant_option
+from mlhood.grading.variants.parameter import variant_option
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.grading.projects.collect import VARIANT
-from mlhood.grading.variants.draw import require_variant_name
+from mlhood.grading.variants.parameter import require_variant_name
 
 
 def variant_folder(course: Path, variant_name: str) -> Path:

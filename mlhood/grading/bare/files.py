@@ -1,6 +1,10 @@
 """The files of a bare kernel: the libraries of a task, the interpreter, and the shared libraries that these need.
 
 What a task forbids does not exist where its functions run, so nobody has to read how a submission would reach it.
+
+NumPy loads its BLAS when it is imported, so the library has to be there, where ctypes reaches it, too; and with it that
+of GNU Fortran, whose `matmul` is as fast. Where products are the task, copies of them are there whose functions do
+nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +14,10 @@ import functools
 import importlib.metadata
 import json
 import os
+import platform
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -23,8 +29,8 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from mlhood.grading.bare.blas import is_blas, without_products
 from mlhood.grading.bare.libraries import NOT_AVAILABLE, Libraries
+from mlhood.grading.rpc.sources import ROOT, defined, module_file
 
 SITE = Path("/site")
 KERNEL = ("ipykernel", "threadpoolctl", "flatbuffers")
@@ -34,9 +40,17 @@ SERVER = (
     "mlhood.grading.bare.kernel",
     "mlhood.measure.threading",
 )
-ROOT = Path(__file__).parents[3]
 RAISE = f"raise ModuleNotFoundError('`{{name}}` {NOT_AVAILABLE}')"
 MISSING = "from mlhood.grading.bare.kernel import Missing as _Missing\n{target} = _Missing('{name}')"
+
+
+BLAS = re.compile(r"blas|lapack|mkl|gfortran")
+# the instruction that returns to the caller, by processor
+RETURN = {"x86_64": b"\xc3", "aarch64": b"\xc0\x03\x5f\xd6"}
+# NumPy tests one product of vectors when it is imported
+KEPT = re.compile(rb"[sdcz]dot|openblas_|blas_thread|gotoblas")
+DYNAMIC_SYMBOLS, LOADED, FUNCTION, GLOBAL = 11, 1, 2, (1, 2)
+SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 
 
 @dataclass(frozen=True)
@@ -158,8 +172,7 @@ def _tree(libraries: Libraries, launchers: Sequence[str]) -> Path:
     """Write the modules of `mlhood` into a folder, without what is left out of them."""
     root = Path(tempfile.mkdtemp(dir=_folder().name))
     root.chmod(0o755)
-    for module in _imported((*SERVER, *launchers, *libraries.modules), libraries.without):
-        source = _file(module)
+    for module, source in _imported((*SERVER, *launchers, *libraries.modules), libraries.without).items():
         target = root / source.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         inside = [name.removeprefix(f"{module}.") for name in libraries.without if _module_of(name) == module]
@@ -171,27 +184,28 @@ def _tree(libraries: Libraries, launchers: Sequence[str]) -> Path:
     return root
 
 
-def _imported(modules: Sequence[str], without: Sequence[str]) -> list[str]:
-    """Return these modules, their packages, and what they import at their top, without those left out."""
-    found: list[str] = []
+def _imported(modules: Sequence[str], without: Sequence[str]) -> dict[str, Path]:
+    """Return the files of these modules, their packages, and what they import at their top, without those left out."""
+    found: dict[str, Path] = {}
     todo = list(modules)
     while todo:
         module = todo.pop()
-        if module in found or module in without or _file(module) is None:
+        file = module_file(module)
+        if file is None or module in found or module in without:
             continue
         if any(module.startswith(f"{name}.") for name in without):
             continue
-        found.append(module)
+        found[module] = file
         if "." in module:
             todo.append(module.rpartition(".")[0])
-        todo += _imports(module)
+        todo += _imports(file)
     return found
 
 
 @functools.cache
-def _imports(module: str) -> tuple[str, ...]:
+def _imports(file: Path) -> tuple[str, ...]:
     """Return the modules of `mlhood` that a module imports when it is imported."""
-    return tuple(_top_imports(ast.parse(_file(module).read_text(encoding="utf-8")).body))
+    return tuple(_top_imports(ast.parse(file.read_text(encoding="utf-8")).body))
 
 
 def _top_imports(statements: Sequence[ast.stmt]) -> Iterator[str]:
@@ -207,13 +221,7 @@ def _top_imports(statements: Sequence[ast.stmt]) -> Iterator[str]:
 
 def _module_of(name: str) -> str:
     """Return the module that defines a dotted name."""
-    return name if _file(name) else _module_of(name.rpartition(".")[0])
-
-
-def _file(module: str) -> Any:
-    """Return the file of a module, or None if there is none."""
-    path = ROOT.joinpath(*module.split("."))
-    return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
+    return name if module_file(name) else _module_of(name.rpartition(".")[0])
 
 
 def _without(text: str, module: str, names: Sequence[str]) -> str:
@@ -224,7 +232,7 @@ def _without(text: str, module: str, names: Sequence[str]) -> str:
         body = tree.body
         if owner:
             body = next(each for each in body if isinstance(each, ast.ClassDef) and each.name == owner).body
-        position, statement = next((i, each) for i, each in enumerate(body) if last in _defined(each))
+        position, statement = next((i, each) for i, each in enumerate(body) if last in defined(each))
         if isinstance(statement, ast.FunctionDef):
             statement.body = ast.parse(RAISE.format(name=f"{module}.{name}")).body
         else:
@@ -232,8 +240,37 @@ def _without(text: str, module: str, names: Sequence[str]) -> str:
     return ast.unparse(tree)
 
 
-def _defined(statement: ast.stmt) -> set[str]:
-    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-        return {statement.name}
-    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-    return {target.id for target in targets if isinstance(target, ast.Name)}
+def is_blas(path: Path) -> bool:
+    """Whether a file is a library with matrix products, by its name."""
+    return ".so" in path.name and BLAS.search(path.name) is not None
+
+
+def without_products(library: bytes) -> bytes:
+    """Return an ELF library of 64 bits in which the functions that it exports return at once.
+
+    Other processors than those of RETURN keep them.
+    """
+    code = RETURN.get(platform.machine())
+    if code is None:
+        return library
+    changed = bytearray(library)
+    for offset in _exported(library):
+        changed[offset : offset + len(code)] = code
+    return bytes(changed)
+
+
+def _exported(library: bytes) -> Iterator[int]:
+    """Yield where in the file the exported functions begin (elf(5))."""
+    programs, sections = struct.unpack_from("<QQ", library, 32)
+    program_size, program_count, section_size, section_count = struct.unpack_from("<HHHH", library, 54)
+    headers = [struct.unpack_from("<IIQQQQ", library, programs + i * program_size) for i in range(program_count)]
+    loaded = [(address, offset, size) for kind, _, offset, address, _, size in headers if kind == LOADED]
+    tables = [struct.unpack_from("<IIQQQQI", library, sections + i * section_size) for i in range(section_count)]
+    for _, kind, _, _, offset, size, link in tables:
+        if kind != DYNAMIC_SYMBOLS:
+            continue
+        names = tables[link][4]
+        for name, info, _, section, value, _ in SYMBOL.iter_unpack(library[offset : offset + size]):
+            text = library[names + name : library.index(b"\0", names + name)]
+            if info & 15 == FUNCTION and info >> 4 in GLOBAL and section and not KEPT.search(text):
+                yield from (value - start + at for start, at, length in loaded if start <= value < start + length)

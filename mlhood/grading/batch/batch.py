@@ -16,7 +16,7 @@ from mlhood.grading.checks.marks import TaskResult, measured_again
 from mlhood.grading.gradebook.gradebook import Gradebook, Identification, SubmissionEntry
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
-from mlhood.grading.variants.signature import UNSIGNED
+from mlhood.grading.variants.seed import UNSIGNED
 
 if TYPE_CHECKING:
     from mlhood.grading.progress import CommandProgress

@@ -17,7 +17,7 @@ from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.notebooks.version import stored_signature
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.variants.signature import UNSIGNED, verify
+from mlhood.grading.variants.seed import UNSIGNED, verify
 
 
 class CourseGrader:

@@ -25,7 +25,7 @@ from mlhood.grading.gradebook.records import LATE_POLICY, ROSTER, records, roste
 from mlhood.grading.gradebook.roster import read_roster
 from mlhood.grading.intake.collect import collect
 from mlhood.grading.sandbox.bubblewrap import require
-from mlhood.grading.variants.draw import require_variant_name
+from mlhood.grading.variants.parameter import require_variant_name
 from mlhood.grading.variants.seed import read_seed
 
 if TYPE_CHECKING:

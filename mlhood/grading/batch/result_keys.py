@@ -15,14 +15,12 @@ import platform
 import re
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 from mlhood.grading.checks.task import Project
+from mlhood.grading.rpc.sources import GRADING, module_file
 
 PACKAGES = ("ipykernel", "jax", "llvmlite", "nbclient", "numba", "numpy", "onnx", "onnxruntime", "scipy", "torch")
-GRADING = "mlhood.grading"
 DOTTED = re.compile(rf"\b{re.escape(GRADING)}(?:\.\w+)+")
-ROOT = Path(__file__).parents[3]
 
 
 def result_key(sha256: str, checks: str, environment: str, student: str, version: str = "") -> str:
@@ -111,15 +109,10 @@ def _named(module: str) -> set[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(GRADING):
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name for name in names if _file(name)}
+    # packages, which only list what is in them, do not count
+    return {name for name in names if (file := module_file(name)) and file.stem != "__init__"}
 
 
 def _source(module: str) -> str:
-    file = _file(module)
+    file = module_file(module)
     return file.read_text(encoding="utf-8") if file else ""
-
-
-def _file(module: str) -> Path | None:
-    """Return the file of a module; packages, which only list what is in them, have none."""
-    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
-    return path if path.is_file() else None

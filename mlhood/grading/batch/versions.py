@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from mlhood.grading.gradebook.roster import Roster
 from mlhood.grading.intake.collect import SubmittedFile
-from mlhood.grading.variants.draw import version_name
-from mlhood.grading.variants.signature import UNSIGNED
+from mlhood.grading.variants.parameter import version_name
+from mlhood.grading.variants.seed import UNSIGNED
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from mlhood.grading.checks.expect import single_line
 from mlhood.grading.checks.marks import Marks, TaskResult, grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Check, Project, Task
-from mlhood.grading.execution.kernel import CellOutcome, NewKernel
-from mlhood.grading.execution.kernels import NotebookKernels
+from mlhood.grading.execution.kernel import CellOutcome, NewKernel, NotebookKernels
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.notebooks.restore import (
     FEEDBACK_ROLES,

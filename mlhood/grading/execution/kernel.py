@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from mlhood.grading.bare.files import files_of
 from mlhood.grading.bare.libraries import Libraries
 from mlhood.grading.checks.cell_lines import Claim
 from mlhood.grading.checks.expect import single_line
+from mlhood.grading.checks.submission import Session
+from mlhood.grading.checks.task import Task
 from mlhood.grading.rpc.codec import MAX_MESSAGE_BYTES, CodecError
 from mlhood.grading.rpc.file_channel import read_message, write_fresh
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile, NoReply
@@ -39,6 +41,9 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 MARKED_LINE = re.compile(r"^-{1,6}> ?(\d{1,6}) (.{1,1000})$", re.MULTILINE)  # `----> 7     y[i] = x[i + 1]`
 SYNTAX_ERROR_LINE = re.compile(r"\([^()]*, line (\d{1,6})\)$")
 CPU_CLOCK = 2  # the lowest bits of the clock id that clock_getcpuclockid(3) returns for a process
+COPY = "import pathlib as _pathlib; _pathlib.Path({name!r}).write_bytes({data!r})"
+COPY_SECONDS = 60.0
+MAX_COPIED_BYTES = 1 << 20  # a small model, but no library
 IGNORE_EXIT = "get_ipython().ask_exit = lambda: None"  # `exit()` and `quit()` would end the kernel some time later
 
 
@@ -284,3 +289,75 @@ def _claimed_lines(source: str, error: NotebookNode) -> Iterator[Claim]:
     traceback = "\n".join(map(str, frames[-MAX_FRAMES:]))[-MAX_TRACEBACK_CHARACTERS:]
     for number, line in MARKED_LINE.findall(COLOUR.sub("", traceback)):
         yield int(number), line
+
+
+class NotebookKernels:
+    """Kernels that run the same cells. Use it in a `with` statement.
+
+    Attributes:
+        notebook: The kernel with all libraries, in whose folder the notebook leaves its files.
+        bare: The bare kernels, by their libraries.
+
+    Args:
+        tasks: There is a bare kernel for each different `Task.libraries`.
+        folder: The notebook's working folder.
+        new: Creates a kernel; by default it is not isolated.
+    """
+
+    def __init__(self, tasks: Iterable[Task], folder: Path, new: NewKernel | None = None) -> None:
+        new = new or Kernel
+        self._stack = contextlib.ExitStack()
+        libraries = dict.fromkeys(task.libraries for task in tasks if task.libraries)
+        # these begin to start while the notebook's kernel does
+        self.bare: dict[Libraries, Kernel] = {each: new(self._temporary_folder(), each) for each in libraries}
+        self.notebook = new(folder, None)
+        self._uncopied = [(kernel, name) for each, kernel in self.bare.items() for name in each.files]
+
+    def __enter__(self) -> NotebookKernels:
+        with self._stack:  # unless all of them start
+            for kernel in self.all:
+                self._stack.enter_context(kernel)
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    @property
+    def all(self) -> tuple[Kernel, ...]:
+        """All of them, the notebook's first."""
+        return (self.notebook, *self.bare.values())
+
+    def run(self, cell: NotebookNode, seconds: float) -> CellOutcome:
+        """Run a cell in all kernels. Its outputs and errors are those of the notebook's."""
+        outcome = self.notebook.run(cell, seconds)
+        self._copy_files()
+        for kernel in self.bare.values():
+            kernel.run(new_code_cell(cell.source), seconds)
+        return outcome
+
+    def _copy_files(self) -> None:
+        """Copy `Libraries.files` to the bare kernels, each as soon as the notebook has written it."""
+        for kernel, name in list(self._uncopied):
+            path = self.notebook.folder / name
+            with contextlib.suppress(InvalidFile):
+                self.notebook.fetch(path)
+            if path.is_file() and path.stat().st_size <= MAX_COPIED_BYTES:
+                kernel.run(new_code_cell(COPY.format(name=name, data=path.read_bytes())), COPY_SECONDS)
+                self._uncopied.remove((kernel, name))
+
+    def session(self, task: Task, session: Session) -> Session:
+        """Return the session in which the functions of a task are called.
+
+        Args:
+            task: The task.
+            session: That of the notebook's kernel.
+        """
+        if task.libraries is None:
+            return session
+        kernel = self.bare[task.libraries]
+        return replace(session, transport=kernel, scratch=kernel.scratch, notebook=session.transport)
+
+    def _temporary_folder(self) -> Path:
+        folder = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
+        return Path(self._stack.enter_context(folder))

@@ -13,7 +13,7 @@ from mlhood.grading.gradebook.by_hand import Item, items_of, parse_mark
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook, MarkedItem
 from mlhood.grading.gradebook.records import Record, records
 from mlhood.grading.gradebook.store import stored_notebook
-from mlhood.grading.notebooks.answers import own_code, written_answers
+from mlhood.grading.notebooks.questions import own_code, written_answers
 
 # `undecided` (why), `by_checks` (points) and `file` are for tasks only
 FIELDS = [

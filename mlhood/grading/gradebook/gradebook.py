@@ -22,7 +22,7 @@ from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.gradebook.schema import APPLICATION, SCHEMA, VERSION, migrate
 from mlhood.grading.intake.collect import SubmittedFile
-from mlhood.grading.variants.signature import UNSIGNED
+from mlhood.grading.variants.seed import UNSIGNED
 
 GRADEBOOK_FILE = "gradebook.sqlite"
 SUBMISSIONS_FOLDER = "submissions"  # beside the gradebook; see `store`

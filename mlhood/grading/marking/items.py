@@ -92,7 +92,7 @@ class Items:
     ) -> tuple[dict[str, str], list[tuple[int, str]]] | None:
         # loads the course, which takes seconds: not before the page is there
         from mlhood.grading.gradebook.store import stored_notebook
-        from mlhood.grading.notebooks.answers import own_code, written_answers
+        from mlhood.grading.notebooks.questions import own_code, written_answers
 
         notebook = stored_notebook(self.gradebook.path.parent / SUBMISSIONS_FOLDER, submission)
         if notebook is None:

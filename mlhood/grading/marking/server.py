@@ -69,7 +69,7 @@ async def serving(gradebook: Gradebook) -> AsyncIterator[MarkingServer]:
     )
     server.add_sockets(sockets)
     # the first answer needs the course, which takes seconds to load: begin while the person reads
-    asyncio.get_running_loop().run_in_executor(None, importlib.import_module, "mlhood.grading.notebooks.answers")
+    asyncio.get_running_loop().run_in_executor(None, importlib.import_module, "mlhood.grading.notebooks.questions")
     try:
         yield marking
     finally:

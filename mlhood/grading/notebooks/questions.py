@@ -1,4 +1,4 @@
-"""The written questions of a project, with their rubrics, for the person who marks the answers.
+"""The written questions of a project, with their rubrics, for the person who marks the answers, and the answers.
 
 In the source notebook the question stands in the text above the cell of the answer, and its rubric at the end of that
 cell, below the course's own answer: it would list the answers, so it is cleared with them, by nbgrader as well.
@@ -16,15 +16,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import NamedTuple
 
 from nbformat import NotebookNode
 
 from mlhood.grading.notebooks.notebook import label
-from mlhood.grading.notebooks.source_notebook import PROJECTS_FOLDER
+from mlhood.grading.notebooks.restore import fingerprint, own_cells
+from mlhood.grading.notebooks.source_notebook import ANSWER_STUB, PROJECTS_FOLDER, project_cells
+from mlhood.grading.projects import PROJECTS
+from mlhood.grading.projects.collect import variant
 
+QUESTION = "question"
 QUESTIONS_FILE = "questions.json"
 RUBRIC_ROW = re.compile(r"^\| *(?P<text>.*?) *\| *(?P<points>[\d.]+) *\|$", re.MULTILINE)
 RUBRIC_HEADER = re.compile(r"^\| *rubric *\|", re.MULTILINE)
@@ -54,7 +59,7 @@ def _questions(notebook: NotebookNode) -> Iterator[tuple[str, QuestionText]]:
     above = ""
     for cell in notebook.cells:
         cell_label = label(cell)
-        if cell_label and cell_label.role == "question":
+        if cell_label and cell_label.role == QUESTION:
             begin = re.search(rf"^\*\*{re.escape(cell_label.task)} · .*?\*\*", above, re.MULTILINE)
             if begin:
                 yield cell_label.task, QuestionText(" ".join(above[begin.end() :].split()), _rubric(cell.source))
@@ -80,3 +85,30 @@ def synced_questions(project_id: str) -> dict[str, QuestionText]:
         name: QuestionText(row["text"], tuple(RubricRow(*rubric) for rubric in row["rubric"]))
         for name, row in rows.items()
     }
+
+
+def written_answers(notebook: NotebookNode | None) -> dict[str, str]:
+    """Return what a student has written below each written question, by the id of the question; may be nothing."""
+    answers: dict[str, list[str]] = {}
+    for cell in notebook.cells if notebook else []:
+        if cell.cell_type == "markdown" and (cell_label := label(cell)) and cell_label.role == QUESTION:
+            answers.setdefault(cell_label.task, []).append(cell.source)
+    texts = {question: "\n\n".join(sources) for question, sources in answers.items()}
+    return {question: "" if text.strip() == ANSWER_STUB else text for question, text in texts.items()}
+
+
+def own_code(notebook: NotebookNode | None, project: str, variant_names: Iterable[str]) -> list[tuple[int, str]]:
+    """Return the position, from 1, and the source of each code cell that the course has not written.
+
+    Args:
+        notebook: A submission; None if it cannot be read.
+        project: The project's id.
+        variant_names: Of the variants that the class was given.
+    """
+    return list(own_cells(notebook, _course_code(project, frozenset(variant_names)))) if notebook else []
+
+
+@cache
+def _course_code(project: str, variant_names: frozenset[str]) -> frozenset[str]:
+    projects = [PROJECTS[project], *(variant(PROJECTS[project], variant_name) for variant_name in variant_names)]
+    return frozenset(fingerprint(cell.source) for each in projects for cell in project_cells(each))

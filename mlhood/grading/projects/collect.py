@@ -21,8 +21,7 @@ from mlhood.errors import GradingError
 from mlhood.grading.checks.task import Project, Question, Task, with_parameters
 from mlhood.grading.projects.package_files import VARIANTS_FILE, package_file, varied_solutions
 from mlhood.grading.projects.solution import solution_of
-from mlhood.grading.variants.draw import draw
-from mlhood.grading.variants.parameter import Parameter, checked_values, defaults
+from mlhood.grading.variants.parameter import Parameter, checked_values, defaults, draw
 
 VARIANT_FILE = "variant.json"  # the values of a version, by project, and its signed name
 VERSION_KEY = "edition"  # the key of the signed name

@@ -26,6 +26,7 @@ from mlhood.grading.projects.package_files import (
     varied_solutions,
 )
 from mlhood.grading.rpc.codec import decode, encode
+from mlhood.grading.rpc.sources import defined
 from mlhood.grading.variants.templates import vary
 
 SEEDS = (0, 1, 2)  # whose results are recorded; the first is that of `mlhood.check`
@@ -117,7 +118,7 @@ class Solution:
             for statement in ast.parse(code).body:
                 if isinstance(statement, DEFINITIONS):
                     used = _used(compile(ast.Module([statement], []), "", "exec"))
-                    statements.append((statement, _defined(statement), used))
+                    statements.append((statement, defined(statement), used))
         return statements
 
 
@@ -158,15 +159,6 @@ def solution_of(project: str, values: Mapping[str, Any]) -> Solution | Recorded:
     if package_file(project, SOLUTIONS_FILE).is_file():
         return Solution(project, values)
     return Recorded(read_package_file(project, RESULTS_FILE))
-
-
-def _defined(statement: ast.stmt) -> set[str]:
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        return {statement.name}
-    stored = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
-    return {node.id for node in stored if isinstance(node.ctx, ast.Store)}
 
 
 def _used(code: CodeType) -> set[str]:

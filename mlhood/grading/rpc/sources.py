@@ -16,6 +16,7 @@ from mlhood.errors import GradingError
 
 GRADING = "mlhood.grading"
 RPC = "mlhood.grading.rpc"  # importable in the student's process
+PACKAGE = "__init__.py"
 ROOT = Path(__file__).parents[3]
 
 Name = tuple[str, str]  # a module, and a name in it
@@ -93,7 +94,7 @@ def _kept(statement: ast.stmt, names: frozenset[str]) -> list[ast.stmt]:
         if isinstance(statement, ast.Import):
             return [ast.Import(aliases)]
         return [ast.ImportFrom(statement.module, aliases, statement.level)]
-    return [statement] if names & _defined(statement) else []
+    return [statement] if names & defined(statement) else []
 
 
 def _defining(module: str, name: str) -> list[ast.stmt]:
@@ -112,12 +113,12 @@ def _definitions(module: str) -> dict[str, list[ast.stmt]]:
     """Return the statements of a module by the names that they define."""
     definitions: dict[str, list[ast.stmt]] = {}
     for statement in _tree(module).body:
-        for name in _defined(statement):
+        for name in defined(statement):
             definitions.setdefault(name, []).append(statement)
     return definitions
 
 
-def _defined(statement: ast.stmt) -> set[str]:
+def defined(statement: ast.stmt) -> set[str]:
     """Return the names that a statement at the top of a module defines."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {statement.name}
@@ -132,10 +133,16 @@ def _bound(alias: ast.alias) -> str:
 
 @functools.cache
 def _tree(module: str) -> ast.Module:
-    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
-    if not path.is_file():
+    path = module_file(module)
+    if path is None or path.name == PACKAGE:
         raise _unusable(module, "a module, from which names are imported", "a package, or nothing")
     return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def module_file(module: str) -> Path | None:
+    """Return the file of a module or package of ours, None if there is none."""
+    path = ROOT.joinpath(*module.split("."))
+    return next((file for file in (path / PACKAGE, path.with_suffix(".py")) if file.is_file()), None)
 
 
 def _unusable(where: str, expected: str, got: str) -> GradingError:

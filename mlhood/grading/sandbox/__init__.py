@@ -5,6 +5,6 @@ files, messages and time are limited, and which sees nothing of the grader (`poo
 
 `bubblewrap` and `seccomp` make the command line, `visible` lists what it shows of this package, `launcher` is the first
 program inside, `sandbox` holds the connection to it, `limits` monitors it, `untrusted_folder` reads its files,
-`provisioner` and `kernel` connect it with Jupyter, through `channels` and `zmtp`, which limit what is received.
+`kernel` connects it with Jupyter, through `channels` and `zmtp`, which limit what is received.
 `other_user` and `other_user_kernel` are the weaker isolation for containers, where bubblewrap is not permitted.
 """

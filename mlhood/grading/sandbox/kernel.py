@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from jupyter_client.connect import KernelConnectionInfo
+from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionComplete
 from nbformat import NotebookNode
@@ -18,10 +21,10 @@ from mlhood.grading.execution.kernel import CellOutcome, Kernel
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile
 from mlhood.grading.sandbox.channels import TOO_LARGE, KernelManager
 from mlhood.grading.sandbox.limits import MIB
-from mlhood.grading.sandbox.provisioner import BubblewrapProvisioner
 from mlhood.grading.sandbox.sandbox import Sandbox
 from mlhood.grading.sandbox.untrusted_folder import NotRegularFile
 
+POLL_SECONDS = 0.05
 ALIVE_SECONDS = 0.1
 NO_OUTPUT = "put out more at once than its channels carry, or closed them, and was stopped"
 OUTPUT_SECONDS = 5  # by which outputs may arrive after the reply to their cell
@@ -31,6 +34,54 @@ MAX_OUTPUT_BYTES = 64 * MIB  # of all cells: outputs stay in the notebook, which
 OMITTED = f"The output of this cell is omitted: the notebook has put out more than {MAX_OUTPUT_BYTES // MIB} MiB.\n"
 EXECUTION_COUNTS = range(1 << 31)
 MAX_COLLECTED_BYTES = 256 * MIB  # of the files in the notebook's folder
+
+
+class BubblewrapProvisioner(KernelProvisionerBase):
+    """Starts, signals and kills the kernel of a sandbox. Whoever has made the sandbox closes it."""
+
+    sandbox: Sandbox
+
+    @property
+    def has_process(self) -> bool:
+        """Whether there is a process."""
+        return self.sandbox.started
+
+    async def poll(self) -> int | None:
+        """Return None while the kernel runs."""
+        return self.sandbox.poll()
+
+    async def wait(self) -> int | None:
+        """Wait until it has ended, and clean up."""
+        while (code := await self.poll()) is None:
+            await asyncio.sleep(POLL_SECONDS)
+        self.sandbox.stop()
+        return code
+
+    async def send_signal(self, signum: int) -> None:
+        """Send a signal to the kernel."""
+        self.sandbox.send_signal(signum)
+
+    async def kill(self, restart: bool = False) -> None:
+        """Kill all processes in the sandbox."""
+        await self.send_signal(signal.SIGKILL)
+
+    async def terminate(self, restart: bool = False) -> None:
+        """Kill all processes in the sandbox."""
+        await self.send_signal(signal.SIGKILL)
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        """Return no command: the sandbox has its own."""
+        return {**await super().pre_launch(**kwargs), "cmd": []}
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+        """Start the sandbox unless it was prewarmed, and return the connection information of its kernel."""
+        if not self.sandbox.started:
+            self.sandbox.start()
+        self.connection_info = cast(KernelConnectionInfo, self.sandbox.connect())
+        return self.connection_info
+
+    async def cleanup(self, restart: bool = False) -> None:
+        """Do nothing."""
 
 
 class _NotebookClient(NotebookClient):

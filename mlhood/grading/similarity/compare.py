@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 
-from mlhood.grading.similarity.syntax_tokens import syntax_tokens
-from mlhood.grading.similarity.winnowing import Fingerprints, winnow
+from mlhood.grading.similarity.syntax_tokens import SyntaxToken, syntax_tokens
 
+K = 12
+WINDOW = 6
+
+# fingerprint -> lines that its tokens are on
+Fingerprints = dict[int, frozenset[int]]
 MIN_SHARED = 10
 MIN_SHARE = 0.5
 # a fingerprint of more than a fifth of a class, and of at least seven, is the usual solution
@@ -93,6 +98,28 @@ class _Indexed:
             for location, prints in self.places.items()
         }
         return _Indexed(self.document, remaining)
+
+
+def winnow(tokens: Sequence[SyntaxToken]) -> Fingerprints:
+    """Return the fingerprints of a token sequence, with the lines of each; one shorter than K has none.
+
+    S. Schleimer, D. Wilkerson, A. Aiken, "Winnowing: Local Algorithms for Document Fingerprinting", SIGMOD 2003,
+    section 3.1: hash every K consecutive tokens (a K-gram); of every WINDOW consecutive hashes keep the minimum, the
+    rightmost one of several. A common passage of K + WINDOW - 1 tokens is always found, one shorter than K never.
+    """
+    kinds = [token.kind for token in tokens]
+    hashes = [_hash(kinds[i : i + K]) for i in range(len(tokens) - K + 1)]
+    selected: dict[int, set[int]] = {}
+    for start in range(max(len(hashes) - WINDOW + 1, min(len(hashes), 1))):
+        window = range(start, min(start + WINDOW, len(hashes)))
+        position = min(window, key=lambda i: (hashes[i], -i))
+        selected.setdefault(hashes[position], set()).update(token.line for token in tokens[position : position + K])
+    return {fingerprint: frozenset(lines) for fingerprint, lines in selected.items()}
+
+
+def _hash(kinds: Sequence[str]) -> int:
+    text = " ".join(kinds)
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from mlhood.errors import OutputError
 from mlhood.files.atomic import write_atomic
-from mlhood.grading.gradebook.groups import deal, roster_csv
-from mlhood.grading.gradebook.roster import Roster, read_roster
+from mlhood.grading.gradebook.roster import Roster, deal, read_roster, roster_csv
 from mlhood.grading.student.release import StudentVersion, beside, release, require_outside
 from mlhood.grading.student.variant_version import Variant
-from mlhood.grading.variants.draw import require_variant_name, version_name
+from mlhood.grading.variants.parameter import require_variant_name, version_name
 from mlhood.grading.variants.seed import make_seed_file, read_seed
 
 GROUPS = 4  # how many groups of students there are by default

@@ -1,10 +1,13 @@
 """The seed of a course: what students must not know, in a file of the instructor.
 
-The inputs of the checks are drawn from it, and the names of versions are signed with it.
+The inputs of the checks are drawn from it, and the name of a version is signed with it in a notebook's metadata, so
+that nobody can forge it. It is encrypted, too: who knows a variant's name can make its solutions with this package.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import os
 import secrets
@@ -12,6 +15,9 @@ from pathlib import Path
 
 from mlhood.errors import GradingError
 from mlhood.files.paths import read_text
+
+MAX_SIGNATURE = 1000
+UNSIGNED = "?"  # stands for a version whose signature is not of this course; no name of a variant
 
 
 def read_seed(file: Path) -> int:
@@ -44,3 +50,36 @@ def make_seed_file(file: Path) -> Path:
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(secrets.token_hex() + "\n")
     return file
+
+
+def sign(seed: int, name: str) -> str:
+    """Return the signed name of a version: authenticated encryption, the same text each time (AES-SIV, RFC 5297).
+
+    Args:
+        seed: Of the course.
+        name: Of the variant.
+    """
+    return base64.urlsafe_b64encode(_cipher(seed).encrypt(name.encode(), None)).decode()
+
+
+def verify(seed: int, text: object) -> str | None:
+    """Return the name in a signature, or None if it was not signed with this seed.
+
+    Args:
+        seed: Of the course.
+        text: From a submitted notebook, so it may be anything.
+    """
+    from cryptography.exceptions import InvalidTag
+
+    if not isinstance(text, str) or len(text) > MAX_SIGNATURE:
+        return None
+    try:
+        return _cipher(seed).decrypt(base64.urlsafe_b64decode(text.encode("ascii")), None).decode()
+    except (InvalidTag, binascii.Error, ValueError):
+        return None
+
+
+def _cipher(seed: int):
+    from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+
+    return AESSIV(hashlib.sha256(f"edition of the course {seed}".encode()).digest())

@@ -13,7 +13,7 @@ from mlhood.grading.gradebook.roster import Roster, Student
 from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.notebooks.version import store_signature
-from mlhood.grading.variants.signature import UNSIGNED, sign
+from mlhood.grading.variants.seed import UNSIGNED, sign
 
 CLASS = Roster([Student("ada", group="A"), Student("bob", "Bob Bly", group="B"), Student("eve")])
 

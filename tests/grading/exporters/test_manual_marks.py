@@ -11,7 +11,7 @@ from mlhood.grading.exporters import manual_marks
 from mlhood.grading.exporters.manual_marks import read_manual_marks, write_manual_marks
 from mlhood.grading.gradebook.gradebook import Gradebook, MarkedItem
 from mlhood.grading.gradebook.records import records
-from mlhood.grading.notebooks.answers import own_code, written_answers
+from mlhood.grading.notebooks.questions import own_code, written_answers
 from mlhood.grading.projects import PROJECTS
 from tests.grading.batch.fake_grader import OPEN
 from tests.grading.test_class_commands import read, write

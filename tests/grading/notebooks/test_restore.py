@@ -270,7 +270,7 @@ class LocalKernel:
 @pytest.fixture
 def local_kernel(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mlhood.grading.execution.kernels.Kernel", LocalKernel)
+    monkeypatch.setattr("mlhood.grading.execution.kernel.Kernel", LocalKernel)
 
 
 def deleted(book):

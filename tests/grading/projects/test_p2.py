@@ -22,7 +22,7 @@ from mlhood.compiler.tables import latency_table
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
-from mlhood.grading.projects.p2 import P2, integers, memory, networks, neural_processor, processor, shapes
+from mlhood.grading.projects.p2 import P2, integers, memory, neural_processor, processor, shapes
 from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.measure.measurement import Measurement
@@ -107,7 +107,7 @@ def test_drawn_programs_are_valid_and_their_ranges_are_those_of_their_allocation
         assert within[0] <= first <= last <= within[-1]  # views are defined before the first use, or after the last
 
 
-@pytest.mark.parametrize("draw", [networks.random_buffers, networks.u_net])
+@pytest.mark.parametrize("draw", [memory.random_buffers, memory.u_net])
 def test_drawn_lifetimes_can_be_planned_well_and_waste_memory_one_after_another(draw):
     for seed in range(5):
         buffers = draw(np.random.default_rng(seed))
@@ -123,7 +123,7 @@ def test_a_u_net_has_its_live_maximum_where_it_joins_at_full_resolution():
         def integers(self, low, high):
             return 64 if high == 80 else 128
 
-    buffers = networks.u_net(Fixed())
+    buffers = memory.u_net(Fixed())
     assert live_bytes(buffers).max() == 4 * (64 + 64 + 128) * 128 * 128
 
 

@@ -16,7 +16,7 @@ import mlhood
 from mlhood.compiler.analysis.convolutions import convolutions
 from mlhood.grading.checks import timing
 from mlhood.grading.checks.timing_verdict import CourseVersion
-from mlhood.grading.projects.p3 import P3, costs, fast_product, network, probes, timed
+from mlhood.grading.projects.p3 import P3, costs, fast_product, probes, timed
 from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.jaxlab.operators import no_jax
@@ -281,7 +281,7 @@ def test_a_model_with_a_wrong_convolution_fails(tmp_path):
 
 def test_the_graders_model_is_resnet18(tmp_path):
     path = tmp_path / "model.onnx"
-    path.write_bytes(network.resnet18(np.random.default_rng(0), [4, 8, 12, 16], 64))
+    path.write_bytes(timed.resnet18(np.random.default_rng(0), [4, 8, 12, 16], 64))
     found = convolutions(mlhood.compile(path, stop_after="hir"))
     assert len(found) == 20
     for stage, channels in enumerate([4, 8, 12, 16]):

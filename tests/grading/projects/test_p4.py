@@ -18,7 +18,7 @@ from mlhood.dataflow.systolic import Array, count, gemm_layer, resnet_layers
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.notebooks.notebook import read
 from mlhood.grading.projects.collect import parameters_of, with_values
-from mlhood.grading.projects.p4 import P4, orders, reference, table, traffic, xla
+from mlhood.grading.projects.p4 import P4, open_task, orders, table, traffic, xla
 from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.transport import LocalTransport
 from tests.grading.projects.examples import edited
@@ -325,10 +325,10 @@ def test_the_order_of_a_variant_is_given_or_fixed(index, tmp_path):
     assert task is not None
 
     def choose(problem, caches, order=values["order_of"]):
-        return reference.choose(problem, caches, order)[1:]
+        return open_task.searched(problem, caches, order)[1:]
 
     assert points_of(task, slice(4), {"choose": choose}, tmp_path) == [True] * 4
-    assert not any(points_of(task, slice(4), {"choose": reference.choose}, tmp_path))
+    assert not any(points_of(task, slice(4), {"choose": open_task.searched}, tmp_path))
 
 
 def test_opcodes_in_the_wrong_order_get_a_message_of_their_own(tmp_path):

@@ -10,7 +10,7 @@ from mlhood.grading.checks.compared import SolutionComparison
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import variant
 from mlhood.grading.projects.solution import SEEDS, Recorded, Solution
-from mlhood.grading.student.results import recorded_results
+from mlhood.grading.student.variant_version import recorded_results
 from mlhood.kernels import CONV2D
 
 COMPARED = [

@@ -48,7 +48,7 @@ def test_a_probe_comes_without_the_others_of_its_module():
     sources = sources_of("mlhood.grading.projects.p5.probes:run_resnet")
     assert list(sources) == ["mlhood.grading.checks.probes", "mlhood.grading.projects.p5.probes"]
     assert "def patched_globals(" in sources["mlhood.grading.checks.probes"]
-    assert "def forward(" not in sources["mlhood.grading.checks.probes"]
+    assert "def empty_call(" not in sources["mlhood.grading.checks.probes"]
     assert "small_loss" not in sources["mlhood.grading.projects.p5.probes"]
 
 

@@ -10,6 +10,8 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell, new_notebook
 
 from mlhood.grading.notebooks.notebook import label, read
@@ -25,14 +27,18 @@ from mlhood.grading.similarity.class_similarity import (
 )
 from mlhood.grading.similarity.compare import (
     MIN_SHARE,
+    WINDOW,
     Document,
+    K,
     Passage,
     SimilarPair,
     package_copies,
+    reduced,
     similar_groups,
     unparsable,
+    winnow,
 )
-from mlhood.grading.similarity.winnowing import fingerprints
+from mlhood.grading.similarity.syntax_tokens import SyntaxToken
 
 ROOT = Path(__file__).parents[3]
 PROJECTS = ("P1", "P2", "P3", "P4", "P5")
@@ -222,7 +228,8 @@ def test_a_short_function_is_found_only_if_it_is_copied_completely():
     source = Document("package: f", {"package: f": text})
     complete, part = (Document("s", {"t": code}) for code in (text, part))
     assert [pair.names for pair in package_copies([complete], [source])] == [("s", "package: f")]
-    assert 0 < len(fingerprints(text).keys() & fingerprints(part.sources["t"]).keys()) < len(fingerprints(text)) < 15
+    whole, beginning = (reduced(each).fingerprints.keys() for each in (text, part.sources["t"]))
+    assert 0 < len(whole & beginning) < len(whole) < 15
     assert package_copies([part], [source]) == []
 
 
@@ -272,3 +279,44 @@ def test_of_the_solutions_of_several_variants_the_closest_is_named():
         copied("ada", public, "P1.6", 0.8),
     ]
     assert closest_copies(copies) == copies[:3]
+
+
+KINDS = st.lists(st.sampled_from("abcd"), max_size=60)
+
+
+def tokens(kinds: list[str]) -> list[SyntaxToken]:
+    return [SyntaxToken(kind, line) for line, kind in enumerate(kinds, start=1)]
+
+
+@given(KINDS, KINDS, KINDS, KINDS, st.lists(st.sampled_from("abcd"), min_size=K + WINDOW - 1, max_size=40))
+def test_every_passage_of_the_guaranteed_length_is_found(before, after, above, below, passage):
+    first, second = winnow(tokens(before + passage + after)), winnow(tokens(above + passage + below))
+    assert first.keys() & second.keys()
+
+
+@given(KINDS)
+def test_a_fingerprint_is_the_hash_of_a_k_gram(kinds):
+    selected = winnow(tokens(kinds))
+    assert bool(selected) == (len(kinds) >= K)
+    hashes = {print_ for i in range(len(kinds) - K + 1) for print_ in winnow(tokens(kinds[i : i + K]))}
+    assert selected.keys() <= hashes
+
+
+@given(st.permutations("abcdefghijklmnopqrstuvwx"))
+def test_nothing_shorter_than_k_is_found(letters):
+    first, second = list(letters), [letter.upper() for letter in letters]
+    second[5 : 5 + K - 1] = first[3 : 3 + K - 1]
+    assert not winnow(tokens(first)).keys() & winnow(tokens(second)).keys()
+
+
+def test_few_hashes_are_selected():
+    kinds = [str(i * i % 1009) for i in range(1000)]
+    selected = winnow(tokens(kinds))
+    # the paper's density: 2 of WINDOW + 1 hashes
+    assert 0.5 * 2 / (WINDOW + 1) < len(selected) / 1000 < 1.5 * 2 / (WINDOW + 1)
+
+
+def test_fingerprints_have_their_lines():
+    source = "x = f(a)\n" * 3 + "\n\n" + "y = [np.pad(row, 2) for row in z if row > 3 and row < 9]\n"
+    assert 6 in set().union(*reduced(source).fingerprints.values())
+    assert not {4, 5} & set().union(*reduced(source).fingerprints.values())

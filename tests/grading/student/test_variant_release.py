@@ -15,9 +15,8 @@ from mlhood.grading.notebooks.version import stored_signature
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import variant
 from mlhood.grading.student.variant_release import VariantOptions, release_variant
-from mlhood.grading.variants.draw import version_name
-from mlhood.grading.variants.seed import read_seed
-from mlhood.grading.variants.signature import verify
+from mlhood.grading.variants.parameter import version_name
+from mlhood.grading.variants.seed import read_seed, verify
 from tests.grading import varied_course
 
 VARIANT_NAME = "autumn"

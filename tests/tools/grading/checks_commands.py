@@ -10,7 +10,7 @@ import typer
 
 from mlhood.errors import GradingError, nearest
 from mlhood.files.terminal import echo
-from mlhood.grading.variants.draw import variant_option
+from mlhood.grading.variants.parameter import variant_option
 
 if TYPE_CHECKING:
     from mlhood.grading.checks.task import Project, Task
@@ -93,7 +93,7 @@ def variants(
     from mlhood.files.atomic import check_output, write_atomic
     from mlhood.grading.notebooks.notebook import course_folder
     from mlhood.grading.projects.collect import variant, with_values
-    from mlhood.grading.variants.draw import require_variant_name
+    from mlhood.grading.variants.parameter import require_variant_name
     from tests.tools.grading.variant_proof import (
         HEADER,
         MAX_PUBLIC,

@@ -25,8 +25,7 @@ from mlhood.errors import GradingError
 from mlhood.grading.checks.marks import CheckResult, TaskResult, grade_task
 from mlhood.grading.checks.submission import Session, Submission
 from mlhood.grading.checks.task import Project, Task
-from mlhood.grading.execution.kernel import Kernel, NewKernel
-from mlhood.grading.execution.kernels import NotebookKernels
+from mlhood.grading.execution.kernel import Kernel, NewKernel, NotebookKernels
 from mlhood.grading.notebooks.notebook import cell_name
 from mlhood.grading.notebooks.restore import FEEDBACK_ROLES, RestoredCell, grading_points, restore
 from mlhood.grading.notebooks.source_notebook import solution_source

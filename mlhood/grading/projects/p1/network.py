@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.convolve import convolve
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
 from mlhood.grading.rpc.codec import Remote, TorchTensor
@@ -335,6 +335,18 @@ class LeNet(nn.Module):
         x = nn.functional.max_pool2d(torch.relu(self.conv2(x)), 2)
         return self.fc3(torch.relu(self.fc2(torch.relu(self.fc1(x.flatten(1))))))
 """
+
+
+def convolve(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray, *, stride: int = 1, padding: int = 0, dilation: int = 1
+) -> np.ndarray:
+    """Convolve images [N, C, H, W] with a weight [F, C, KH, KW] and a bias [F], in their dtype: [N, F, OH, OW]."""
+    x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    size = tuple((n - 1) * dilation + 1 for n in weight.shape[2:])
+    windows = sliding_window_view(x, size, (2, 3))[:, :, ::stride, ::stride, ::dilation, ::dilation]
+    products = np.tensordot(windows, weight, ((1, 4, 5), (1, 2, 3)))  # N, OH, OW, F
+    return np.moveaxis(products + bias, 3, 1)
+
 
 TASKS = (
     Task(
