@@ -86,7 +86,7 @@ PACKAGE = {
     "mlhood/grading/intake/__init__.py": "",
     "mlhood/grading/projects/__init__.py": "",
     "mlhood/grading/projects/t9/__init__.py": "",
-    "mlhood/grading/projects/t9/tasks.py": "TASKS = ()\n",
+    "mlhood/grading/projects/t9/tasks.py": "T9_1 = Task()\n",
 }
 
 

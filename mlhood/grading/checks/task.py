@@ -65,7 +65,7 @@ class Task:
     Args:
         id: Syllabus id such as `P1.3`.
         title: What the student does; a template, if it depends on parameters.
-        checks: The checks that give the points.
+        checks: The checks that give the points; without any, those in its module between it and the task before it.
         fallback: Code that replaces an unsolved task for the tasks after it, so that a mistake costs only its own
             points. Empty if no later task depends on this one.
         solution_is_fallback: Whether the fallback solution begins with the source notebook's solution. `mlhood sync`
@@ -84,7 +84,7 @@ class Task:
 
     id: str
     title: str
-    checks: tuple[Check, ...]
+    checks: tuple[Check, ...] = ()
     fallback: str = ""
     seconds: float = 120.0
     timed: bool = False
@@ -168,11 +168,6 @@ def with_parameters(task: Task, values: Mapping[str, Any]) -> Task:
     checks = tuple(replace(check, parameters=parameters) for check in task.checks)
     title, fallback = render(task.title, values), render(task.fallback, values)
     return replace(task, title=title, fallback=fallback, checks=checks, parameters=parameters)
-
-
-def checks_in(names: Mapping[str, object]) -> tuple[Check, ...]:
-    """Return the checks that a module has defined so far, in their order: `checks_in(globals())`."""
-    return tuple(value for value in names.values() if isinstance(value, Check))
 
 
 def points(number: float, *, solved: bool = False) -> Callable[[CheckFunction], Check]:

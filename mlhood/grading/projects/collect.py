@@ -1,6 +1,6 @@
-"""A project is collected from its check modules: the modules of its package that declare `TASKS`.
+"""A project is collected from its check modules: the modules of its package that declare tasks, `P1_7 = Task(...)`.
 
-To add a task: write its section in the notebook, write a module here with its checks and `TASKS`, run `mlhood sync`.
+To add a task: write its section in the notebook, write a module here with its checks and the `Task`, run `mlhood sync`.
 
 A project has the values of one variant of the course: those in `variant.json`, which a student version of a variant
 has; else those of the variant in the environment variable MLHOOD_VARIANT; else the defaults.
@@ -11,14 +11,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from mlhood.errors import GradingError
-from mlhood.grading.checks.task import Project, Question, Task, with_parameters
+from mlhood.grading.checks.task import Check, Project, Question, Task, with_parameters
 from mlhood.grading.projects.package_files import VARIANTS_FILE, package_file, varied_solutions
 from mlhood.grading.projects.solution import solution_of
 from mlhood.grading.variants.parameter import Parameter, checked_values, defaults, draw
@@ -26,7 +27,7 @@ from mlhood.grading.variants.parameter import Parameter, checked_values, default
 VARIANT_FILE = "variant.json"  # the values of a version, by project, and its signed name
 VERSION_KEY = "edition"  # the key of the signed name
 VARIANT = "MLHOOD_VARIANT"
-DECLARATION = re.compile(r"^TASKS\b", re.MULTILINE)
+DECLARATION = re.compile(r"^\w+ = Task\(", re.MULTILINE)
 
 
 def collect_project(
@@ -45,7 +46,7 @@ def collect_project(
     tasks: list[Task] = []
     for path in sorted(folder.glob("*.py")):
         if DECLARATION.search(path.read_text(encoding="utf-8")):
-            tasks += import_module(f"{package}.{path.stem}").TASKS
+            tasks += _declared_tasks(import_module(f"{package}.{path.stem}"))
     ids = [task.id for task in tasks]
     for task_id in ids:
         if not re.fullmatch(rf"{project}\.\d+", task_id) or ids.count(task_id) > 1:
@@ -59,6 +60,17 @@ def collect_project(
     tasks.sort(key=lambda task: int(task.id.partition(".")[2]))
     declared = Project(project, title, tuple(tasks), questions, declared=tuple(tasks), reads=reads)
     return with_values(declared, _values(declared))
+
+
+def _declared_tasks(module: ModuleType) -> Iterator[Task]:
+    """Yield the tasks of a module; one that names no checks has those between it and the task before it."""
+    checks: list[Check] = []
+    for value in vars(module).values():
+        if isinstance(value, Check):
+            checks.append(value)
+        elif isinstance(value, Task):
+            yield value if value.checks else replace(value, checks=tuple(checks))
+            checks.clear()
 
 
 def variant(project: Project, variant_name: str) -> Project:

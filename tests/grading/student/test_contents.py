@@ -12,6 +12,7 @@ from nbformat import NotebookNode
 from mlhood.grading.notebooks.interface import imported_names
 from mlhood.grading.notebooks.notebook import course_notebooks, read
 from mlhood.grading.projects import PROJECTS
+from mlhood.grading.projects.collect import DECLARATION
 from mlhood.grading.projects.package_files import source_solutions
 from mlhood.grading.student.contents import ROOTS, student_files
 from mlhood.grading.student.version_files import linked_files, package_files
@@ -32,7 +33,7 @@ OTHERS += ("grading.course_commands", "grading.reports.class_report", "grading.r
 # Modules that solve tasks, from which a solution could be copied. This list may only become shorter.
 REFERENCES = {
     "mlhood.grading.projects.reference_runs",
-    *(f"{PROJECT_MODULES}{name}" for name in ("1.reference", "4.reference", "5.reference")),
+    *(f"{PROJECT_MODULES}{name}" for name in ("1.reference", "4.open_task", "5.reference")),
     *(f"{PROJECT_MODULES}{name}" for name in ("2.memory", "2.neural_processor", "2.probes", "5.probes")),
 }
 
@@ -75,15 +76,11 @@ def used_by(module: Module, modules: dict[str, Module]) -> set[str]:
     return named | {found.target for found in imports(module, modules)} | {module.name.rpartition(".")[0]}
 
 
-def declares_tasks(module: Module) -> bool:
-    return any(ast.unparse(node.targets[0]) == "TASKS" for node in module.tree.body if isinstance(node, ast.Assign))
-
-
 def test_it_is_what_roots_notebooks_and_pages_import_and_nothing_else(version, modules, notebooks, pages):
     names = {name for notebook in notebooks for name in imported_names(notebook, ROOT)}
     todo = {*ROOTS, *(name.module for name in names), *(name.full for name in names)}
     todo |= {name for page in pages for name in re.findall(r"^from (mlhood\S+) import", page, re.MULTILINE)}
-    todo |= {name for name, module in modules.items() if declares_tasks(module)}
+    todo |= {name for name, module in modules.items() if DECLARATION.search(module.path.read_text(encoding="utf-8"))}
     reached: set[str] = set()
     while todo := (todo & modules.keys()) - reached:
         reached |= todo

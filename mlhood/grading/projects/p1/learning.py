@@ -247,21 +247,20 @@ model, _data = LeNet(), _digits()
 losses = _train(model, _data.train_images, _data.train_labels, epochs=max(2, 12_000 // len(_data.train_images)))
 """
 
-TASKS = (
-    Task(
-        "P1.3",
-        "Train it on real digits",
-        checks=(  # what takes no training first
-            mistakes_are_found,
-            model_reads_unseen_digits,
-            training_moves_every_weight,
-            loss_is_told_and_falls,
-        ),
-        fallback=TRAINING_FALLBACK,
-        solution_is_fallback=True,
-        varies=(TRAIN_ARGUMENT, MISTAKES_ORDER),
-        libraries=TORCH_AND_ONNX,
-        minutes=30,
-        builds_on=("P1.2",),
+
+P1_3 = Task(
+    "P1.3",
+    "Train it on real digits",
+    checks=(  # what takes no training first
+        mistakes_are_found,
+        model_reads_unseen_digits,
+        training_moves_every_weight,
+        loss_is_told_and_falls,
     ),
+    fallback=TRAINING_FALLBACK,
+    solution_is_fallback=True,
+    varies=(TRAIN_ARGUMENT, MISTAKES_ORDER),
+    libraries=TORCH_AND_ONNX,
+    minutes=30,
+    builds_on=("P1.2",),
 )

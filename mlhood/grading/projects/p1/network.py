@@ -348,24 +348,24 @@ def convolve(
     return np.moveaxis(products + bias, 3, 1)
 
 
-TASKS = (
-    Task(
-        "P1.1",
-        "The layers of LeNet",
-        checks=(parameters_have_lenets_shapes, convolutions_have_lenets_geometry),
-        fallback=LAYERS_FALLBACK,
-        varies=(LAYERS_ARGUMENT,),
-        libraries=TORCH_AND_ONNX,
-        minutes=15,
-    ),
-    Task(
-        "P1.2",
-        "The forward pass",
-        checks=(gives_ten_logits_an_image, computes_lenet, takes_a_batch_of_any_size),
-        fallback=FORWARD_FALLBACK,
-        varies=(FORWARD_ARGUMENT,),
-        libraries=TORCH_AND_ONNX,
-        minutes=15,
-        builds_on=("P1.1",),
-    ),
+P1_1 = Task(
+    "P1.1",
+    "The layers of LeNet",
+    checks=(parameters_have_lenets_shapes, convolutions_have_lenets_geometry),
+    fallback=LAYERS_FALLBACK,
+    varies=(LAYERS_ARGUMENT,),
+    libraries=TORCH_AND_ONNX,
+    minutes=15,
+)
+
+
+P1_2 = Task(
+    "P1.2",
+    "The forward pass",
+    checks=(gives_ten_logits_an_image, computes_lenet, takes_a_batch_of_any_size),
+    fallback=FORWARD_FALLBACK,
+    varies=(FORWARD_ARGUMENT,),
+    libraries=TORCH_AND_ONNX,
+    minutes=15,
+    builds_on=("P1.1",),
 )

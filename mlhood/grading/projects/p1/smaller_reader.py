@@ -84,14 +84,13 @@ STEPS = (
     ("reader_is_as_small_as_the_courses", SMALLEST, "It does so with at most 400 numbers; the course's has 384"),
 )
 
-TASKS = (
-    Task(
-        "P1.10",  # in the notebook's kernel: only the file that it writes is graded
-        "A reader as small as you can",
-        checks=tuple(Check(name, title, 4, _check, (numbers,)) for name, numbers, title in STEPS),
-        varies=(SENSOR,),
-        minutes=45,
-        builds_on=("P1.3", "P1.4", "P1.6"),
-        leaderboard="numbers in the file",
-    ),
+
+P1_10 = Task(
+    "P1.10",  # in the notebook's kernel: only the file that it writes is graded
+    "A reader as small as you can",
+    checks=tuple(Check(name, title, 4, _check, (numbers,)) for name, numbers, title in STEPS),
+    varies=(SENSOR,),
+    minutes=45,
+    builds_on=("P1.3", "P1.4", "P1.6"),
+    leaderboard="numbers in the file",
 )

@@ -175,14 +175,12 @@ ANSWER_HINTS = {
 }
 
 
-TASKS = (
-    Task(
-        "P2.8",
-        "What does it cost?",
-        checks=(sqnr_is_measured, answers_are_found, rows_are_measured),
-        libraries=RECIPES,
-        minutes=20,
-        builds_on=("P2.6",),
-        varies=(SQNR_ARGUMENT, AGREEMENT, GAIN),
-    ),
+P2_8 = Task(
+    "P2.8",
+    "What does it cost?",
+    checks=(sqnr_is_measured, answers_are_found, rows_are_measured),
+    libraries=RECIPES,
+    minutes=20,
+    builds_on=("P2.6",),
+    varies=(SQNR_ARGUMENT, AGREEMENT, GAIN),
 )

@@ -172,13 +172,10 @@ def _inputs_read(submission: Submission, rows: int, depth: int, outputs: int) ->
     return {name: again[name] if share else once[name] for name, share in _reads(submission).items()}
 
 
-TASKS = (
-    Task(
-        "P2.1",
-        "Fuse two loop nests",
-        checks=(one_nest_computes_the_layer, nothing_is_stored_in_between, traffic_is_predicted),
-        libraries=LOOPS,
-        minutes=10,
-        varies=(RELU_ARGUMENT, TRAFFIC_UNIT),
-    ),
+P2_1 = Task(
+    "P2.1",
+    "Fuse two loop nests",
+    libraries=LOOPS,
+    minutes=10,
+    varies=(RELU_ARGUMENT, TRAFFIC_UNIT),
 )

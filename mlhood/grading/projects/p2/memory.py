@@ -276,22 +276,20 @@ def u_net(rng: np.random.Generator) -> list[Lifetime]:
     return lifetimes
 
 
-TASKS = (
-    Task(
-        "P2.10",
-        "Live ranges and a memory allocator",
-        checks=(
-            ranges_are_found,
-            views_keep_their_owner_alive,
-            buffers_do_not_overlap,
-            offsets_are_aligned,
-            Check("memory_is_used_again", TITLE.format(75), 1, _check_efficiency, STEPS[0]),
-            Check("gaps_are_filled", TITLE.format(85), 1, _check_efficiency, STEPS[1]),
-            Check("hardly_a_byte_is_wasted", TITLE.format(96), 2, _check_efficiency, STEPS[2]),
-        ),
-        libraries=COMPILER,
-        minutes=35,
-        builds_on=("P2.9",),
-        varies=(RANGE_FORM, ALLOCATE_ARGUMENT),
+P2_10 = Task(
+    "P2.10",
+    "Live ranges and a memory allocator",
+    checks=(
+        ranges_are_found,
+        views_keep_their_owner_alive,
+        buffers_do_not_overlap,
+        offsets_are_aligned,
+        Check("memory_is_used_again", TITLE.format(75), 1, _check_efficiency, STEPS[0]),
+        Check("gaps_are_filled", TITLE.format(85), 1, _check_efficiency, STEPS[1]),
+        Check("hardly_a_byte_is_wasted", TITLE.format(96), 2, _check_efficiency, STEPS[2]),
     ),
+    libraries=COMPILER,
+    minutes=35,
+    builds_on=("P2.9",),
+    varies=(RANGE_FORM, ALLOCATE_ARGUMENT),
 )

@@ -263,6 +263,22 @@ def slices_move_few_bytes(submission: Submission) -> None:
     _check_traffic(submission, 1.01, hint)
 
 
+P2_12 = Task(
+    "P2.12",
+    "Slice a convolution so that it fits",
+    checks=(
+        *SIZES,
+        slices_fit_their_blobs,
+        slices_are_not_tiny,
+        slices_move_few_bytes,
+    ),
+    libraries=TYPES,
+    minutes=25,
+    builds_on=("P2.3",),
+    varies=(INPUT_SLICE, FILTER_CONSTANTS, PARTIAL_BYTES),
+)
+
+
 # -- P2.13
 
 
@@ -342,28 +358,13 @@ COSTS = (
     ),
 )
 
-TASKS = (
-    Task(
-        "P2.12",
-        "Slice a convolution so that it fits",
-        checks=(
-            *SIZES,
-            slices_fit_their_blobs,
-            slices_are_not_tiny,
-            slices_move_few_bytes,
-        ),
-        libraries=TYPES,
-        minutes=25,
-        builds_on=("P2.3",),
-        varies=(INPUT_SLICE, FILTER_CONSTANTS, PARTIAL_BYTES),
-    ),
-    Task(
-        "P2.13",
-        "Three orders: bytes and cycles",
-        checks=COSTS,
-        libraries=TYPES,
-        minutes=45,
-        builds_on=("P2.12",),
-        varies=(MOVED_ELEMENT, MOVED, MORE_CYCLES),
-    ),
+
+P2_13 = Task(
+    "P2.13",
+    "Three orders: bytes and cycles",
+    checks=COSTS,
+    libraries=TYPES,
+    minutes=45,
+    builds_on=("P2.12",),
+    varies=(MOVED_ELEMENT, MOVED, MORE_CYCLES),
 )

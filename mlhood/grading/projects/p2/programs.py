@@ -153,14 +153,11 @@ def nothing_is_held_too_long(submission: Submission) -> None:
     _check_runs(submission, _check_memory)
 
 
-TASKS = (
-    Task(
-        "P2.9",
-        "Lower two nodes by hand",
-        checks=(program_is_accepted, program_computes_both_nodes, nothing_is_held_too_long),
-        libraries=COMPILER,
-        minutes=25,
-        builds_on=("P2.3",),
-        varies=(KERNEL_STRIDES,),
-    ),
+P2_9 = Task(
+    "P2.9",
+    "Lower two nodes by hand",
+    libraries=COMPILER,
+    minutes=25,
+    builds_on=("P2.3",),
+    varies=(KERNEL_STRIDES,),
 )

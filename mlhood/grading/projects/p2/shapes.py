@@ -215,15 +215,12 @@ def check_raised(result: object, name: str, reason: str, hint: str) -> None:
     expect.true(meant, what, expected="raise ValueError(...)", got=f"{raised}: {attempt.get('message')}", hint=hint)
 
 
-TASKS = (
-    Task(
-        "P2.3",
-        "Type inference",
-        checks=(convolution_has_its_shape, batch_and_element_are_kept, misfits_are_refused, pooling_has_its_type),
-        varies=(PADS_ORDER, WIDENED),
-        solution_is_fallback=True,
-        libraries=TYPES,
-        minutes=15,
-        builds_on=("P2.2",),
-    ),
+P2_3 = Task(
+    "P2.3",
+    "Type inference",
+    varies=(PADS_ORDER, WIDENED),
+    solution_is_fallback=True,
+    libraries=TYPES,
+    minutes=15,
+    builds_on=("P2.2",),
 )

@@ -27,7 +27,7 @@ from mlhood.grading.checks.one_core import one_core, stopped
 from mlhood.grading.checks.probes import Kept
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import UNDECIDED
-from mlhood.grading.checks.task import Task, checks_in, points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing import KEEP, Clocks, clocks_of, wait_until_quiet
 from mlhood.grading.checks.timing_verdict import SIZE, trimmed_mean
 from mlhood.grading.projects.p3.probes import products, shifted
@@ -248,16 +248,13 @@ def last_share_of_the_course(submission: Submission) -> None:
     _check_step(submission, OWN)
 
 
-TASKS = (
-    Task(
-        "P3.8",
-        "As near to the library as you can",
-        checks=checks_in(globals()),
-        libraries=LOOPS,
-        varies=(FAST_OPERANDS,),
-        timed=True,
-        minutes=90,
-        builds_on=("P3.7",),
-        leaderboard="speed as a share of the course's own product",
-    ),
+P3_8 = Task(
+    "P3.8",
+    "As near to the library as you can",
+    libraries=LOOPS,
+    varies=(FAST_OPERANDS,),
+    timed=True,
+    minutes=90,
+    builds_on=("P3.7",),
+    leaderboard="speed as a share of the course's own product",
 )

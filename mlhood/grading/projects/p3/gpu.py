@@ -149,6 +149,16 @@ def neighbours_touch_neighbours(submission: Submission) -> None:
     )
 
 
+P3_12 = Task(
+    "P3.12",
+    "One thread per element",
+    solution_is_fallback=True,
+    libraries=LOOPS,
+    minutes=15,
+    builds_on=("P3.7",),
+)
+
+
 @points(2)
 def tiled_is_right(submission: Submission) -> None:
     """`gpu_tiled` multiplies matrices of any sizes."""
@@ -214,6 +224,16 @@ def barriers_hold(submission: Submission) -> None:
             expect.fail(f"`gpu_tiled`: {problem}", given=launch.given, hint=BARRIERS)
 
 
+P3_13 = Task(
+    "P3.13",
+    "Tiles in shared memory",
+    solution_is_fallback=True,
+    libraries=LOOPS,
+    minutes=30,
+    builds_on=("P3.12",),
+)
+
+
 @compared(
     1,
     "tiled_bytes",
@@ -268,32 +288,11 @@ def tiles_are_large_enough(submission: Submission) -> Iterator[Arguments]:
     yield 8 * 2.0**40, 2.0**40  # 32 is just enough
 
 
-TASKS = (
-    Task(
-        "P3.12",
-        "One thread per element",
-        checks=(one_thread_computes_an_element, coalesced_is_right, neighbours_touch_neighbours),
-        solution_is_fallback=True,
-        libraries=LOOPS,
-        minutes=15,
-        builds_on=("P3.7",),
-    ),
-    Task(
-        "P3.13",
-        "Tiles in shared memory",
-        checks=(tiled_is_right, tiles_are_loaded_once, banks_do_not_conflict, barriers_hold),
-        solution_is_fallback=True,
-        libraries=LOOPS,
-        minutes=30,
-        builds_on=("P3.12",),
-    ),
-    Task(
-        "P3.14",
-        "What a GPU would need",
-        checks=(traffic_is_counted, the_slower_one_decides, tiles_are_large_enough),
-        solution_is_fallback=True,
-        libraries=ARRAYS,
-        minutes=15,
-        builds_on=("P3.9", "P3.13"),
-    ),
+P3_14 = Task(
+    "P3.14",
+    "What a GPU would need",
+    solution_is_fallback=True,
+    libraries=ARRAYS,
+    minutes=15,
+    builds_on=("P3.9", "P3.13"),
 )

@@ -10,7 +10,7 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, checks_in, points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4.libraries import NESTS
 from mlhood.grading.variants.parameter import Parameter
 
@@ -175,15 +175,12 @@ def _block(tile: tuple[int, int, int]) -> str:
     return f"{values}, each starting at a multiple of this number"
 
 
-TASKS = (
-    Task(
-        "P4.1",
-        "Loops as an iteration space",
-        checks=checks_in(globals()),
-        seconds=30,
-        libraries=NESTS,
-        minutes=25,
-        builds_on=("P3.1",),
-        varies=(VISIT_ORDER, POINT, NEST_TILE),
-    ),
+P4_1 = Task(
+    "P4.1",
+    "Loops as an iteration space",
+    seconds=30,
+    libraries=NESTS,
+    minutes=25,
+    builds_on=("P3.1",),
+    varies=(VISIT_ORDER, POINT, NEST_TILE),
 )

@@ -14,7 +14,7 @@ from mlhood.dataflow.slicing.problem import ORDERS
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, checks_in, points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4.libraries import NESTS
 from mlhood.grading.projects.p4.nests import PROBES
 from mlhood.grading.projects.p4.probes import VALUE_ERROR
@@ -246,15 +246,12 @@ def what_never_fits_is_an_error(submission: Submission) -> None:
     expect.true(not rejected, "`largest` rejects a case that fits", expected="tiles", got="ValueError", given=given)
 
 
-TASKS = (
-    Task(
-        "P4.4",
-        "The slicing analysis",
-        checks=checks_in(globals()),
-        varies=(NEXT_TILE, NEEDS_KEYS, SEARCH),
-        seconds=20,
-        minutes=40,
-        builds_on=("P4.2",),
-        libraries=NESTS,
-    ),
+P4_4 = Task(
+    "P4.4",
+    "The slicing analysis",
+    varies=(NEXT_TILE, NEEDS_KEYS, SEARCH),
+    seconds=20,
+    minutes=40,
+    builds_on=("P4.2",),
+    libraries=NESTS,
 )

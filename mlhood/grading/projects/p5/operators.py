@@ -10,7 +10,7 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, Cases, Keywords, compared
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Check, Task, checks_in, points
+from mlhood.grading.checks.task import Check, Task, points
 from mlhood.grading.projects.p3.convolutions import flat_weights
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.libraries import NUMPY
@@ -259,15 +259,12 @@ def softmax_stands_large_numbers(submission: Submission) -> Iterator[Arguments]:
         yield (np.array([[most, -most, most - 2], [1 - most, most + 1, most]], np.float32) + submission.normal(2, 3),)
 
 
-TASKS = (
-    Task(
-        "P5.2",
-        "Without JAX",
-        checks=checks_in(globals()),
-        solution_is_fallback=True,
-        varies=(IMAGES, FILTERS, DENSE),
-        minutes=60,
-        builds_on=("P3.4",),
-        libraries=NUMPY,
-    ),
+P5_2 = Task(
+    "P5.2",
+    "Without JAX",
+    solution_is_fallback=True,
+    varies=(IMAGES, FILTERS, DENSE),
+    minutes=60,
+    builds_on=("P3.4",),
+    libraries=NUMPY,
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, checks_in, points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.libraries import PLANS
 from mlhood.grading.projects.p5.programs import oracle
@@ -185,15 +185,12 @@ def plans_reach_the_course(submission: Submission) -> None:
     _check_sent(submission, lambda plan: 1.001 * plan.course, hint)
 
 
-TASKS = (
-    Task(
-        "P5.14",
-        "The fewest bytes",
-        checks=checks_in(globals()),
-        libraries=PLANS,
-        varies=(INPUT_GRADIENT,),
-        minutes=120,
-        builds_on=("P5.10", "P5.11", "P5.12"),
-        leaderboard="bytes sent by each device",
-    ),
+P5_14 = Task(
+    "P5.14",
+    "The fewest bytes",
+    libraries=PLANS,
+    varies=(INPUT_GRADIENT,),
+    minutes=120,
+    builds_on=("P5.10", "P5.11", "P5.12"),
+    leaderboard="bytes sent by each device",
 )

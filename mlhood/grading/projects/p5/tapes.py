@@ -282,27 +282,25 @@ def what_is_used_twice_gets_both(submission: Submission) -> Iterator[Arguments]:
     yield _recorded(inputs, ["mul", [1, 1], 2, {}], ["weighted_sum", [2, 0], 3, {}])
 
 
-TASKS = (
-    Task(
-        "P5.6",
-        "The tape",
-        checks=(
-            relu_lets_positive_numbers_pass,
-            sums_pass_the_gradient_on,
-            stretched_axes_are_added_up,
-            dense_gradients_are_products,
-            dense_bias_gets_the_whole_batch,
-            filters_get_what_their_windows_saw,
-            images_get_what_windows_gave,
-            strides_and_padding_are_kept,
-            logits_are_pulled_to_the_label,
-            the_mean_shares_the_gradient,
-            the_tape_is_read_backwards,
-            what_is_used_twice_gets_both,
-        ),
-        libraries=TAPE,
-        varies=(RELU_OPTION, ADD_OPTION, CONV_OPTION, SMOOTHING, GRADIENTS_OF),
-        minutes=120,
-        builds_on=("P5.2", "P5.5"),
+P5_6 = Task(
+    "P5.6",
+    "The tape",
+    checks=(
+        relu_lets_positive_numbers_pass,
+        sums_pass_the_gradient_on,
+        stretched_axes_are_added_up,
+        dense_gradients_are_products,
+        dense_bias_gets_the_whole_batch,
+        filters_get_what_their_windows_saw,
+        images_get_what_windows_gave,
+        strides_and_padding_are_kept,
+        logits_are_pulled_to_the_label,
+        the_mean_shares_the_gradient,
+        the_tape_is_read_backwards,
+        what_is_used_twice_gets_both,
     ),
+    libraries=TAPE,
+    varies=(RELU_OPTION, ADD_OPTION, CONV_OPTION, SMOOTHING, GRADIENTS_OF),
+    minutes=120,
+    builds_on=("P5.2", "P5.5"),
 )

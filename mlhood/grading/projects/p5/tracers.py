@@ -14,7 +14,7 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, Cases, compared
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Check, Task, checks_in, points
+from mlhood.grading.checks.task import Check, Task, points
 from mlhood.grading.projects.p5.libraries import TAPE
 from mlhood.grading.variants.parameter import Parameter
 
@@ -306,13 +306,10 @@ def what_outputs_need_stays(submission: Submission) -> None:
     expect.true(removed > 0, "`live` keeps every equation", hint="which equations does no output need?")
 
 
-TASKS = (
-    Task(
-        "P5.5",
-        "A tracer in one page",
-        checks=checks_in(globals()),
-        varies=(EVALUATED, LIVE_OPTION),
-        minutes=35,
-        libraries=TAPE,
-    ),
+P5_5 = Task(
+    "P5.5",
+    "A tracer in one page",
+    varies=(EVALUATED, LIVE_OPTION),
+    minutes=35,
+    libraries=TAPE,
 )
