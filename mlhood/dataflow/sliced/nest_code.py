@@ -14,7 +14,7 @@ from typing import Any
 from llvmlite import ir
 
 from mlhood.dataflow.slicing.problem import Order
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.direct_kernel import WEIGHT_PREFETCH
 from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import MicrokernelSpec, Tile, microkernel
@@ -63,9 +63,7 @@ def build(target: Target, nest: NestShape) -> str:
     shape = replace(shape, a_prefetch=nest.prefetch, b_prefetch=WEIGHT_PREFETCH)
     partial = microkernel(module, "partial", shape, target)
     final = microkernel(module, "final", replace(shape, bias_axis="columns", store="columns"), target)
-    code = kernel_function(module)
-    _Writer(code, Arguments(code, FIELDS), shape.tile, partial, final, nest.order).write()
-    return str(module)
+    return _Writer(Arguments(FIELDS, module), shape.tile, partial, final, nest.order).write()
 
 
 class _Writer:
@@ -73,21 +71,21 @@ class _Writer:
 
     def __init__(
         self,
-        code: FunctionBuilder,
         arguments: Arguments,
         tile: Tile,
         partial: FunctionBuilder,
         final: FunctionBuilder,
         order: Order,
     ) -> None:
-        self.code, self.arguments, self.tile, self.order = code, arguments, tile, order
+        self.arguments, self.tile, self.order = arguments, tile, order
+        self.code = code = arguments.code
         self.partial, self.final = partial, final
         self.field = {name: arguments.integer(name) for name in FIELDS}
         self.base = {name: arguments.pointer(name) for name in ("x", "w", "out", "bias", "sums")}
         self.null = Pointer(code.builder, ir.Constant(ir.PointerType(), None))
         self.edge = code.buffer(tile.rows * tile.columns)
 
-    def write(self) -> None:
+    def write(self) -> str:
         """Write the function: each task processes its part of the tiles in all slices."""
         f = self.field
         with self.arguments.tasks(f["tasks"]) as task:
@@ -97,7 +95,7 @@ class _Writer:
             streamed = second, (second + f["streamed_part"]).minimum(f["streamed_count"])
             with self._groups(self.code.constant(0), f["depth"], f["slice_depth"]) as (k, end):
                 self._slice(k, end, stationary, streamed)
-        self.code.ret()
+        return self.arguments.finished()
 
     def _slice(self, k: Int, end: Int, stationary: tuple[Int, Int], streamed: tuple[Int, Int]) -> None:
         """Process one slice of channels in groups of k3 stationary and of k2 streamed tiles."""
@@ -115,12 +113,8 @@ class _Writer:
     @contextmanager
     def _groups(self, start: Int, stop: Int, size: Int) -> Iterator[tuple[Int, Int]]:
         """Run the block for the start and the end of each group of `size` indices."""
-        b = self.code.builder
-        counter = self.code.variable(INDEX, start.value)
-        with self.code.while_loop(lambda: Int(b, counter.get()) < stop):
-            first = Int(b, counter.get())
+        with self.code.loop(start, stop, size) as first:
             yield first, (first + size).minimum(stop)
-            counter.set((first + size).value)
 
     def _pair(self, pair: _Pair, k: Int, end: Int, sums: Pointer) -> None:
         f, b = self.field, self.code.builder

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from mlhood.kernels.codegen import amx
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.int8_input import INPUT_FIELDS, Input, InputStage
 from mlhood.kernels.codegen.ir_builder import ADDRESS, BYTE, INDEX, INT32, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.requantize import (
@@ -56,9 +56,9 @@ def build(target: Target, variant: AmxVariant) -> str:
     """Return the module as LLVM IR."""
     module = ir.Module()
     tile = _tile(module, variant, target)
-    code = kernel_function(module)
-    arguments = Arguments(code, FIELDS)
-    stage = _ChannelsLast(code, arguments, variant.input, signed=variant.requantization.signed, bytes=True)
+    arguments = Arguments(FIELDS, module)
+    code = arguments.code
+    stage = _ChannelsLast(arguments, variant.input, signed=variant.requantization.signed, bytes=True)
     amx.configure(code)
     field = {name: arguments.integer(name) for name in FIELDS}
     with arguments.tasks(field["tasks"]) as task, code.builder.if_else(task < field["pads"]) as (pad, convolve):
@@ -68,8 +68,7 @@ def build(target: Target, variant: AmxVariant) -> str:
             arguments.wait_for(field["pads"])
             _convolve(code, arguments, field, variant, tile, task - field["pads"])
     amx.release(code)
-    code.ret()
-    return str(module)
+    return arguments.finished()
 
 
 # -- the first stage

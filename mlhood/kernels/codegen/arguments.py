@@ -30,18 +30,26 @@ def pack_arguments(fields: Sequence[str], values: dict[str, int], floats: dict[s
     return words
 
 
-def kernel_function(module: ir.Module) -> FunctionBuilder:
-    """Return a builder for the module's entry point `kernel(arguments, wait)`."""
-    return FunctionBuilder(module, "kernel", {"arguments": ADDRESS, "wait": INDEX})
-
-
 class Arguments:
-    """The argument block as the native code sees it, and the counters in it from which threads take tasks."""
+    """A kernel under construction: its entry point `kernel(arguments, wait)`, and its argument block in native code.
 
-    def __init__(self, code: FunctionBuilder, fields: Sequence[str]) -> None:
-        self.code = code
-        self.words = code.pointer("arguments", INDEX)
+    The block has the counters from which threads take tasks, and then the fields.
+
+    Args:
+        fields: Names of the fields.
+        module: The module that gets the entry point; a new one by default.
+    """
+
+    def __init__(self, fields: Sequence[str], module: ir.Module | None = None) -> None:
+        self.module = ir.Module() if module is None else module
+        self.code = FunctionBuilder(self.module, "kernel", {"arguments": ADDRESS, "wait": INDEX})
+        self.words = self.code.pointer("arguments", INDEX)
         self.indices = {name: index for index, name in enumerate([*COUNTERS, *fields])}
+
+    def finished(self) -> str:
+        """End the entry point, and return the module as LLVM IR."""
+        self.code.ret()
+        return str(self.module)
 
     def integer(self, name: str) -> Int:
         """Load an integer field."""

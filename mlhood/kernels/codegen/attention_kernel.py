@@ -18,7 +18,7 @@ import numpy as np
 from llvmlite import ir
 
 from mlhood.kernels.codegen import vector_math
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INT32, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.remainder import load_first, load_lanes, store_lanes
@@ -40,9 +40,8 @@ def _mask(arguments: Arguments, head: Int, row: Int) -> Pointer:
 
 def build(target: Target, depth: int, width: int, masked: bool, causal: bool) -> str:
     """Return the LLVM IR of the kernel; `depth` of the keys and `width` of the values are multiples of the lanes."""
-    lanes, module = target.lanes, ir.Module()
-    code = kernel_function(module)
-    builder, arguments, kind = code.builder, Arguments(code, FIELDS), ir.VectorType(FLOAT, lanes)
+    lanes, arguments = target.lanes, Arguments(FIELDS)
+    code, builder, kind = arguments.code, arguments.code.builder, ir.VectorType(FLOAT, lanes)
     queries, keys = arguments.integer("queries"), arguments.integer("keys")
     scale = code.splat(arguments.float32("scale"), lanes)
     block, zero = code.buffer(lanes), ir.Constant(kind, [0.0] * lanes)
@@ -85,8 +84,7 @@ def build(target: Target, depth: int, width: int, masked: bool, causal: bool) ->
         for part, each in enumerate(sums):
             y = builder.select(shows_nothing, zero, builder.fdiv(each.get(), divisor))
             arguments.pointer("out").at(task * width + part * lanes).store(y)
-    code.ret()
-    return str(module)
+    return arguments.finished()
 
 
 def build_blocks(target: Target, depth: int, width: int, tile: Tile, rows: int, masked: bool, causal: bool) -> str:
@@ -103,9 +101,7 @@ def build_blocks(target: Target, depth: int, width: int, tile: Tile, rows: int, 
     """
     module = ir.Module()
     multiply = microkernel(module, "multiply", MicrokernelSpec(tile, None, unroll=4), target)
-    code = kernel_function(module)
-    _Blocks(code, target, depth, width, tile, rows, multiply).build(masked, causal)
-    return str(module)
+    return _Blocks(Arguments(FIELDS, module), target, depth, width, tile, rows, multiply).build(masked, causal)
 
 
 class _Blocks:
@@ -113,7 +109,7 @@ class _Blocks:
 
     def __init__(
         self,
-        code: FunctionBuilder,
+        arguments: Arguments,
         target: Target,
         depth: int,
         width: int,
@@ -121,15 +117,16 @@ class _Blocks:
         rows: int,
         multiply: FunctionBuilder,
     ) -> None:
-        self.code, self.target, self.depth, self.width, self.tile, self.rows = code, target, depth, width, tile, rows
-        self.multiply, self.arguments = multiply, Arguments(code, FIELDS)
+        self.target, self.depth, self.width, self.tile, self.rows = target, depth, width, tile, rows
+        self.multiply, self.arguments, self.code = multiply, arguments, arguments.code
+        code = self.code
         self.padded = -(-width // tile.columns) * tile.columns
         self.q, self.scores, self.sums = (code.buffer(rows * length) for length in (depth, KEYS, self.padded))
         self.largest, self.totals = code.buffer(rows), code.buffer(rows * target.lanes)
         self.kind = ir.VectorType(FLOAT, target.lanes)
         self.zero = ir.Constant(self.kind, [0.0] * target.lanes)
 
-    def build(self, masked: bool, causal: bool) -> None:
+    def build(self, masked: bool, causal: bool) -> str:
         """Build the function."""
         code, arguments = self.code, self.arguments
         queries, keys, blocks = (arguments.integer(name) for name in ("queries", "keys", "blocks"))
@@ -158,7 +155,7 @@ class _Blocks:
                         sums = self.sums.at(row * self.padded + column)
                         self._multiply(self.scores.at(row * KEYS), KEYS, panel, seen, sums, sums, self.padded)
             self._finish(arguments.pointer("out").at((head * queries + first) * self.width), count)
-        code.ret()
+        return arguments.finished()
 
     def _multiply(
         self, a: Pointer, a_ld: int, b: Pointer, count: Int | int, partial: Pointer | None, out: Pointer, ld: int

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import CACHE_LINE, MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.packing import padder
@@ -89,18 +89,15 @@ def build(target: Target, variant: DirectVariant) -> str:
         microkernel(module, "final", final, target),
         padder(module, "pad", target),
     )
-    code = kernel_function(module)
-    _LoopNest(code, Arguments(code, FIELDS), partial.tile, callees, variant).build()
-    return str(module)
+    return _LoopNest(Arguments(FIELDS, module), partial.tile, callees, variant).build()
 
 
 class _LoopNest:
     """The loops around the microkernel."""
 
-    def __init__(
-        self, code: FunctionBuilder, arguments: Arguments, tile: Tile, callees: _Callees, variant: DirectVariant
-    ) -> None:
-        self.code, self.arguments, self.tile, self.callees, self.variant = code, arguments, tile, callees, variant
+    def __init__(self, arguments: Arguments, tile: Tile, callees: _Callees, variant: DirectVariant) -> None:
+        self.arguments, self.tile, self.callees, self.variant = arguments, tile, callees, variant
+        self.code = code = arguments.code
         self.channels, self.pixels = tile.columns, tile.rows
         if variant.lanes == "pixels":
             self.channels, self.pixels = tile.rows, tile.columns
@@ -109,7 +106,7 @@ class _LoopNest:
         self.null = Pointer(code.builder, ir.Constant(ir.PointerType(), None))
         self.edge, self.edge_residual = (code.buffer(tile.rows * tile.columns) for _ in range(2))
 
-    def build(self) -> None:
+    def build(self) -> str:
         """Build the function: the first tasks pad planes of the input, the others convolve."""
         f = self.field
         size = f["chunk"] * (self.tile.rows * self.tile.columns)
@@ -120,7 +117,7 @@ class _LoopNest:
             with convolve:
                 self.arguments.wait_for(f["pads"])
                 self._convolve(task - f["pads"], scratch)
-        self.code.ret()
+        return self.arguments.finished()
 
     def _pad(self, task: Int) -> None:
         f, x = self.field, self.arguments.pointer("x")
@@ -150,11 +147,8 @@ class _LoopNest:
         start = chunk * f["chunk"]
         stop = (start + f["chunk"]).minimum(f["tiles"])
         filters = (f["filters"] - block * self.channels).minimum(self.channels)
-        counter = self.code.variable(INDEX, self.code.constant(0).value)
-        with self.code.while_loop(lambda: Int(self.code.builder, counter.get()) < f["count"]):
-            k = Int(self.code.builder, counter.get())
+        with self.code.loop(0, f["count"], f["depth"]) as k:
             self._depth_block(k, start, stop, x, w, out, bias, filters, scratch)
-            counter.set((k + f["depth"]).value)
 
     def _depth_block(
         self, k: Int, start: Int, stop: Int, x: Any, w: Any, out: Int, bias: Any, filters: Int, scratch: Any

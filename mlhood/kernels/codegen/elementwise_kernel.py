@@ -10,11 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from llvmlite import ir
-
 from mlhood.kernels.codegen import loop_nest
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
-from mlhood.kernels.codegen.ir_builder import FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.arguments import Arguments
+from mlhood.kernels.codegen.ir_builder import Int, Pointer
 from mlhood.kernels.codegen.remainder import load_first, store_first
 from mlhood.kernels.codegen.steps import BINARY, Step, evaluate
 from mlhood.kernels.codegen.target import Target
@@ -55,23 +53,20 @@ def build(target: Target, steps: tuple[Step, ...], operands: tuple[Operand, ...]
         operands: How each input is read.
         one_vector: Whether each column is one full vector, at a distance of `_step` elements to the next.
     """
-    module = ir.Module()
-    code = kernel_function(module)
-    _LoopNest(code, Arguments(code, fields(len(operands))), target, steps, operands, one_vector).build()
-    return str(module)
+    return _LoopNest(Arguments(fields(len(operands))), target, steps, operands, one_vector).build()
 
 
 class _LoopNest:
     def __init__(
         self,
-        code: FunctionBuilder,
         arguments: Arguments,
         target: Target,
         steps: tuple[Step, ...],
         operands: tuple[Operand, ...],
         one_vector: bool,
     ) -> None:
-        self.code, self.arguments, self.target, self.steps, self.one_vector = code, arguments, target, steps, one_vector
+        self.code, self.arguments, self.target, self.steps = arguments.code, arguments, target, steps
+        self.one_vector = one_vector
         self.operands = (Operand(vector=True, moves=True), *operands)  # the result is the first
         self.names = operand_names(len(operands))
         self.rows = [arguments.integer(f"{name}_row") for name in self.names]
@@ -79,11 +74,11 @@ class _LoopNest:
         self.lanes = target.lanes
         self.unroll = _UNROLL if all(name in _CHEAP for name, _, _ in steps) else 1
 
-    def build(self) -> None:
-        with loop_nest.blocks(self.code, self.arguments, self.names) as block, self.code.loop(*block.rows) as row:
+    def build(self) -> str:
+        with loop_nest.blocks(self.arguments, self.names) as block, self.code.loop(*block.rows) as row:
             starts = [start.at(row * step) for start, step in zip(block.starts, self.rows, strict=True)]
             self._columns(starts, *block.columns)
-        self.code.ret()
+        return self.arguments.finished()
 
     def _columns(self, starts: list[Pointer], column: Int, stop: Int) -> None:
         """Evaluate the columns of a row: several vectors at a time, single ones, and the last elements."""

@@ -18,7 +18,7 @@ from typing import Any
 from llvmlite import ir
 
 from mlhood.kernels.codegen import amx
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.ir_builder import BYTE, FLOAT, INT32, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import CACHE_LINE, PARAMETERS, Integers, MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.packing import SHORT, byte_packer, packer, tile_packer
@@ -72,25 +72,24 @@ def build(
         pack_b = packer(module, "pack_b", tile.columns, b_contiguous_columns, target)
     multiply = tile_microkernel if integers == "tiles" else microkernel
     callees = _Callees(multiply(module, "multiply", spec, target), pack_a, pack_b)
-    code = kernel_function(module)
+    arguments = Arguments(FIELDS, module)
     if integers == "tiles":
-        amx.configure(code)
-    _LoopNest(code, Arguments(code, FIELDS), spec, callees).build()
+        amx.configure(arguments.code)
+    _LoopNest(arguments, spec, callees).build()
     if integers == "tiles":
-        amx.release(code)
-    code.ret()
-    return str(module)
+        amx.release(arguments.code)
+    return arguments.finished()
 
 
 class _LoopNest:
     """The loops around the microkernel."""
 
-    def __init__(self, code: FunctionBuilder, arguments: Arguments, spec: MicrokernelSpec, callees: _Callees) -> None:
-        self.code, self.arguments, self.tile, self.callees = code, arguments, spec.tile, callees
+    def __init__(self, arguments: Arguments, spec: MicrokernelSpec, callees: _Callees) -> None:
+        self.code, self.arguments, self.tile, self.callees = arguments.code, arguments, spec.tile, callees
         self.integers, self.element, self.is_ahead = spec.integers, spec.element, bool(spec.ahead)
         self.field = {name: arguments.integer(name) for name in FIELDS}
-        self.edge = code.buffer(self.tile.rows * self.tile.columns, self.element)
-        self.null = Pointer(code.builder, ir.Constant(ir.PointerType(), None))
+        self.edge = self.code.buffer(self.tile.rows * self.tile.columns, self.element)
+        self.null = Pointer(self.code.builder, ir.Constant(ir.PointerType(), None))
 
     def build(self) -> None:
         """Build the function."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.dot_products import dot, dot_pairs, dot_saturating
 from mlhood.kernels.codegen.int8_input import INPUT_FIELDS, SHORT, Input, InputStage
 from mlhood.kernels.codegen.ir_builder import ADDRESS, BYTE, INDEX, INT32, FunctionBuilder, Int, Pointer
@@ -64,20 +64,18 @@ def build(target: Target, variant: Int8Variant) -> str:
     """Return the module as LLVM IR."""
     module = ir.Module()
     tile = _tile(module, variant, target)
-    code = kernel_function(module)
-    arguments = Arguments(code, FIELDS)
+    arguments = Arguments(FIELDS, module)
     signed = variant.requantization.signed
-    loops = _LoopNest(code, arguments, variant, target, tile)
+    loops = _LoopNest(arguments, variant, target, tile)
     with arguments.tasks(arguments.integer("tasks")) as task:
         pads = arguments.integer("pads")
-        with code.builder.if_else(task < pads) as (pad, convolve):
+        with arguments.code.builder.if_else(task < pads) as (pad, convolve):
             with pad:
-                InputStage(code, arguments, variant.input, signed=signed, bytes=variant.quads).fill(task)
+                InputStage(arguments, variant.input, signed=signed, bytes=variant.quads).fill(task)
             with convolve:
                 arguments.wait_for(pads)
                 loops.convolve(task - pads)
-    code.ret()
-    return str(module)
+    return arguments.finished()
 
 
 # -- the tile
@@ -194,10 +192,9 @@ def _multiply_add(
 
 
 class _LoopNest:
-    def __init__(
-        self, code: FunctionBuilder, arguments: Arguments, variant: Int8Variant, target: Target, tile: FunctionBuilder
-    ) -> None:
-        self.code, self.arguments, self.variant, self.target, self.tile = code, arguments, variant, target, tile
+    def __init__(self, arguments: Arguments, variant: Int8Variant, target: Target, tile: FunctionBuilder) -> None:
+        self.code, self.arguments, self.variant = arguments.code, arguments, variant
+        self.target, self.tile = target, tile
         self.field = {name: arguments.integer(name) for name in FIELDS}
 
     def convolve(self, task: Int) -> None:

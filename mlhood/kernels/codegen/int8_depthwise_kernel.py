@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.dot_products import dot_pairs
 from mlhood.kernels.codegen.int8_input import INPUT_FIELDS, SHORT, InputStage
 from mlhood.kernels.codegen.ir_builder import BYTE, INDEX, INT32, FunctionBuilder, Int
@@ -43,26 +43,22 @@ def build(target: Target, rows: int, requantization: Requantization) -> str:
         rows: Pixels of a tile.
         requantization: How sums become bytes.
     """
-    module = ir.Module()
-    code = kernel_function(module)
-    arguments = Arguments(code, FIELDS)
-    stage = InputStage(code, arguments, "blocked", signed=requantization.signed)
+    arguments = Arguments(FIELDS)
+    stage = InputStage(arguments, "blocked", signed=requantization.signed)
     with arguments.tasks(arguments.integer("tasks")) as task:
         pads = arguments.integer("pads")
-        with code.builder.if_else(task < pads) as (pad, convolve):
+        with arguments.code.builder.if_else(task < pads) as (pad, convolve):
             with pad:
                 stage.fill(task)
             with convolve:
                 arguments.wait_for(pads)
-                _chunk(code, arguments, task - pads, rows, requantization, target)
-    code.ret()
-    return str(module)
+                _chunk(arguments, task - pads, rows, requantization, target)
+    return arguments.finished()
 
 
-def _chunk(
-    code: FunctionBuilder, arguments: Arguments, task: Int, rows: int, kind: Requantization, target: Target
-) -> None:
+def _chunk(arguments: Arguments, task: Int, rows: int, kind: Requantization, target: Target) -> None:
     """Compute a chunk of pixels of one block of channels of one image."""
+    code = arguments.code
     f = {name: arguments.integer(name) for name in ("chunks", "chunk", "pixel_count", "plane", "in_blocks", "pairs")}
     plane, chunk = task // f["chunks"], task % f["chunks"]
     block = plane % f["in_blocks"]

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.dot_products import dot_pairs
-from mlhood.kernels.codegen.ir_builder import BYTE, FLOAT, INDEX, INT32, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.ir_builder import BYTE, FLOAT, INDEX, INT32, Int, Pointer
 from mlhood.kernels.codegen.requantize import (
     BLOCK,
     OUTPUT_FIELDS,
@@ -45,23 +45,19 @@ def build(target: Target, function: Function, kind: Requantization) -> str:
             `dequantize` to it.
         kind: How a sum becomes a byte; with the other functions only whether bytes are signed.
     """
-    module = ir.Module()
-    code = kernel_function(module)
-    arguments = Arguments(code, FIELDS)
-    operation = _Operation(code, arguments, function, kind, target)
+    arguments = Arguments(FIELDS)
+    operation = _Operation(arguments, function, kind, target)
     with arguments.tasks(arguments.integer("tasks")) as task:
         start = task * arguments.integer("chunk")
         stop = (start + arguments.integer("chunk")).minimum(arguments.integer("count"))
         operation.apply(start, stop)
-    code.ret()
-    return str(module)
+    return arguments.finished()
 
 
 class _Operation:
-    def __init__(
-        self, code: FunctionBuilder, arguments: Arguments, function: Function, kind: Requantization, target: Target
-    ) -> None:
-        self.code, self.arguments, self.function, self.kind, self.lanes = code, arguments, function, kind, target.lanes
+    def __init__(self, arguments: Arguments, function: Function, kind: Requantization, target: Target) -> None:
+        self.arguments, self.function, self.kind, self.lanes = arguments, function, kind, target.lanes
+        self.code = code = arguments.code
         self.output = read_output(arguments.integer)
         self.constants = arguments.pointer("constants", INDEX)
         self.x, self.z, self.out = (arguments.pointer(name, BYTE) for name in ("x", "residual", "out"))

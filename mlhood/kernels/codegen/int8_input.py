@@ -7,7 +7,7 @@ from typing import Any, Literal
 from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments
-from mlhood.kernels.codegen.ir_builder import BYTE, INT32, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.ir_builder import BYTE, INT32, Int, Pointer
 from mlhood.kernels.codegen.requantize import BLOCK, extend_bytes
 
 SHORT = ir.IntType(16)
@@ -21,17 +21,14 @@ class InputStage:
     """Generates the code of the first stage, `pads` tasks.
 
     Args:
-        code: The function.
-        arguments: Its argument block, with `INPUT_FIELDS`.
+        arguments: The kernel, whose argument block has `INPUT_FIELDS`.
         input: `plain` [N, C, H, W], `blocked` [N, C / 16, H, W, 16] or `flat`, rows that are copied as they are.
         signed: Whether the bytes are int8.
         bytes: Whether the workspace holds bytes, unsigned, else 16-bit integers.
     """
 
-    def __init__(
-        self, code: FunctionBuilder, arguments: Arguments, input: Input, *, signed: bool, bytes: bool = False
-    ) -> None:
-        self.code, self.arguments, self.input, self.signed, self.bytes = code, arguments, input, signed, bytes
+    def __init__(self, arguments: Arguments, input: Input, *, signed: bool, bytes: bool = False) -> None:
+        self.arguments, self.input, self.signed, self.bytes, self.code = arguments, input, signed, bytes, arguments.code
         self.field = {name: arguments.integer(name) for name in INPUT_FIELDS}
         self.element = BYTE if bytes else SHORT
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.ir_builder import BYTE, INDEX, INT32, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.requantize import (
     BLOCK,
@@ -34,20 +34,15 @@ def build(target: Target, kind: Requantization, largest: bool) -> str:
         kind: How sums become bytes; with `largest` only whether bytes are signed.
         largest: Whether to take the largest byte, else the sum.
     """
-    module = ir.Module()
-    code = kernel_function(module)
-    arguments = Arguments(code, FIELDS)
+    arguments = Arguments(FIELDS)
     with arguments.tasks(arguments.integer("tasks")) as task:
-        _row(code, arguments, task, kind, target, largest=largest)
-    code.ret()
-    return str(module)
+        _row(arguments, task, kind, target, largest=largest)
+    return arguments.finished()
 
 
-def _row(
-    code: FunctionBuilder, arguments: Arguments, task: Int, kind: Requantization, target: Target, *, largest: bool
-) -> None:
+def _row(arguments: Arguments, task: Int, kind: Requantization, target: Target, *, largest: bool) -> None:
     """Compute one row of one plane."""
-    f = {name: arguments.integer(name) for name in _SIZES}
+    code, f = arguments.code, {name: arguments.integer(name) for name in _SIZES}
     plane, y = task // f["out_high"], task % f["out_high"]
     x = arguments.pointer("x", BYTE).at(plane * f["high"] * f["wide"] * BLOCK)
     rows, columns = arguments.pointer("rows", INDEX).at(y * 2), arguments.pointer("columns", INDEX)

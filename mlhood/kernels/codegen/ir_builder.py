@@ -172,7 +172,7 @@ class FunctionBuilder:
         return Pointer(self.builder, address, element)
 
     @contextmanager
-    def loop(self, start: Int | int, stop: Int | int, step: int = 1) -> Iterator[Int]:
+    def loop(self, start: Int | int, stop: Int | int, step: Int | int = 1) -> Iterator[Int]:
         """Build a counted loop over range(start, stop, step); the `with` block is its body."""
         first = start if isinstance(start, Int) else self.constant(start)
         counter = self.variable(INDEX, first.value)

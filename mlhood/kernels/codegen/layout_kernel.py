@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.ir_builder import BYTE, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.remainder import load_first, store_first
 from mlhood.kernels.codegen.requantize import BLOCK
@@ -29,8 +29,8 @@ def build(target: Target, direction: Direction) -> str:
     """Return the LLVM IR of a kernel that transposes blocks of channels; a plane is one of them, of one image."""
     module, lanes = ir.Module(), target.lanes
     transpose = transposer(module, "transpose", target, pad=direction == "to_blocked")
-    code = kernel_function(module)
-    arguments = Arguments(code, FIELDS)
+    arguments = Arguments(FIELDS, module)
+    code = arguments.code
     f = {name: arguments.integer(name) for name in FIELDS}
     x, out, blocks, pixels = arguments.pointer("x"), arguments.pointer("out"), f["blocks"], f["pixels"]
     with arguments.tasks(f["tasks"]) as task:
@@ -46,16 +46,13 @@ def build(target: Target, direction: Direction) -> str:
                 code.call(transpose, x.at(plain), pixels, channels, count, out.at(blocked), lanes)
             else:
                 code.call(transpose, x.at(blocked), lanes, count, channels, out.at(plain), pixels)
-    code.ret()
-    return str(module)
+    return arguments.finished()
 
 
 def build_copy(target: Target, direction: Direction) -> str:
     """Return the LLVM IR of a kernel that copies the channels of images of one pixel, one image per task."""
-    module, lanes = ir.Module(), target.lanes
-    code = kernel_function(module)
-    arguments = Arguments(code, COPY_FIELDS)
-    channels = arguments.integer("channels")
+    arguments, lanes = Arguments(COPY_FIELDS), target.lanes
+    code, channels = arguments.code, arguments.integer("channels")
     with arguments.tasks(arguments.integer("tasks")) as image:
         x = arguments.pointer("x").at(image * arguments.integer("x_row"))
         out = arguments.pointer("out").at(image * arguments.integer("out_row"))
@@ -68,8 +65,7 @@ def build_copy(target: Target, direction: Direction) -> str:
                 out.at(full).store(last)
             else:
                 store_first(code, out.at(full), last, channels - full, target)
-    code.ret()
-    return str(module)
+    return arguments.finished()
 
 
 def build_bytes(_: Target, to_blocked: bool) -> str:
@@ -77,9 +73,8 @@ def build_bytes(_: Target, to_blocked: bool) -> str:
 
     16 x 16 bytes are transposed in registers.
     """
-    module = ir.Module()
-    code = kernel_function(module)
-    arguments = Arguments(code, BYTE_FIELDS)
+    arguments = Arguments(BYTE_FIELDS)
+    code = arguments.code
     f = {name: arguments.integer(name) for name in BYTE_FIELDS[:4]}
     plain, blocked = (arguments.pointer(name, BYTE) for name in (("x", "out") if to_blocked else ("out", "x")))
     with arguments.tasks(f["tasks"]) as task:
@@ -97,8 +92,7 @@ def build_bytes(_: Target, to_blocked: bool) -> str:
                 stored.store(single.load())
             else:
                 single.store(stored.load())
-    code.ret()
-    return str(module)
+    return arguments.finished()
 
 
 def _bytes_to_blocked(code: FunctionBuilder, planes: Pointer, block: Pointer, ld: Int, count: Int) -> None:

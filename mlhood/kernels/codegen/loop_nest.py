@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlhood.kernels.codegen.arguments import Arguments
-from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, Int, Pointer
 
 MAX_OUTER = 6
 LOOPS = (
@@ -48,9 +48,7 @@ class Block:
 
 
 @contextmanager
-def blocks(
-    code: FunctionBuilder, arguments: Arguments, operands: Sequence[str], element: Any = FLOAT
-) -> Iterator[Block]:
+def blocks(arguments: Arguments, operands: Sequence[str], element: Any = FLOAT) -> Iterator[Block]:
     """Build the loops over tasks and over their points of the outer box; the `with` block is their body."""
     f = {name: arguments.integer(name) for name in LOOPS}
     with arguments.tasks(f["tasks"]) as task:
@@ -58,8 +56,8 @@ def blocks(
         row_task = task // f["column_blocks"]
         rows = _range(row_task % f["row_blocks"], f["row_block"], f["rows"])
         first, stop = _range(row_task // f["row_blocks"], f["outer_block"], f["outer"])
-        with code.loop(first, stop) as point:
-            offsets = _offsets(code, arguments, operands, point)
+        with arguments.code.loop(first, stop) as point:
+            offsets = _offsets(arguments, operands, point)
             pairs = zip(operands, offsets, strict=True)
             starts = [arguments.pointer(name, element).at(offset) for name, offset in pairs]
             yield Block(starts, rows, columns)
@@ -70,9 +68,9 @@ def _range(index: Int, size: Int, limit: Int) -> tuple[Int, Int]:
     return first, (first + size).minimum(limit)
 
 
-def _offsets(code: FunctionBuilder, arguments: Arguments, operands: Sequence[str], point: Int) -> list[Int]:
+def _offsets(arguments: Arguments, operands: Sequence[str], point: Int) -> list[Int]:
     """Return the operands' offsets, in elements, of a point of the outer box."""
-    words, indices = arguments.words, arguments.indices
+    code, words, indices = arguments.code, arguments.words, arguments.indices
     rest = code.variable(INDEX, point.value)
     offsets = [code.variable(INDEX, INDEX(0)) for _ in operands]
     with code.loop(0, arguments.integer("outer_rank")) as dimension:

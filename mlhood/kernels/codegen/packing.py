@@ -12,7 +12,7 @@ from typing import Any
 from llvmlite import ir
 
 from mlhood.kernels.codegen import amx
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.ir_builder import (
     ADDRESS,
     BYTE,
@@ -220,14 +220,12 @@ def build(target: Target, width: int, contiguous_rows: bool) -> str:
     """Return the LLVM IR of a kernel that packs the matrices of several groups, one panel per task."""
     module = ir.Module()
     pack = packer(module, "pack", width, contiguous_rows, target)
-    code = kernel_function(module)
-    arguments = Arguments(code, FIELDS)
+    arguments = Arguments(FIELDS, module)
     f: dict[str, Any] = {name: arguments.integer(name) for name in FIELDS}
     source, out = arguments.pointer("source"), arguments.pointer("out")
     with arguments.tasks(f["tasks"]) as task:
         group, first = task // f["blocks"], task % f["blocks"] * width
         strip = source.at(group * f["group"] + (first * f["ld"] if contiguous_rows else first))
         count = (f["count"] - first).minimum(width)
-        code.call(pack, strip, f["ld"], count, f["depth"], out.at(task * f["depth"] * width))
-    code.ret()
-    return str(module)
+        arguments.code.call(pack, strip, f["ld"], count, f["depth"], out.at(task * f["depth"] * width))
+    return arguments.finished()

@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.ir_builder import FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import CACHE_LINE, MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.steps import Step
@@ -45,31 +45,23 @@ def build(target: Target, rows: int, vectors: int, rest: int, epilogue: tuple[St
         )
         for height in heights
     }
-    code = kernel_function(module)
-    _LoopNest(code, Arguments(code, FIELDS), Tile(rows, vectors, target.lanes), rest, kernels, ahead).build()
-    return str(module)
+    return _LoopNest(Arguments(FIELDS, module), Tile(rows, vectors, target.lanes), rest, kernels, ahead).build()
 
 
 class _LoopNest:
     """The loops around the microkernels."""
 
     def __init__(
-        self,
-        code: FunctionBuilder,
-        arguments: Arguments,
-        tile: Tile,
-        rest: int,
-        kernels: dict[int, FunctionBuilder],
-        ahead: int,
+        self, arguments: Arguments, tile: Tile, rest: int, kernels: dict[int, FunctionBuilder], ahead: int
     ) -> None:
-        self.code, self.arguments, self.tile, self.rest, self.kernels = code, arguments, tile, rest, kernels
-        self.ahead = ahead
+        self.arguments, self.tile, self.rest, self.kernels, self.ahead = arguments, tile, rest, kernels, ahead
+        self.code = code = arguments.code
         self.field = {name: arguments.integer(name) for name in FIELDS}
         self.edge = code.buffer(tile.rows * tile.columns)
         self.null = Pointer(code.builder, ir.Constant(ir.PointerType(), None))
         self.limits = [arguments.float32(name) for name in ("floor", "ceiling")]
 
-    def build(self) -> None:
+    def build(self) -> str:
         """Build the function: a task multiplies a chunk of rows with a chunk of panels, of one product."""
         f = self.field
         with self.arguments.tasks(f["tasks"]) as task:
@@ -81,7 +73,7 @@ class _LoopNest:
             first = panel_chunk * f["chunk_panels"]
             with self.code.loop(first, (first + f["chunk_panels"]).minimum(f["panels"])) as panel:
                 self._panel(batch, panel, row_chunk * f["chunk_rows"])
-        self.code.ret()
+        return self.arguments.finished()
 
     def _panel(self, batch: Int, panel: Int, first: Int) -> None:
         f, builder, column = self.field, self.code.builder, panel * self.tile.columns

@@ -15,7 +15,7 @@ from typing import Any
 from llvmlite import ir
 
 from mlhood.kernels.codegen import vector_math
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.ir_builder import FLOAT, INT32, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.remainder import load_first, mask_of, store_first
 from mlhood.kernels.codegen.target import Target
@@ -59,9 +59,8 @@ class _Rows:
     """The loop over rows, and loops over the vectors of a row."""
 
     def __init__(self, target: Target, fields: tuple[str, ...]) -> None:
-        self.module, self.target, self.lanes = ir.Module(), target, target.lanes
-        self.code = kernel_function(self.module)
-        self.arguments = Arguments(self.code, fields)
+        self.arguments, self.target, self.lanes = Arguments(fields), target, target.lanes
+        self.code = self.arguments.code
         self.length = self.arguments.integer("length")
 
     @contextmanager
@@ -72,7 +71,6 @@ class _Rows:
             first = task * block
             with self.code.loop(first, (first + block).minimum(rows)) as row:
                 yield row
-        self.code.ret()
 
     def vectors(self, body: Callable[[Int, Int | None, int], None], parallel: int = 1) -> None:
         """Build a loop over the vectors of a row.
@@ -154,7 +152,7 @@ def build_softmax(target: Target, log: bool) -> str:
         factor = vector_math.log(code, total) if log else vector_math.reciprocal(code, total)
         finish = builder.fsub if log else builder.fmul
         rows.vectors(lambda i, count, _: rows.store(out, i, count, finish(rows.load(out, i, count), factor)))
-    return str(rows.module)
+    return rows.arguments.finished()
 
 
 def build_layer_norm(target: Target, scale: bool, bias: bool) -> str:
@@ -183,7 +181,7 @@ def build_layer_norm(target: Target, scale: bool, bias: bool) -> str:
             rows.store(out, i, count, y)
 
         rows.vectors(normalise)
-    return str(rows.module)
+    return rows.arguments.finished()
 
 
 def build_reduction(target: Target, name: str) -> str:
@@ -204,4 +202,4 @@ def build_reduction(target: Target, name: str) -> str:
         y = rows.mean(y) if name == "Mean" else y
         y = vector_math.sqrt(code, y) if name == "L2" else y
         rows.arguments.pointer("out").at(row).store(code.builder.extract_element(y, INT32(0)))
-    return str(rows.module)
+    return rows.arguments.finished()

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.arguments import COUNTERS, Arguments, kernel_function
-from mlhood.kernels.codegen.ir_builder import ADDRESS, INDEX, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.arguments import COUNTERS, Arguments
+from mlhood.kernels.codegen.ir_builder import ADDRESS, INDEX, Int, Pointer
 from mlhood.kernels.codegen.target import Target
 
 FIELDS = ("first", "last", "table", "gate", "limit")
@@ -23,21 +23,19 @@ ENTRY = 2  # words per kernel in the table: its address, and that of its argumen
 
 def build(target: Target) -> str:
     """Return the LLVM IR of a kernel that runs the kernels `first` to `last` - 1 of a table."""
-    module = ir.Module()
-    code = kernel_function(module)
-    sequence = _Sequence(code, Arguments(code, FIELDS))
+    sequence = _Sequence(arguments := Arguments(FIELDS))
+    code = arguments.code
     with code.builder.if_else(code.integer("wait").equals(1)) as (caller, helper):
         with caller:
             sequence.run_as_caller()
         with helper:
             sequence.run_as_helper()
-    code.ret()
-    return str(module)
+    return arguments.finished()
 
 
 class _Sequence:
-    def __init__(self, code: FunctionBuilder, arguments: Arguments) -> None:
-        self.code, self.arguments = code, arguments
+    def __init__(self, arguments: Arguments) -> None:
+        self.code, self.arguments = arguments.code, arguments
         self.table, self.gate = arguments.pointer("table", INDEX), arguments.pointer("gate", INDEX)
 
     def run_as_caller(self) -> None:

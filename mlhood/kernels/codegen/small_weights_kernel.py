@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.ir_builder import BYTE, FLOAT, INT32, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.remainder import store_first
 from mlhood.kernels.codegen.steps import Step, finish
@@ -31,9 +31,8 @@ def build(target: Target, bits: int, rows: int, rest: int, vectors: int, epilogu
         vectors: Vector registers in one of its rows.
         epilogue: Steps that are applied to the result instead of clamping it.
     """
-    module = ir.Module()
-    code = kernel_function(module)
-    arguments, width = Arguments(code, FIELDS), vectors * target.lanes
+    arguments, width = Arguments(FIELDS), vectors * target.lanes
+    code = arguments.code
     f = {name: arguments.integer(name) for name in ("tasks", "chunk_panels", "panels", "m", "n", "k", "group")}
     pointers = {name: arguments.pointer(name) for name in ("a", "s", "bias", "out")}
     limits = [arguments.float32(name) for name in ("floor", "ceiling")]
@@ -61,8 +60,7 @@ def build(target: Target, bits: int, rows: int, rest: int, vectors: int, epilogu
                 tile(rows, row)
             if rest:
                 tile(rest, full)
-    code.ret()
-    return str(module)
+    return arguments.finished()
 
 
 def _sums(

@@ -11,7 +11,8 @@ from typing import Any
 from llvmlite import ir
 
 from mlhood.kernels.codegen import vector_math
-from mlhood.kernels.codegen.ir_builder import FLOAT, FunctionBuilder
+from mlhood.kernels.codegen.arguments import Arguments
+from mlhood.kernels.codegen.ir_builder import FLOAT, FunctionBuilder, Int
 
 Step = tuple[str, tuple[Any, ...], tuple[int, ...]]
 
@@ -46,6 +47,25 @@ def evaluate(code: FunctionBuilder, steps: Sequence[Step], inputs: Sequence[Any]
         else:
             values.append(vector_math.FUNCTIONS[name](code, *operands, *attributes))
     return values[-1]
+
+
+def add_and_finish(arguments: Arguments, steps: Sequence[Step], total: Any, bias: Any, pixel: Int) -> Any:
+    """Return `finish` of a vector plus its bias, plus the vector at `pixel` of the operand `residual`, if there is one.
+
+    Args:
+        arguments: The kernel, with the fields `residual`, `floor` and `ceiling`.
+        steps: As for `finish`.
+        total: The vector.
+        bias: A vector.
+        pixel: Offset of the vector in the result, and so in the residual.
+    """
+    code, builder = arguments.code, arguments.code.builder
+    result = code.variable(total.type, builder.fadd(total, bias))
+    residual = arguments.pointer("residual")
+    with builder.if_then(builder.not_(residual.is_null())):
+        result.set(builder.fadd(result.get(), residual.at(pixel).load(total.type.count)))
+    limits = [arguments.float32(name) for name in ("floor", "ceiling")]
+    return finish(code, steps, result.get(), limits)
 
 
 def finish(code: FunctionBuilder, steps: Sequence[Step], value: Any, limits: Sequence[Any]) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from llvmlite import ir
 
 from mlhood.kernels.codegen import loop_nest
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.codegen.transposition import transposer
@@ -41,40 +41,36 @@ def build(target: Target, inner: Inner, source: Source, itemsize: int) -> str:
     """
     module = ir.Module()
     transpose = transposer(module, "transpose", target) if inner == "transpose" else None
-    code = kernel_function(module)
-    arguments = Arguments(code, FIELDS)
+    arguments = Arguments(FIELDS, module)
     if transpose:
-        _transpose_blocks(code, arguments, transpose)
+        _transpose_blocks(arguments, transpose)
     else:
-        _copy_rows(code, arguments, inner, source, ir.IntType(8 * itemsize), 4 * target.lanes // itemsize)
-    code.ret()
-    return str(module)
+        _copy_rows(arguments, inner, source, ir.IntType(8 * itemsize), 4 * target.lanes // itemsize)
+    return arguments.finished()
 
 
 @contextmanager
-def _blocks(code: FunctionBuilder, arguments: Arguments, element: Any) -> Iterator[tuple[Pointer, Pointer, Any]]:
+def _blocks(arguments: Arguments, element: Any) -> Iterator[tuple[Pointer, Pointer, Any]]:
     """Build the loops over blocks: the addresses of row 0, column 0 in the result and in the source, and the block."""
-    with loop_nest.blocks(code, arguments, OPERANDS, element) as block:
+    with loop_nest.blocks(arguments, OPERANDS, element) as block:
         out, x = (start.at(arguments.integer(f"{o}_offset")) for o, start in zip(OPERANDS, block.starts, strict=True))
         yield out, x, block
 
 
-def _transpose_blocks(code: FunctionBuilder, arguments: Arguments, transpose: FunctionBuilder) -> None:
+def _transpose_blocks(arguments: Arguments, transpose: FunctionBuilder) -> None:
     """Transpose blocks: the columns are contiguous in the result, the rows in the source."""
     out_row, x_step = arguments.integer("out_row"), arguments.integer("x_step")
-    with _blocks(code, arguments, FLOAT) as (out, x, block):
+    with _blocks(arguments, FLOAT) as (out, x, block):
         (row, stop_row), (column, stop_column) = block.rows, block.columns
         source, result = x.at(column * x_step + row), out.at(row * out_row + column)
-        code.call(transpose, source, x_step, stop_column - column, stop_row - row, result, out_row)
+        arguments.code.call(transpose, source, x_step, stop_column - column, stop_row - row, result, out_row)
 
 
-def _copy_rows(
-    code: FunctionBuilder, arguments: Arguments, inner: Inner, source: Source, element: Any, lanes: int
-) -> None:
-    fields = ("out_row", "x_row", "out_step", "x_step")
+def _copy_rows(arguments: Arguments, inner: Inner, source: Source, element: Any, lanes: int) -> None:
+    code, fields = arguments.code, ("out_row", "x_row", "out_step", "x_step")
     out_row, x_row, out_step, x_step = (arguments.integer(field) for field in fields)
     fill = arguments.words.at(arguments.indices["fill"]).cast(element).load()
-    with _blocks(code, arguments, element) as (out, x, block), code.loop(*block.rows) as row:
+    with _blocks(arguments, element) as (out, x, block), code.loop(*block.rows) as row:
         to_row, from_row = out.at(row * out_row), x.at(row * x_row)
         if inner == "elements":
             with code.loop(*block.columns) as i:

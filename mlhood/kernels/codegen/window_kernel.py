@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
-from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, FunctionBuilder, Int, Pointer, Variable
-from mlhood.kernels.codegen.steps import Step, finish
+from mlhood.kernels.codegen.arguments import Arguments
+from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, Int, Pointer, Variable
+from mlhood.kernels.codegen.steps import Step, add_and_finish
 from mlhood.kernels.codegen.target import Target
 
 Operation = Literal["convolution", "maximum", "mean"]
@@ -49,26 +49,23 @@ class WindowVariant:
 
 def build(target: Target, variant: WindowVariant) -> str:
     """Return the module as LLVM IR."""
-    module = ir.Module()
-    code = kernel_function(module)
-    _LoopNest(code, Arguments(code, FIELDS), target, variant).build()
-    return str(module)
+    return _LoopNest(Arguments(FIELDS), target, variant).build()
 
 
 class _LoopNest:
-    def __init__(self, code: FunctionBuilder, arguments: Arguments, target: Target, variant: WindowVariant) -> None:
-        self.code, self.arguments, self.variant, self.lanes = code, arguments, variant, target.lanes
+    def __init__(self, arguments: Arguments, target: Target, variant: WindowVariant) -> None:
+        self.code, self.arguments, self.variant, self.lanes = arguments.code, arguments, variant, target.lanes
         self.field = {name: arguments.integer(name) for name in FIELDS}
         self.kind = ir.VectorType(FLOAT, target.lanes)
 
-    def build(self) -> None:
+    def build(self) -> str:
         """Build the function: a task computes some rows of one block of channels of one image."""
         f = self.field
         with self.arguments.tasks(f["tasks"]) as task:
             plane, first = task // f["row_chunks"], task % f["row_chunks"] * f["chunk_rows"]
             with self.code.loop(first, (first + f["chunk_rows"]).minimum(f["out_high"])) as row:
                 self._row(plane, row)
-        self.code.ret()
+        return self.arguments.finished()
 
     def _row(self, plane: Int, row: Int) -> None:
         """Compute a row: windows at the left border, inside (several at once, then one at a time), at the right one."""
@@ -152,16 +149,6 @@ class _LoopNest:
             count = builder.fmul(*numbers)
             total = builder.fdiv(total, self.code.splat(count, lanes))
         if self.variant.operation == "convolution":
-            total = self._finish(plane, pixel, total)
+            bias = self.arguments.pointer("bias").at(plane % f["blocks"] * lanes).load(lanes)
+            total = add_and_finish(self.arguments, self.variant.epilogue, total, bias, pixel)
         self.arguments.pointer("y").at(pixel).store(total)
-
-    def _finish(self, plane: Int, pixel: Int, total: Any) -> Any:
-        """Add bias and residual, and apply the steps or clamp."""
-        builder, lanes = self.code.builder, self.lanes
-        bias = self.arguments.pointer("bias").at(plane % self.field["blocks"] * lanes).load(lanes)
-        result = self.code.variable(self.kind, builder.fadd(total, bias))
-        residual = self.arguments.pointer("residual")
-        with builder.if_then(builder.not_(residual.is_null())):
-            result.set(builder.fadd(result.get(), residual.at(pixel).load(lanes)))
-        limits = [self.arguments.float32(name) for name in ("floor", "ceiling")]
-        return finish(self.code, self.variant.epilogue, result.get(), limits)

@@ -20,9 +20,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
-from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, FunctionBuilder, Int, Pointer
-from mlhood.kernels.codegen.steps import Step, finish
+from mlhood.kernels.codegen.arguments import Arguments
+from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, Int, Pointer
+from mlhood.kernels.codegen.steps import Step, add_and_finish
 from mlhood.kernels.codegen.target import Target
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -62,10 +62,7 @@ OUTPUT_FIELDS = (*_TILES, "p", "p_element", "p_ld", "y", "bias", "residual", "no
 
 def build_input(target: Target, m: int) -> str:
     """Return the LLVM IR of the input's transform: x [N, C / lanes, H, W, lanes] -> v [t * t, tiles, v_ld]."""
-    module = ir.Module()
-    code = kernel_function(module)
-    _InputTransform(code, Arguments(code, INPUT_FIELDS), target, m).build()
-    return str(module)
+    return _InputTransform(target, m).build()
 
 
 def build_output(target: Target, m: int, epilogue: tuple[Step, ...] = ()) -> str:
@@ -76,10 +73,7 @@ def build_output(target: Target, m: int, epilogue: tuple[Step, ...] = ()) -> str
         m: Width of a tile of outputs.
         epilogue: Steps that are applied to the result instead of clamping it.
     """
-    module = ir.Module()
-    code = kernel_function(module)
-    _OutputTransform(code, Arguments(code, OUTPUT_FIELDS), target, m, epilogue).build()
-    return str(module)
+    return _OutputTransform(target, m, epilogue).build()
 
 
 class _Transform:
@@ -87,12 +81,12 @@ class _Transform:
 
     fields: tuple[str, ...]
 
-    def __init__(self, code: FunctionBuilder, arguments: Arguments, target: Target, m: int) -> None:
-        self.code, self.arguments, self.lanes = code, arguments, target.lanes
-        self.m, self.t = m, m + 2
-        self.field = {name: arguments.integer(name) for name in self.fields}
+    def __init__(self, target: Target, m: int) -> None:
+        self.arguments, self.lanes, self.m, self.t = Arguments(self.fields), target.lanes, m, m + 2
+        self.code = self.arguments.code
+        self.field = {name: self.arguments.integer(name) for name in self.fields}
 
-    def build(self) -> None:
+    def build(self) -> str:
         """Build the function."""
         f = self.field
         with self.arguments.tasks(f["tasks"]) as task:
@@ -101,7 +95,7 @@ class _Transform:
             with self.code.loop(0, f["tile_columns"]) as column:
                 index = line * f["tile_columns"] + column
                 self._tile(image * f["image"] + block * f["plane"], block, row, column, index)
-        self.code.ret()
+        return self.arguments.finished()
 
     def _tile(self, plane: Int, block: Int, row: Int, column: Int, index: Int) -> None:
         raise NotImplementedError
@@ -174,10 +168,8 @@ class _InputTransform(_Transform):
 class _OutputTransform(_Transform):
     fields = OUTPUT_FIELDS
 
-    def __init__(
-        self, code: FunctionBuilder, arguments: Arguments, target: Target, m: int, epilogue: tuple[Step, ...]
-    ) -> None:
-        super().__init__(code, arguments, target, m)
+    def __init__(self, target: Target, m: int, epilogue: tuple[Step, ...]) -> None:
+        super().__init__(target, m)
         self.epilogue = epilogue
 
     def _tile(self, plane: Int, block: Int, row: Int, column: Int, index: Int) -> None:
@@ -190,13 +182,15 @@ class _OutputTransform(_Transform):
                 buffer.at((i * m + j) * lanes).store(vector)
         self._check_finite([vector for line in results for vector in line])
         top, left = row * m, column * m
-        bias = self._bias(block)
+        bias = self.arguments.pointer("bias").at(block * lanes).load(lanes)
         with (
             self.code.loop(0, (f["high"] - top).minimum(m)) as i,
             self.code.loop(0, (f["wide"] - left).minimum(m)) as j,
         ):
             pixel = plane + ((top + i) * f["wide"] + left + j) * lanes
-            self._store(buffer.at((i * m + j) * lanes).load(lanes), bias, pixel)
+            total = buffer.at((i * m + j) * lanes).load(lanes)
+            result = add_and_finish(self.arguments, self.epilogue, total, bias, pixel)
+            self.arguments.pointer("y").at(pixel).store(result)
 
     def _check_finite(self, vectors: list[Any]) -> None:
         """Set the word `nonfinite` if an element is infinite or NaN: times zero, only those do not give zero."""
@@ -207,14 +201,3 @@ class _OutputTransform(_Transform):
         lanes = builder.bitcast(builder.fcmp_unordered("uno", total, total), ir.IntType(self.lanes))
         with builder.if_then(builder.icmp_unsigned("!=", lanes, ir.IntType(self.lanes)(0)), likely=False):
             self.arguments.pointer("nonfinite", INDEX).store(INDEX(1))
-
-    def _bias(self, block: Int) -> Any:
-        return self.arguments.pointer("bias").at(block * self.lanes).load(self.lanes)
-
-    def _store(self, value: Any, bias: Any, pixel: Int) -> None:
-        b, residual = self.code.builder, self.arguments.pointer("residual")
-        total = self.code.variable(value.type, b.fadd(value, bias))
-        with b.if_then(b.not_(residual.is_null())):
-            total.set(b.fadd(total.get(), residual.at(pixel).load(self.lanes)))
-        limits = [self.arguments.float32(name) for name in ("floor", "ceiling")]
-        self.arguments.pointer("y").at(pixel).store(finish(self.code, self.epilogue, total.get(), limits))

@@ -7,10 +7,9 @@ import sys
 
 import numpy as np
 import pytest
-from llvmlite import ir
 
 from mlhood.kernels.codegen import direct_kernel, gemm_kernel, jit
-from mlhood.kernels.codegen.arguments import kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.direct_kernel import DirectVariant
 from mlhood.kernels.codegen.ir_builder import INDEX
 from mlhood.kernels.codegen.microkernel import candidates, cheapest
@@ -21,11 +20,9 @@ from mlhood.kernels.geometry import geometry
 
 def build_seven(_: Target, index: int) -> str:
     """Generate a kernel that writes 7 to a word of its argument block."""
-    module = ir.Module()
-    code = kernel_function(module)
-    code.pointer("arguments", INDEX).at(index).store(INDEX(7))
-    code.ret()
-    return str(module)
+    arguments = Arguments(())
+    arguments.words.at(index).store(INDEX(7))
+    return arguments.finished()
 
 
 def call(index: int) -> list[int]:
@@ -60,7 +57,7 @@ def test_a_modified_generator_is_compiled_again(folder, tmp_path):
     generator = tmp_path / "generator.py"
     for value in (7, 8):
         generator.write_text(inspect.getsource(build_seven).replace("INDEX(7)", f"INDEX({value})"))
-        names = {"Target": Target, "ir": ir, "kernel_function": kernel_function, "INDEX": INDEX}
+        names = {"Target": Target, "Arguments": Arguments, "INDEX": INDEX}
         exec(compile(generator.read_text(), generator, "exec"), names)
         jit._source_digest.cache_clear()  # as in another process
         arguments = np.zeros(1, np.int64)

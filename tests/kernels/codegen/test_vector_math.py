@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import scipy.special
 import torch
-from llvmlite import ir
 
 from mlhood.kernels.codegen import jit, vector_math
-from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.target import AARCH64, Target
 from mlhood.kernels.native import native_call, run
 
@@ -35,16 +34,14 @@ HALVES = np.arange(-21, 22, dtype=np.float32) / 2
 
 def build(target: Target, cases: tuple) -> str:
     """Generate a kernel that writes each case's function of `count` elements to a row of the result."""
-    module = ir.Module()
-    code = kernel_function(module)
-    arguments = Arguments(code, FIELDS)
+    arguments = Arguments(FIELDS)
+    code = arguments.code
     x, out, count = arguments.pointer("x"), arguments.pointer("out"), arguments.integer("count")
     for row, (name, attributes) in enumerate(cases):
         function = vector_math.FUNCTIONS.get(name) or INTERNAL[name]
         with code.loop(0, count, target.lanes) as i:
             out.at(count * row + i).store(function(code, x.at(i).load(target.lanes), *attributes))
-    code.ret()
-    return str(module)
+    return arguments.finished()
 
 
 @functools.cache
