@@ -18,7 +18,7 @@ from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
     from mlhood.dataflow.slicing.analysis import Analysis, Optimum
-    from mlhood.dataflow.systolic import Array, Counts, Layer, Memories
+    from mlhood.dataflow.systolic import Array, ArrayLayer, Counts, Memories
 
 _MAX_DIGITS = 18  # of a size; Python refuses to parse thousands of them
 _COUNTS = ("inputs read", "weights read", "written", "DRAM", "energy")
@@ -123,7 +123,7 @@ def _text(analysed: Analysis, best: Optimum) -> str:
 class LayerCounts:
     """A layer with its cycles and accesses in closed form, and its simulated traffic."""
 
-    layer: Layer
+    layer: ArrayLayer
     counts: Counts
     memories: Memories
 
@@ -152,7 +152,7 @@ def systolic(
     echo("\n".join(_lines(results)))
 
 
-def _simulate(layers: list[Layer], array: Array) -> Iterator[LayerCounts]:
+def _simulate(layers: list[ArrayLayer], array: Array) -> Iterator[LayerCounts]:
     """Yield each layer's result, with a progress bar on a terminal."""
     from mlhood.dataflow.systolic import count, simulate_memories
 

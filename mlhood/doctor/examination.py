@@ -36,7 +36,7 @@ class Ability:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AbilityVerdict:
     """Whether an ability works on this machine, and if not, the reason and the remedy."""
 
     name: str
@@ -58,18 +58,18 @@ ABILITIES = (
 )
 
 
-def verdicts(findings: Iterable[Finding]) -> tuple[Verdict, ...]:
+def verdicts(findings: Iterable[Finding]) -> tuple[AbilityVerdict, ...]:
     """Return a verdict on each ability of which all needs were examined: it works if everything it depends on does."""
     by_name = {finding.name: finding for finding in findings}
     examined = [ability for ability in ABILITIES if by_name.keys() >= set(ability.needs)]
     return tuple(_verdict(ability, [by_name[name] for name in ability.needs]) for ability in examined)
 
 
-def _verdict(ability: Ability, needed: list[Finding]) -> Verdict:
+def _verdict(ability: Ability, needed: list[Finding]) -> AbilityVerdict:
     faults = [finding for finding in needed if not finding.works]
     reason = f"needs what does not work: {', '.join(fault.name for fault in faults)}" if faults else ""
     todo = "; ".join(fault.todo for fault in faults if fault.todo)
-    return Verdict(ability.name, not faults, reason, todo)
+    return AbilityVerdict(ability.name, not faults, reason, todo)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Examination:
     findings: tuple[Finding, ...]
 
     @property
-    def verdicts(self) -> tuple[Verdict, ...]:
+    def verdicts(self) -> tuple[AbilityVerdict, ...]:
         """One verdict for each thing a user may want to do."""
         return verdicts(self.findings)
 
@@ -176,7 +176,7 @@ def _finding_row(finding: Finding, marks: dict[bool, str]) -> tuple[Text, Text]:
     return Text(finding.name), Text.assemble(mark, f": {finding.message}")
 
 
-def _verdict_row(verdict: Verdict, marks: dict[bool, str]) -> tuple[Text, Text]:
+def _verdict_row(verdict: AbilityVerdict, marks: dict[bool, str]) -> tuple[Text, Text]:
     word = "works" if verdict.works else "does not"
     reasons = [f"why: {verdict.reason}"] if verdict.reason else []
     remedies = [f"what to do: {verdict.todo}"] if verdict.todo else []

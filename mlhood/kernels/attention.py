@@ -17,7 +17,7 @@ _BLOCK = 24  # queries of a block, about
 
 
 @dataclass(frozen=True)
-class Sizes:
+class AttentionSizes:
     """Sizes of attention: q [heads, queries, depth], k [heads / shared, keys, depth], v [heads / shared, keys, width].
 
     Each head of the keys and values is that of `shared` consecutive heads of the queries. A head of them is followed by
@@ -51,7 +51,7 @@ class Mask:
 
 
 def attend(
-    sizes: Sizes, scale: float, *, mask: Mask | None = None, causal: bool = False, target: Target | None = None
+    sizes: AttentionSizes, scale: float, *, mask: Mask | None = None, causal: bool = False, target: Target | None = None
 ) -> list[NativeCall]:
     """Return calls that write softmax(scale q k^T + mask) v to "out" [heads, queries, width].
 
@@ -71,7 +71,7 @@ def attend(
     if min(sizes.depth, sizes.width) < 1:
         raise KernelError("attention of empty vectors", expected="1 or more", got=f"{sizes.depth} and {sizes.width}")
     is_few = sizes.queries <= _MOST_QUERIES and not sizes.depth % target.lanes and not sizes.width % target.lanes
-    tile = product.choose(product.Sizes(sizes.queries, sizes.width, KEYS), target, KEYS)
+    tile = product.choose(product.ProductSizes(sizes.queries, sizes.width, KEYS), target, KEYS)
     rows = 1 if is_few else -(-min(_BLOCK, sizes.queries) // tile.rows) * tile.rows
     blocks = -(-sizes.queries // rows)
     layout = mask or Mask()
@@ -89,7 +89,7 @@ def attend(
     call = native_call(kernel, FIELDS, values, ("q", "k", "v", "out", *masks), **options)
     calls, operands = [], dict(call.operands)
     for name, n, k, transposed in (("k", sizes.keys, sizes.depth, True), ("v", sizes.width, sizes.keys, False)):
-        packed = product.Sizes(0, n, k, sizes.heads // sizes.shared)
+        packed = product.ProductSizes(0, n, k, sizes.heads // sizes.shared)
         group = room * (k if transposed else n)
         pack = product.pack_at_run_time(packed, tile, group, transposed=transposed, target=target)
         size = 4 * packed.batch * -(-n // tile.columns) * tile.columns * k

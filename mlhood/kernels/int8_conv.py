@@ -22,7 +22,7 @@ from mlhood.kernels.codegen.int8_input import Input
 from mlhood.kernels.codegen.requantize import BLOCK
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.geometry import Geometry, Layout
-from mlhood.kernels.int8_weights import Weights, Words, choose_words
+from mlhood.kernels.int8_weights import Int8Weights, Words, choose_words
 from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.requantize import Rescaling
 
@@ -60,7 +60,7 @@ class _Window:
 
 def prepare_conv(
     g: Geometry,
-    weights: Weights,
+    weights: Int8Weights,
     rescaling: Rescaling,
     input_layout: Layout = "blocked",
     *,
@@ -114,7 +114,7 @@ def prepare_conv(
 
 def prepare_dense(
     rows: int,
-    weights: Weights,
+    weights: Int8Weights,
     rescaling: Rescaling,
     *,
     threads: int = 1,
@@ -252,7 +252,7 @@ def choose_tile(target: Target, pixels: int, blocks: int) -> tuple[int, int]:
 def _call(
     plan: _Plan,
     window: _Window,
-    weights: Weights,
+    weights: Int8Weights,
     rescaling: Rescaling,
     offsets: np.ndarray,
     values: dict[str, int],

@@ -12,7 +12,7 @@ from mlhood.kernels.codegen.int8_depthwise_kernel import FIELDS, build, channel_
 from mlhood.kernels.codegen.requantize import BLOCK
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.geometry import Geometry
-from mlhood.kernels.int8_weights import Weights
+from mlhood.kernels.int8_weights import Int8Weights
 from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.requantize import Rescaling
 
@@ -22,7 +22,7 @@ _PAD_TASKS_PER_THREAD = 4
 
 
 def prepare_depthwise(
-    g: Geometry, weights: Weights, rescaling: Rescaling, *, threads: int = 1, target: Target | None = None
+    g: Geometry, weights: Int8Weights, rescaling: Rescaling, *, threads: int = 1, target: Target | None = None
 ) -> NativeCall:
     """Prepare a convolution of each channel by itself; input and result are blocked.
 
@@ -67,7 +67,7 @@ def prepare_depthwise(
     return native_call(kernel, FIELDS, values, operands, workspace={"x": planes * plane * 2}, keep=keep, name=name)
 
 
-def _pack(g: Geometry, weights: Weights, target: Target) -> np.ndarray:
+def _pack(g: Geometry, weights: Int8Weights, target: Target) -> np.ndarray:
     """Return the weights as int16 [blocks, pairs of taps, 16 channels in the kernel's order, 2]."""
     blocks, count = -(-g.channels // BLOCK), math.prod(g.kernel)
     padded = np.zeros((blocks * BLOCK, count + count % 2), np.int16)

@@ -16,7 +16,7 @@ from mlhood.kernels.codegen.int8_input import Input
 from mlhood.kernels.codegen.requantize import BLOCK
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.geometry import Geometry, Layout
-from mlhood.kernels.int8_weights import Weights
+from mlhood.kernels.int8_weights import Int8Weights
 from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.parallel import aligned
 from mlhood.kernels.requantize import Rescaling
@@ -81,7 +81,7 @@ def _is_one_run(g: Geometry) -> bool:
     return g.groups == 1 and g.dilation[1] == 1
 
 
-def conv_is_faster(g: Geometry, weights: Weights, layout: Layout) -> bool:
+def conv_is_faster(g: Geometry, weights: Int8Weights, layout: Layout) -> bool:
     """Return whether tiles are exact for a convolution, and estimated to be faster than vectors."""
     window = _conv_window(g, layout)
     run = window.pixel // g.groups * (g.kernel[1] if _is_one_run(g) else 1)
@@ -89,12 +89,12 @@ def conv_is_faster(g: Geometry, weights: Weights, layout: Layout) -> bool:
     return _is_faster(window, run, filters, weights)
 
 
-def dense_is_faster(rows: int, weights: Weights) -> bool:
+def dense_is_faster(rows: int, weights: Int8Weights) -> bool:
     """Return what `conv_is_faster` does for a dense layer of this number of rows."""
     return _is_faster(_dense_window(rows, weights.w.shape[1]), weights.w.shape[1], weights.w.shape[0], weights)
 
 
-def _is_faster(window: _Window, run: int, filters: int, weights: Weights) -> bool:
+def _is_faster(window: _Window, run: int, filters: int, weights: Int8Weights) -> bool:
     centred = weights.centred()
     if centred.min() < -128 or centred.max() > 127:
         return False
@@ -112,7 +112,7 @@ def _dense_window(rows: int, depth: int) -> _Window:
 
 
 def prepare_conv(
-    g: Geometry, weights: Weights, rescaling: Rescaling, input_layout: Layout, *, threads: int, target: Target
+    g: Geometry, weights: Int8Weights, rescaling: Rescaling, input_layout: Layout, *, threads: int, target: Target
 ) -> NativeCall:
     """Prepare a convolution; arguments as for `int8_conv.prepare_conv`, which has checked them.
 
@@ -134,7 +134,7 @@ def prepare_conv(
     return call.prepare(values, name)
 
 
-def prepare_dense(rows: int, weights: Weights, rescaling: Rescaling, *, threads: int, target: Target) -> NativeCall:
+def prepare_dense(rows: int, weights: Int8Weights, rescaling: Rescaling, *, threads: int, target: Target) -> NativeCall:
     """Prepare a dense layer; arguments as for `int8_conv.prepare_dense`, and for `prepare_conv`."""
     filters, depth = weights.w.shape
     values = {"filters": filters, "out_image": 0, "out_block": BLOCK, "out_pixel": filters, "x_group": 0}
@@ -150,7 +150,7 @@ def prepare_dense(rows: int, weights: Weights, rescaling: Rescaling, *, threads:
 @dataclass(frozen=True, eq=False)
 class _Call:
     window: _Window
-    weights: Weights
+    weights: Int8Weights
     rescaling: Rescaling
     rows: np.ndarray  # of weights, int8 [F, runs, bytes of a run]
     columns: int

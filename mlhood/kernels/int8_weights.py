@@ -12,7 +12,7 @@ _LARGEST = 2**15 - 1
 
 
 @dataclass(frozen=True)
-class Weights:
+class Int8Weights:
     """Weights as the kernels take them, with zero points.
 
     Args:
@@ -61,7 +61,7 @@ class Words:
         return 4 if self.bytes else 2
 
 
-def choose_words(target: Target, weights: Weights, centred: np.ndarray, signed: bool) -> Words:
+def choose_words(target: Target, weights: Int8Weights, centred: np.ndarray, signed: bool) -> Words:
     """Return words of bytes where they are exact: with VNNI, or if no sum of two products can leave 16 bits.
 
     Args:

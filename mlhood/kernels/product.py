@@ -24,7 +24,7 @@ _CACHED_BYTES = 256 * 1024  # of a right factor that stays in the second-level c
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ProductSizes:
     """The sizes of a batch of products a[m, k] b[k, n].
 
     Args:
@@ -40,7 +40,7 @@ class Sizes:
     batch: int = 1
 
 
-def choose(sizes: Sizes, target: Target, columns: int | None = None) -> Tile:
+def choose(sizes: ProductSizes, target: Target, columns: int | None = None) -> Tile:
     """Return the register tile with the lowest estimated cost.
 
     Args:
@@ -53,7 +53,7 @@ def choose(sizes: Sizes, target: Target, columns: int | None = None) -> Tile:
     return min(fitting, key=lambda tile: (cost(sizes, tile), -tile.columns))
 
 
-def cost(sizes: Sizes, tile: Tile) -> float:
+def cost(sizes: ProductSizes, tile: Tile) -> float:
     """Return the estimated cycles of a product, per k: those of full tiles, and of the one with the remaining rows."""
     full, rest = divmod(sizes.m, tile.rows)
     below = Tile(rest, tile.vectors, tile.lanes).cycles if rest else 0
@@ -75,7 +75,7 @@ def pack(b: np.ndarray, width: int) -> np.ndarray:
 
 
 def prepare(
-    sizes: Sizes,
+    sizes: ProductSizes,
     b: np.ndarray | None,
     bias: np.ndarray | None = None,
     clip: Clip | None = None,
@@ -135,7 +135,7 @@ def prepare(
 
 
 def pack_at_run_time(
-    sizes: Sizes, tile: Tile, group: int | None = None, *, transposed: bool = False, target: Target | None = None
+    sizes: ProductSizes, tile: Tile, group: int | None = None, *, transposed: bool = False, target: Target | None = None
 ) -> NativeCall:
     """Prepare the packing of a batch of factors b into panels: operands "source" and "out", float32.
 
@@ -159,7 +159,7 @@ def pack_at_run_time(
     return native_call(kernel, packing.FIELDS, values, ("source", "out"), name="pack")
 
 
-def _ahead(sizes: Sizes, tile: Tile, rows: int) -> int:
+def _ahead(sizes: ProductSizes, tile: Tile, rows: int) -> int:
     """Return the cache lines per iteration that the tiles of a chunk of rows prefetch of the next panel."""
     tiles = -(-rows // tile.rows)
     if tiles == 1 or 4 * sizes.k * sizes.n * sizes.batch <= _CACHED_BYTES:
@@ -167,7 +167,7 @@ def _ahead(sizes: Sizes, tile: Tile, rows: int) -> int:
     return -(-tile.columns * UNROLL // (CACHE_LINE * tiles))
 
 
-def chunks(sizes: Sizes, tile: Tile, panels: int, threads: int) -> dict[str, int]:
+def chunks(sizes: ProductSizes, tile: Tile, panels: int, threads: int) -> dict[str, int]:
     """Return how the work is divided: enough tasks to balance the threads, of whole tiles."""
     tiles = max(1, -(-sizes.m // tile.rows))
     wanted = 1 if threads == 1 else -(-threads * _TASKS_PER_THREAD // max(1, sizes.batch))

@@ -13,7 +13,7 @@ from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.native import NativeCall, native_call
-from mlhood.kernels.product import UNBOUNDED, Clip, Sizes, pack
+from mlhood.kernels.product import UNBOUNDED, Clip, ProductSizes, pack
 
 _TASKS_PER_THREAD = 4
 
@@ -42,7 +42,7 @@ def pack_weights(w: np.ndarray, bits: int, width: int) -> np.ndarray:
 
 
 def prepare(
-    sizes: Sizes,
+    sizes: ProductSizes,
     packed: np.ndarray,
     scale: np.ndarray,
     group: int,

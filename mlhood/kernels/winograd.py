@@ -20,7 +20,7 @@ from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.parallel import aligned
-from mlhood.kernels.product import UNBOUNDED, Clip, Sizes, choose, cost, prepare
+from mlhood.kernels.product import UNBOUNDED, Clip, ProductSizes, choose, cost, prepare
 
 _TRANSFORM = 4  # cycles per element of a tile: loading, transforming, storing
 BANDWIDTH = 4  # bytes per cycle from memory, on one core
@@ -148,7 +148,7 @@ class _Winograd:
         before |= {"top": g.padding[0], "left": g.padding[1], "v_element": tiles * v_ld, "v_ld": v_ld}
         after = self._tasks(first, lines, self.blocks[1], g.out)
         after |= {"p_element": tiles * p_ld, "p_ld": p_ld, "bias": self.bias.ctypes.data}
-        sizes = Sizes(tiles, p_ld, g.channels, elements)
+        sizes = ProductSizes(tiles, p_ld, g.channels, elements)
         options = {"a_ld": v_ld, "c_ld": p_ld, "threads": self.threads, "target": self.target, "tile": self.tile}
         product = prepare(sizes, self.weights, **options)
         operands = {"v": product.operands["a"], "p": product.operands["c"]}
@@ -179,7 +179,7 @@ class _Winograd:
         return tasks | tiles | {"high": image[0], "wide": image[1], "plane": plane, "image": blocks * plane}
 
 
-def _sizes(g: Geometry, m: int, lanes: int) -> Sizes:
+def _sizes(g: Geometry, m: int, lanes: int) -> ProductSizes:
     rows, columns = tile_counts(g, m)
     filters = -(-g.filters // lanes) * lanes  # what lies beyond the filters becomes zero
-    return Sizes(g.images * rows * columns, filters, g.channels, (m + 2) ** 2)
+    return ProductSizes(g.images * rows * columns, filters, g.channels, (m + 2) ** 2)

@@ -22,7 +22,7 @@ from mlhood.errors import MeasureError
 from mlhood.measure import microbenchmarks
 from mlhood.measure.machine import Machine, binary_size
 from mlhood.measure.machine import machine as this_machine
-from mlhood.measure.machine.facts import Caches
+from mlhood.measure.machine.facts import CacheSizes
 from mlhood.measure.roofline import Roofline
 from mlhood.measure.units import rate
 
@@ -221,7 +221,7 @@ def _arrays(length: int) -> tuple[int, int, int, np.ndarray]:
     return first, first + distance, first + 2 * distance, buffer
 
 
-def sizes(caches: Caches, threads: int, max_size: int) -> list[int]:
+def sizes(caches: CacheSizes, threads: int, max_size: int) -> list[int]:
     """Return bytes per thread, growing by sqrt(2) until all threads together use four times the last cache."""
     sizes = [size for size in (caches.l1d, caches.l2, caches.l3) if size]
     last = min(4 * max(sizes, default=16 * 2**20), _MAX_SIZE, max_size) // threads
@@ -229,7 +229,7 @@ def sizes(caches: Caches, threads: int, max_size: int) -> list[int]:
     return [round(_FIRST_SIZE * 2 ** (step / 2)) for step in range(steps + 1)]
 
 
-def level(size: int, caches: Caches, threads: int) -> str | None:
+def level(size: int, caches: CacheSizes, threads: int) -> str | None:
     """Return the level that holds a thread's working set of this size, None near a border.
 
     A level holds from one and a half times the capacity of the level before up to three quarters of its own. First and

@@ -14,7 +14,7 @@ from mlhood.compiler.operators.integer import QuantizedConv
 from mlhood.compiler.operators.rescale import bit_width, max_magnitude, parameters_of
 from mlhood.kernels import parallel
 from mlhood.kernels.geometry import Geometry, Layout, geometry, to_blocked, to_plain
-from mlhood.kernels.int8_weights import Weights
+from mlhood.kernels.int8_weights import Int8Weights
 from mlhood.kernels.native import NativeCall
 from mlhood.kernels.requantize import Rescaling
 
@@ -100,7 +100,7 @@ class QuantizedLayer:
     """A convolution with random operands, as kernels take it, and what the compiler's operator computes."""
 
     g: Geometry
-    weights: Weights
+    weights: Int8Weights
     rescaling: Rescaling
     layout: Layout
     inputs: dict[str, np.ndarray]
@@ -154,7 +154,7 @@ def quantized_conv(
     more = ((z_type, z),) if residual else ()
     types = (x_type, w_type, TensorType("int32", (filters,)), *(type for type, _ in more))
     expected = operator.evaluate_typed(types, x, w, bias, *(array for _, array in more))
-    weights = Weights(w, np.array(parameters_of(w_type).offset), parameters_of(x_type).offset[0], bias)
+    weights = Int8Weights(w, np.array(parameters_of(w_type).offset), parameters_of(x_type).offset[0], bias)
     scale = product_scale(x_type, w_type)
     if rescale == "real":
         rescaling = Rescaling(element, of_y.offset[0], scale=scale / of_y.scale[0])

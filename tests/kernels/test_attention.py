@@ -8,22 +8,22 @@ import torch
 
 from mlhood.errors import KernelError
 from mlhood.kernels import attention
-from mlhood.kernels.attention import Mask, Sizes
+from mlhood.kernels.attention import AttentionSizes, Mask
 from mlhood.kernels.codegen.attention_kernel import KEYS
 from mlhood.kernels.native import run
 from tests.kernels.guards import Guarded
 
 SIZES = [
-    Sizes(2, 1, 1, 16, 16),
-    Sizes(4, 1, 7, 64, 32, shared=2),
-    Sizes(2, 3, 16, 16, 48),
-    Sizes(1, 2, 1025, 64, 64),
-    Sizes(2, 9, 1, 16, 16),
-    Sizes(2, 1, 7, 16, 32, room=9),
-    Sizes(2, 10, 7, 16, 32, room=9),
-    Sizes(6, 50, 43, 20, 9, shared=3),
-    Sizes(2, 70, KEYS + 1, 64, 64),
-    Sizes(1, 100, 2 * KEYS, 8, 130),
+    AttentionSizes(2, 1, 1, 16, 16),
+    AttentionSizes(4, 1, 7, 64, 32, shared=2),
+    AttentionSizes(2, 3, 16, 16, 48),
+    AttentionSizes(1, 2, 1025, 64, 64),
+    AttentionSizes(2, 9, 1, 16, 16),
+    AttentionSizes(2, 1, 7, 16, 32, room=9),
+    AttentionSizes(2, 10, 7, 16, 32, room=9),
+    AttentionSizes(6, 50, 43, 20, 9, shared=3),
+    AttentionSizes(2, 70, KEYS + 1, 64, 64),
+    AttentionSizes(1, 100, 2 * KEYS, 8, 130),
 ]
 # axes of [examples, heads of an example, queries] along which a mask differs
 MASKS = {"none": None, "shared": (0, 0, 0), "padding": (1, 0, 0), "by query": (0, 0, 1), "by head": (0, 1, 1)}
@@ -79,7 +79,7 @@ def test_attention_is_that_of_torch(sizes, mask, causal, target):
 
 @pytest.mark.parametrize("queries", [2, 20])
 def test_a_query_that_sees_nothing_gets_0(queries, target):
-    sizes = Sizes(1, queries, 20, 16, 16)
+    sizes = AttentionSizes(1, queries, 20, 16, 16)
     mask = np.zeros((queries, 20), np.float32)
     mask[1] = -np.inf
     y = computed(sizes, drawn(sizes) | {"mask": mask}, 1.0, target, mask=Mask(query=20))
@@ -89,4 +89,4 @@ def test_a_query_that_sees_nothing_gets_0(queries, target):
 
 def test_empty_vectors_are_refused():
     with pytest.raises(KernelError, match="empty vectors"):
-        attention.attend(Sizes(1, 1, 4, 0, 16), 1.0)
+        attention.attend(AttentionSizes(1, 1, 4, 0, 16), 1.0)

@@ -11,7 +11,7 @@ from mlhood.kernels.codegen.direct_kernel import DirectVariant
 from mlhood.kernels.direct import Direct
 from mlhood.kernels.direct_variants import choose
 from mlhood.kernels.geometry import geometry, stored_shape, to_blocked
-from mlhood.kernels.product import Sizes
+from mlhood.kernels.product import ProductSizes
 from tests.kernels.guards import Guarded
 
 RELU = (("Relu", (), (0,)),)
@@ -24,7 +24,7 @@ def draw(*shape, seed=0):
 
 
 def run_product(target, clip=None, epilogue=()):
-    sizes, c = Sizes(19, 37, 21), Guarded((19, 37))
+    sizes, c = ProductSizes(19, 37, 21), Guarded((19, 37))
     call = product.prepare(sizes, draw(21, 37, seed=1), draw(37, seed=2), clip, target=target, epilogue=epilogue)
     native.run(call, a=draw(19, 21), c=c.array)
     c.check()

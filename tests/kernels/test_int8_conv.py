@@ -12,7 +12,7 @@ from mlhood.kernels.codegen.requantize import Requantization
 from mlhood.kernels.codegen.target import AARCH64, Target
 from mlhood.kernels.geometry import geometry, to_blocked, to_plain
 from mlhood.kernels.int8_conv import prepare_conv, prepare_dense
-from mlhood.kernels.int8_weights import Weights
+from mlhood.kernels.int8_weights import Int8Weights
 from mlhood.kernels.requantize import Rescaling, Shifts
 from tests.kernels.quantized import (
     extreme_bytes,
@@ -73,7 +73,7 @@ def test_a_dense_layer_is_the_operators(target, rows, depth, filters, element, s
     types = (x_type, w_type, TensorType("int32", (filters,)))
     expected = QuantizedFullyConnected(of_y, ("Relu",)).evaluate_typed(types, x, w, bias)
     rescaling = rescaling_of([(product_scale(x_type, w_type), 31)], TensorType(element, (), of_y), ("Relu",))
-    weights = Weights(w, np.array(parameters_of(w_type).offset), parameters_of(x_type).offset[0], bias)
+    weights = Int8Weights(w, np.array(parameters_of(w_type).offset), parameters_of(x_type).offset[0], bias)
     call = prepare_dense(rows, weights, rescaling, threads=2, target=target)
     out = run_guarded(call, 2, {"source": x}, np.zeros((rows, filters), element))
     assert np.array_equal(out, expected)
@@ -88,13 +88,13 @@ def test_a_product_with_constants_is_the_operators(target):
     a, b = extreme_bytes(rng, (9, 45), "uint8", "random"), extreme_bytes(rng, (45, 21), "uint8", "random_extremes")
     expected = QuantizedMatMul(of_y).evaluate_typed((a_type, b_type), a, b)
     scale = product_scale(a_type, b_type) / of_y.scale[0]
-    weights = Weights(np.ascontiguousarray(b.T), np.array(columns.offset), parameters_of(a_type).offset[0])
+    weights = Int8Weights(np.ascontiguousarray(b.T), np.array(columns.offset), parameters_of(a_type).offset[0])
     call = prepare_dense(9, weights, Rescaling("uint8", of_y.offset[0], scale=scale), target=target)
     assert np.array_equal(run_guarded(call, 1, {"source": a}, np.zeros((9, 21), np.uint8)), expected)
 
 
 def test_weights_of_zero_leave_the_bias(target):
-    weights = Weights(np.zeros((17, 20), np.int8), bias=np.arange(17, dtype=np.int32))
+    weights = Int8Weights(np.zeros((17, 20), np.int8), bias=np.arange(17, dtype=np.int32))
     call = prepare_dense(2, weights, Rescaling("int8", 1, scale=np.ones(17)), target=target)
     out = run_guarded(call, 1, {"source": np.ones((2, 20), np.int8)}, np.zeros((2, 17), np.int8))
     assert np.array_equal(out, np.tile(np.arange(1, 18), (2, 1)))
@@ -111,7 +111,7 @@ def test_a_bounded_input_does_not_saturate(target, low, high):
             w = np.full((16, 18, 3, 3), weight, np.int8)
             scale = rng.uniform(1e-6, 1e-4, 16)
             rescaling = Rescaling("int8", 3, scale=scale)
-            call = prepare_conv(g, Weights(w, 0, 0, None, (low, high)), rescaling, target=target)
+            call = prepare_conv(g, Int8Weights(w, 0, 0, None, (low, high)), rescaling, target=target)
             padded = np.pad(x.astype(np.int64), ((0, 0), (0, 0), (1, 1), (1, 1)))
             windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3)).sum(axis=(1, 4, 5)) * weight
             expected = np.clip(np.rint(windows[:, None] * scale[:, None, None]) + 3, -128, 127)
@@ -128,7 +128,7 @@ def test_large_scales_and_multipliers_are_exact(target):
     half = np.left_shift(1, shift) >> 1
     expected = np.clip(((accumulator * multipliers + half) >> shift) - 7, -100, 90)
     rescaling = Rescaling("int8", -7, Shifts([multipliers], shift), low=-100, high=90)
-    call = prepare_dense(3, Weights(w), rescaling, target=target)
+    call = prepare_dense(3, Int8Weights(w), rescaling, target=target)
     assert np.array_equal(run_guarded(call, 1, {"source": x}, np.zeros((3, 3), np.int8)), expected)
 
 
@@ -138,7 +138,7 @@ def test_a_sum_wraps_around(target):
     bias = np.full(16, 2**31 - 5000, np.int32)
     sums = (x.astype(np.int64) @ w.T.astype(np.int64) + bias).astype(np.int32)
     rescaling = Rescaling("int8", scale=np.full(16, 1e-8))
-    call = prepare_dense(2, Weights(w, bias=bias), rescaling, target=target)
+    call = prepare_dense(2, Int8Weights(w, bias=bias), rescaling, target=target)
     out = run_guarded(call, 1, {"source": x}, np.zeros((2, 16), np.int8))
     assert np.array_equal(out, np.rint(sums * 1e-8))
     assert len(np.unique(np.sign(out))) > 1
@@ -147,7 +147,7 @@ def test_a_sum_wraps_around(target):
 def test_groups_of_partial_blocks_are_refused():
     g = geometry((1, 24, 5, 5), (24, 12, 3, 3), groups=2)
     with pytest.raises(KernelError, match="would span two groups"):
-        prepare_conv(g, Weights(np.zeros((24, 12, 3, 3), np.int8)), Rescaling("int8", scale=np.ones(24)))
+        prepare_conv(g, Int8Weights(np.zeros((24, 12, 3, 3), np.int8)), Rescaling("int8", scale=np.ones(24)))
 
 
 @pytest.mark.parametrize(

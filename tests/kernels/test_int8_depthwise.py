@@ -12,7 +12,7 @@ from mlhood.kernels.codegen.requantize import Requantization
 from mlhood.kernels.codegen.target import AARCH64
 from mlhood.kernels.geometry import geometry, to_blocked, to_plain
 from mlhood.kernels.int8_depthwise import prepare_depthwise
-from mlhood.kernels.int8_weights import Weights
+from mlhood.kernels.int8_weights import Int8Weights
 from mlhood.kernels.requantize import Rescaling
 from tests.kernels.quantized import extreme_bytes, product_scale, quantization, rescaling_of, run_guarded, term
 
@@ -55,7 +55,7 @@ def test_a_depthwise_convolution_is_the_operators(
 
     terms = [(product_scale(x_type, w_type), 31), *([term(z_type)] if residual else [])]
     rescaling = rescaling_of(terms, TensorType(element, (), of_y), activation, z_type)
-    weights = Weights(w, np.array(zero_points), parameters_of(x_type).offset[0], bias)
+    weights = Int8Weights(w, np.array(zero_points), parameters_of(x_type).offset[0], bias)
     call = prepare_depthwise(g, weights, rescaling, threads=2, target=target)
     inputs = {"source": to_blocked(x, 16)} | ({"residual": to_blocked(z, 16)} if residual else {})
     for threads in (1, 2):
@@ -66,7 +66,7 @@ def test_a_depthwise_convolution_is_the_operators(
 def test_other_convolutions_are_refused():
     g = geometry((1, 16, 5, 5), (32, 1, 3, 3), groups=16)
     with pytest.raises(KernelError, match="not depthwise"):
-        prepare_depthwise(g, Weights(np.zeros((32, 1, 3, 3), np.int8)), Rescaling("int8", scale=np.ones(32)))
+        prepare_depthwise(g, Int8Weights(np.zeros((32, 1, 3, 3), np.int8)), Rescaling("int8", scale=np.ones(32)))
 
 
 def test_the_code_for_arm_is_assembled():

@@ -10,7 +10,7 @@ from mlhood.kernels.codegen import amx_conv_kernel, gemm_kernel, jit
 from mlhood.kernels.codegen.requantize import Requantization
 from mlhood.kernels.codegen.target import Target, available
 from mlhood.kernels.int8_conv import prepare_conv
-from mlhood.kernels.int8_weights import Weights
+from mlhood.kernels.int8_weights import Int8Weights
 from mlhood.kernels.requantize import Rescaling
 from tests.kernels import tile_emulation
 from tests.kernels.quantized import quantized_conv, run_guarded
@@ -95,7 +95,7 @@ def test_a_dense_layer_is_exact_and_its_sums_wrap_around(tiles, rows, depth, fil
     expected = np.clip(np.rint(sums * scale) + 3, limits.min, limits.max)
     rescaling = Rescaling(np.dtype(kind).name, 3, scale=scale)
     for threads in thread_counts:
-        weights = Weights(w, 0, zero_point, bias)
+        weights = Int8Weights(w, 0, zero_point, bias)
         call = int8_tiles.prepare_dense(rows, weights, rescaling, threads=threads, target=target)
         assert np.array_equal(run_guarded(call, threads, {"source": x}, np.zeros((rows, filters), kind)), expected)
 
@@ -116,12 +116,12 @@ def test_an_emulated_product_is_exact(m, k, n):
 def test_weights_that_are_no_bytes_are_left_to_vectors():
     layer = quantized_conv(GEOMETRIES["3x3"], "int8", "symmetric", True, "random")
     assert int8_tiles.conv_is_faster(layer.g, layer.weights, "blocked")
-    wide = Weights(layer.weights.w, 100)
+    wide = Int8Weights(layer.weights.w, 100)
     assert not int8_tiles.conv_is_faster(layer.g, wide, "blocked")
 
 
 def test_a_few_rows_are_left_to_vectors():
-    weights = Weights(np.ones((64, 64), np.int8))
+    weights = Int8Weights(np.ones((64, 64), np.int8))
     assert int8_tiles.dense_is_faster(32, weights)
     assert not int8_tiles.dense_is_faster(1, weights)
 

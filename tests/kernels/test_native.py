@@ -10,7 +10,7 @@ from mlhood.kernels import native, parallel, product
 from mlhood.kernels.codegen import jit, sequence_kernel
 from mlhood.kernels.codegen.target import AARCH64, PORTABLE
 from mlhood.kernels.native import KernelSequence, NativeCall
-from mlhood.kernels.product import Sizes
+from mlhood.kernels.product import ProductSizes
 
 SIZE = 33
 
@@ -21,7 +21,7 @@ def chain(length, threads):
     factors = [draw.standard_normal((SIZE, SIZE), np.float32) / 6 for _ in range(length)]
     arrays = [np.zeros((SIZE, SIZE), np.float32) for _ in range(length + 1)]
     arrays[0][...] = draw.standard_normal((SIZE, SIZE))
-    calls = [product.prepare(Sizes(SIZE, SIZE, SIZE), factor, threads=threads) for factor in factors]
+    calls = [product.prepare(ProductSizes(SIZE, SIZE, SIZE), factor, threads=threads) for factor in factors]
     sequence = KernelSequence(calls, threads)
     for i in range(length):
         sequence.words[sequence.word(i, "a")] = arrays[i].ctypes.data
@@ -74,13 +74,13 @@ def test_sequences_of_several_threads_do_not_disturb_each_other():
 
 
 def test_an_unknown_operand_is_refused():
-    call = product.prepare(Sizes(2, 2, 2), np.eye(2, dtype=np.float32))
+    call = product.prepare(ProductSizes(2, 2, 2), np.eye(2, dtype=np.float32))
     with pytest.raises(KernelError, match="no such operand"):
         native.run(call, x=np.zeros(4, np.float32))
 
 
 def test_counters_of_a_call_do_not_share_a_cache_line_with_another():
-    call = product.prepare(Sizes(2, 2, 2), np.eye(2, dtype=np.float32))
+    call = product.prepare(ProductSizes(2, 2, 2), np.eye(2, dtype=np.float32))
     sequence = KernelSequence([call, call])
     assert all(start * 8 % parallel.LINE == 0 for start in sequence.starts)
     assert isinstance(sequence.calls[0], NativeCall)

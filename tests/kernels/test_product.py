@@ -7,10 +7,17 @@ from mlhood.kernels import native, product
 from mlhood.kernels.codegen import jit, product_kernel
 from mlhood.kernels.codegen.microkernel import candidates
 from mlhood.kernels.codegen.target import AARCH64, available, host
-from mlhood.kernels.product import Sizes
+from mlhood.kernels.product import ProductSizes
 from tests.kernels.guards import Guarded
 
-SIZES = [Sizes(1, 10, 84), Sizes(7, 33, 17), Sizes(49, 40, 3, 4), Sizes(13, 1, 1, 2), Sizes(6, 16, 129), Sizes(5, 3, 2)]
+SIZES = [
+    ProductSizes(1, 10, 84),
+    ProductSizes(7, 33, 17),
+    ProductSizes(49, 40, 3, 4),
+    ProductSizes(13, 1, 1, 2),
+    ProductSizes(6, 16, 129),
+    ProductSizes(5, 3, 2),
+]
 
 
 def operands(sizes, seed=0):
@@ -41,7 +48,7 @@ def test_products_agree_with_numpy_and_stay_in_bounds(sizes, target):
 
 @pytest.mark.parametrize("tile", candidates(host())[::5], ids=str)
 def test_every_tile_gives_the_product(tile):
-    sizes = Sizes(19, 35, 21)
+    sizes = ProductSizes(19, 35, 21)
     a, b, _ = operands(sizes, 1)
     c = np.empty((19, 35), np.float32)
     packed = product.pack(b[0], tile.columns)
@@ -50,7 +57,7 @@ def test_every_tile_gives_the_product(tile):
 
 
 def test_rows_may_be_further_apart_than_they_are_long():
-    sizes = Sizes(5, 6, 7, 2)
+    sizes = ProductSizes(5, 6, 7, 2)
     a, b, _ = operands(sizes, 2)
     wide = np.full((2, 5, 11), np.nan, np.float32)
     wide[..., :7] = a
@@ -63,7 +70,7 @@ def test_rows_may_be_further_apart_than_they_are_long():
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("target", available(), ids=lambda target: target.name)
 def test_a_factor_can_be_packed_at_run_time(transposed, target):
-    sizes = Sizes(9, 21, 13, 3)
+    sizes = ProductSizes(9, 21, 13, 3)
     a, b, _ = operands(sizes, 3)
     tile = product.choose(sizes, target)
     packed = Guarded((3, -(-21 // tile.columns), 13, tile.columns))
@@ -77,14 +84,14 @@ def test_a_factor_can_be_packed_at_run_time(transposed, target):
     check(c, a @ b)
 
 
-@pytest.mark.parametrize("sizes", [Sizes(0, 3, 4), Sizes(3, 0, 4), Sizes(2, 3, 4, 0)], ids=str)
+@pytest.mark.parametrize("sizes", [ProductSizes(0, 3, 4), ProductSizes(3, 0, 4), ProductSizes(2, 3, 4, 0)], ids=str)
 def test_empty_products_return(sizes):
     a, b, _ = operands(sizes)
     native.run(product.prepare(sizes, b), a=a, c=np.empty((sizes.batch, sizes.m, sizes.n), np.float32))
 
 
 def test_a_product_over_nothing_is_the_bias():
-    sizes = Sizes(3, 5, 0)
+    sizes = ProductSizes(3, 5, 0)
     a, b, bias = operands(sizes)
     c = np.empty((3, 5), np.float32)
     native.run(product.prepare(sizes, b, bias), a=a, c=c)
@@ -94,7 +101,7 @@ def test_a_product_over_nothing_is_the_bias():
 def test_nan_and_infinities_propagate():
     a = np.array([[np.nan, 1], [np.inf, 1], [1, 2]], np.float32)
     c = np.empty((3, 2), np.float32)
-    native.run(product.prepare(Sizes(3, 2, 2), np.ones((2, 2), np.float32), clip=(0.0, np.inf)), a=a, c=c)
+    native.run(product.prepare(ProductSizes(3, 2, 2), np.ones((2, 2), np.float32), clip=(0.0, np.inf)), a=a, c=c)
     np.testing.assert_array_equal(c[:, 0], [np.nan, np.inf, 3])
 
 

@@ -6,7 +6,7 @@ import pytest
 from mlhood.errors import KernelError
 from mlhood.kernels import small_weights
 from mlhood.kernels.codegen.target import host
-from mlhood.kernels.product import Sizes
+from mlhood.kernels.product import ProductSizes
 from tests.kernels.guards import run_guarded
 
 # bits, rows, columns, k, weights that share a scale
@@ -36,7 +36,7 @@ def test_products(case, target):
     assert small_weights.bits_of(w, group) == bits
     packed = small_weights.pack_weights(w, bits, small_weights.tile_of(m, target)[1] * target.lanes)
     for clip in (None, (0.0, np.inf)):
-        call = small_weights.prepare(Sizes(m, n, k), packed, scale, group, bias, clip, target=target)
+        call = small_weights.prepare(ProductSizes(m, n, k), packed, scale, group, bias, clip, target=target)
         y = run_guarded(call, (m, n), a=a)
         bounds = clip or (-np.inf, np.inf)
         np.testing.assert_allclose(y, expected.clip(*bounds), rtol=1e-4, atol=1e-4 * np.abs(expected).max())
@@ -46,4 +46,4 @@ def test_products(case, target):
 def test_an_empty_product_is_refused():
     packed = small_weights.pack_weights(np.zeros((1, 2), np.int8), 8, 4 * host().lanes)
     with pytest.raises(KernelError, match="without a kernel"):
-        small_weights.prepare(Sizes(0, 1, 2), packed, np.ones((1, 1), np.float32), 2)
+        small_weights.prepare(ProductSizes(0, 1, 2), packed, np.ones((1, 1), np.float32), 2)

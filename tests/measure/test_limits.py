@@ -21,9 +21,9 @@ from mlhood.measure.limits import (
     sizes,
 )
 from mlhood.measure.machine import machine
-from mlhood.measure.machine.facts import Caches, Cores, Memory
+from mlhood.measure.machine.facts import CacheSizes, Cores, MainMemory
 
-SMALL = Caches(l1d=32 * 1024, l2=2**18, l3=None, line=64)
+SMALL = CacheSizes(l1d=32 * 1024, l2=2**18, l3=None, line=64)
 
 
 @pytest.mark.parametrize("lanes", [1, 4, 8, 16])
@@ -124,13 +124,13 @@ def test_a_ceiling_is_the_best_round():
     ],
 )
 def test_a_level_holds_a_size(size, threads, expected):
-    assert level(size, Caches(l1d=32 * 1024, l2=2**18, l3=2**23), threads) == expected
+    assert level(size, CacheSizes(l1d=32 * 1024, l2=2**18, l3=2**23), threads) == expected
 
 
 def test_unknown_caches_are_ignored():
-    assert level(2**20, Caches(), 1) is None
+    assert level(2**20, CacheSizes(), 1) is None
     assert level(2**20, SMALL, 1) == "memory"
-    assert level(2**17, Caches(l1d=2**15), 1) == "memory"
+    assert level(2**17, CacheSizes(l1d=2**15), 1) == "memory"
 
 
 def test_sizes_exceed_the_last_cache_and_respect_the_limit():
@@ -139,14 +139,14 @@ def test_sizes_exceed_the_last_cache_and_respect_the_limit():
     assert swept[0] == 12 * 1024
     assert swept[-1] >= 4 * 2**18
     assert sizes(SMALL, 2, 2**40)[-1] < swept[-1]
-    assert max(sizes(Caches(), 1, 2**20)) <= 2**20 * 2**0.5
+    assert max(sizes(CacheSizes(), 1, 2**20)) <= 2**20 * 2**0.5
     assert sizes(SMALL, 1, 0) == [12 * 1024]
 
 
 def test_the_sweep_covers_the_levels(monkeypatch):
     monkeypatch.setattr(limits, "SECONDS", 1e-5)
     actual = machine()
-    fake = type(actual)(**{**vars(actual), "caches": SMALL, "memory": Memory(2**30)})
+    fake = type(actual)(**{**vars(actual), "caches": SMALL, "memory": MainMemory(2**30)})
     sweep = bandwidth(1, fake, rounds=2)
     assert {entry.level for entry in sweep} == {"L1", "L2", "memory", None}
     assert all(entry.ceiling.value > 0 and entry.size % 3 == 0 for entry in sweep)
@@ -163,7 +163,7 @@ def test_the_peak_is_measured_with_any_width(monkeypatch, lanes):
 def test_reading_is_measured_in_memory(monkeypatch):
     monkeypatch.setattr(limits, "SECONDS", 1e-5)
     actual = machine()
-    fake = type(actual)(**{**vars(actual), "caches": SMALL, "memory": Memory(2**30)})
+    fake = type(actual)(**{**vars(actual), "caches": SMALL, "memory": MainMemory(2**30)})
     assert reading(2, fake, rounds=2).threads == 2
     assert reading(1, fake, rounds=2).value > 0
 

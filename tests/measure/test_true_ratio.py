@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from mlhood.cli import app
 from mlhood.measure import compare, limits
-from mlhood.measure.machine.facts import Caches
+from mlhood.measure.machine.facts import CacheSizes
 
 RUNS = 10
 
@@ -61,7 +61,7 @@ def test_the_interval_contains_the_true_ratio_on_a_busy_machine(name):
 def test_the_command_prints_the_ceilings(monkeypatch, tmp_path):
     monkeypatch.setattr(limits, "SECONDS", 1e-5)
     actual = limits.this_machine()
-    small = type(actual)(**{**vars(actual), "caches": Caches(l1d=2**15, l2=2**17)})
+    small = type(actual)(**{**vars(actual), "caches": CacheSizes(l1d=2**15, l2=2**17)})
     monkeypatch.setattr(limits, "this_machine", lambda: small)
     picture = tmp_path / "roof.svg"
     result = CliRunner().invoke(app, ["bench", "machine", "--sizes", "--threads", "1", "--picture", str(picture)])

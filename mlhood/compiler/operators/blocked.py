@@ -21,7 +21,7 @@ from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, POSITIONAL
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.integer import QuantizedConv
 from mlhood.compiler.operators.integer_elementwise import QuantizedAveragePool, QuantizedGlobalAveragePool
-from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, MaxPool, Pool
+from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, MaxPool, PoolOperator
 
 _LAST = unsupported("layouts are chosen last, when a graph is lowered for a back end")
 
@@ -167,7 +167,7 @@ class _BlockedPool(Operator):
 
     def workspace(self, *types: TensorType | None) -> int:
         x = types[0]
-        if x is None or not isinstance(self, Pool):
+        if x is None or not isinstance(self, PoolOperator):
             return 0
         batch, blocks, *image, lanes = x.shape
         return self.window.workspace((batch, int(blocks) * int(lanes), *image))

@@ -17,7 +17,7 @@ from mlhood.compiler.operators import elementwise
 from mlhood.compiler.operators.activation import Activation, activation_to_onnx
 from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, IntegerArithmetic
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
-from mlhood.compiler.operators.pooling import Pool
+from mlhood.compiler.operators.pooling import PoolOperator
 from mlhood.compiler.operators.rescale import (
     UNIT_SCALE,
     Term,
@@ -40,7 +40,7 @@ def _mean_term(total: np.ndarray, count: np.ndarray, max_count: int, type: Tenso
 
 
 @dataclass(frozen=True)
-class QuantizedAveragePool(IntegerArithmetic, Pool):
+class QuantizedAveragePool(IntegerArithmetic, PoolOperator):
     """AveragePool of a quantised tensor: the window's sum, rescaled by scale_x / (scale_y count).
 
     Attributes:

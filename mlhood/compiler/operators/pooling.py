@@ -20,7 +20,7 @@ from mlhood.compiler.operators.windows import Window, read_window
 
 
 @dataclass(frozen=True)
-class Pool(Operator):
+class PoolOperator(Operator):
     """Base of pooling by windows: x [N, C, spatial...] -> y [N, C, windows...]."""
 
     kernel: tuple[int, ...]
@@ -67,7 +67,7 @@ def _pool_attributes(source: OnnxNode) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class MaxPool(Pool):
+class MaxPool(PoolOperator):
     """y = the largest element of each window; with `indices`, also its flat index in x.
 
     Attributes:
@@ -128,7 +128,7 @@ class MaxPool(Pool):
 
 
 @dataclass(frozen=True)
-class AveragePool(Pool):
+class AveragePool(PoolOperator):
     """y = the mean of each window.
 
     Attributes:

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from mlhood.dataflow.nest import count, schedule, space
-from mlhood.dataflow.nest.loop_nest import Access, Affine, Loop, LoopNest, variable
+from mlhood.dataflow.nest.loop_nest import Access, Affine, LoopNest, NestLoop, variable
 from mlhood.dataflow.nest.schedule import check_name
 from mlhood.errors import NestError
 
@@ -66,7 +66,7 @@ def nest(statement: str, shapes: Mapping[str, Sequence[int]] | None = None, /, *
             raise NestError("invalid extent", where=name, expected="a positive integer", got=repr(extent))
     accesses = [_access(array, index, extents, shapes or {}) for array, index in (output, *inputs)]
     _check_names(accesses, extents, shapes or {})
-    loops = tuple(Loop(name, extent) for name, extent in extents.items())
+    loops = tuple(NestLoop(name, extent) for name, extent in extents.items())
     return Nest(loops, accesses[0], tuple(accesses[1:]), tuple(extents.items()), tuple(map(variable, extents)))
 
 

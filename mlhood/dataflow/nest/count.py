@@ -22,7 +22,7 @@ OUTSIDE = "(all)"
 
 
 @dataclass(frozen=True)
-class Level:
+class NestLevel:
     """What a memory inside a loop holds and transfers, in elements.
 
     Args:
@@ -49,7 +49,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Counts:
+class AccessCounts:
     """A nest's accesses in elements; the output's initial zeros are read like any other element.
 
     Args:
@@ -62,9 +62,9 @@ class Counts:
     points: int
     reads: dict[str, int]
     writes: dict[str, int]
-    levels: tuple[Level, ...]
+    levels: tuple[NestLevel, ...]
 
-    def level(self, inside: str) -> Level:
+    def level(self, inside: str) -> NestLevel:
         """Return the level inside a loop; `(all)` for the one outside all loops.
 
         Raises:
@@ -110,16 +110,16 @@ class Counts:
         return "\n".join(lines)
 
 
-def count(nest: LoopNest) -> Counts:
+def count(nest: LoopNest) -> AccessCounts:
     """Count reads and writes exactly, and what a memory at each level must fetch."""
     points = count_points(nest, nest.names)
     reads = {access.array: points for access in nest.accesses}
     writes = dict.fromkeys(reads, 0) | {nest.output.array: points}
     levels = tuple(_level(nest, depth) for depth in range(len(nest.loops) + 1))
-    return Counts(points, reads, writes, levels)
+    return AccessCounts(points, reads, writes, levels)
 
 
-def _level(nest: LoopNest, depth: int) -> Level:
+def _level(nest: LoopNest, depth: int) -> NestLevel:
     outside = nest.names[:depth]
     tile, fetched = {}, {}
     for access in nest.accesses:
@@ -128,7 +128,7 @@ def _level(nest: LoopNest, depth: int) -> Level:
         changing = outside[: _innermost_index(nest, access, depth)]
         fetched[access.array] = count_distinct(nest, changing, access.index)
     written = dict.fromkeys(fetched, 0) | {nest.output.array: fetched[nest.output.array]}
-    return Level(outside[-1] if depth else OUTSIDE, tile, fetched, written)
+    return NestLevel(outside[-1] if depth else OUTSIDE, tile, fetched, written)
 
 
 def _innermost_index(nest: LoopNest, access: Access, depth: int) -> int:

@@ -83,7 +83,7 @@ def variable(name: str) -> Affine:
 
 
 @dataclass(frozen=True)
-class Loop:
+class NestLoop:
     """A loop from 0 to below `extent`; a guard may end it earlier.
 
     Args:
@@ -162,7 +162,7 @@ class LoopNest:
         guards: The conditions of all partial tiles.
     """
 
-    loops: tuple[Loop, ...]
+    loops: tuple[NestLoop, ...]
     output: Access
     inputs: tuple[Access, ...]
     domain: tuple[tuple[str, int], ...]
@@ -184,7 +184,7 @@ class LoopNest:
         """The inputs and the output, in this order."""
         return (*self.inputs, self.output)
 
-    def loop(self, name: str) -> Loop:
+    def loop(self, name: str) -> NestLoop:
         """Return a loop.
 
         Raises:

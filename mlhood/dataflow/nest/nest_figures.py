@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from mlhood.dataflow.nest.count import Counts
+from mlhood.dataflow.nest.count import AccessCounts
 from mlhood.dataflow.nest.loop_nest import LoopNest
 from mlhood.dataflow.nest.space import visits
 from mlhood.plotting.alt_text import listing, set_alt_text
@@ -78,7 +78,7 @@ def _tile_boundaries(draw_line: Any, nest: LoopNest, axis: int) -> None:
         draw_line(boundary - 0.5, color="#444444", lw=1.3, ls="--", zorder=1)
 
 
-def reuse(counts: Mapping[str, Counts]) -> Figure:
+def reuse(counts: Mapping[str, AccessCounts]) -> Figure:
     """Draw the number of reads per element that a level fetches: a bar for each level and array.
 
     Args:

@@ -14,7 +14,7 @@ import re
 from dataclasses import replace
 from typing import Literal
 
-from mlhood.dataflow.nest.loop_nest import AnyNest, Guard, Loop, variable
+from mlhood.dataflow.nest.loop_nest import AnyNest, Guard, NestLoop, variable
 from mlhood.errors import NestError
 
 Tail = Literal["perfect", "guard"]
@@ -44,7 +44,7 @@ def split(nest: AnyNest, loop: str, factor: int, tail: Tail = "perfect") -> AnyN
     value = variable(outer) * factor + variable(inner)
     values = {loop: value}
     position = nest.names.index(loop)
-    pair = (Loop(outer, -(-old.extent // factor)), Loop(inner, factor))
+    pair = (NestLoop(outer, -(-old.extent // factor)), NestLoop(inner, factor))
     guards = tuple(Guard(guard.expression.substitute(values), guard.bound) for guard in nest.guards)
     return replace(
         nest,
@@ -56,7 +56,7 @@ def split(nest: AnyNest, loop: str, factor: int, tail: Tail = "perfect") -> AnyN
     )
 
 
-def _check_factor(loop: Loop, factor: int, tail: Tail) -> None:
+def _check_factor(loop: NestLoop, factor: int, tail: Tail) -> None:
     if tail not in ("perfect", "guard"):
         raise NestError("unknown tail", expected="'perfect' or 'guard'", got=repr(tail))
     if not isinstance(factor, int) or isinstance(factor, bool) or not 1 <= factor <= loop.extent:

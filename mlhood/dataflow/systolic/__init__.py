@@ -5,7 +5,7 @@ accesses in closed form (`count`), the array simulated cycle by cycle (`simulate
 (`simulate_memories`), and energy (`energy`).
 """
 
-from mlhood.dataflow.systolic.array import DATAFLOWS, Array, Layer, gemm_layer, resnet_layers
+from mlhood.dataflow.systolic.array import DATAFLOWS, Array, ArrayLayer, gemm_layer, resnet_layers
 from mlhood.dataflow.systolic.files import read_config, read_topology
 from mlhood.dataflow.systolic.mapping import Counts, Mapping, count, folds, map_layer
 from mlhood.dataflow.systolic.memory import ENERGY, ENERGY_SOURCE, Memories, energy, simulate_memories
@@ -16,8 +16,8 @@ __all__ = [
     "ENERGY",
     "ENERGY_SOURCE",
     "Array",
+    "ArrayLayer",
     "Counts",
-    "Layer",
     "Mapping",
     "Memories",
     "Run",

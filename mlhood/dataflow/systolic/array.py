@@ -52,7 +52,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Layer:
+class ArrayLayer:
     """A convolution of one image, or a matrix product written as one.
 
     Padding is part of the image: a 3x3 convolution of 56 x 56 with padding 1 has height and width 58.
@@ -128,12 +128,12 @@ class Layer:
         return self.m * self.n * self.k
 
 
-def gemm_layer(name: str, m: int, n: int, k: int) -> Layer:
+def gemm_layer(name: str, m: int, n: int, k: int) -> ArrayLayer:
     """Return the product [M, K] by [K, N] as a layer: an image of M rows, in which each window is a row of K."""
-    return Layer(name, height=m, width=k, kernel_height=1, kernel_width=k, channels=1, filters=n)
+    return ArrayLayer(name, height=m, width=k, kernel_height=1, kernel_width=k, channels=1, filters=n)
 
 
-def resnet_layers() -> list[Layer]:
+def resnet_layers() -> list[ArrayLayer]:
     """Return C1 to C4, the 3x3 convolutions of ResNet's four stages with padding 1 (He et al., 2016, table 1)."""
     stages = {"C1": (64, 56), "C2": (128, 28), "C3": (256, 14), "C4": (512, 7)}
-    return [Layer(name, size + 2, size + 2, 3, 3, width, width) for name, (width, size) in stages.items()]
+    return [ArrayLayer(name, size + 2, size + 2, 3, 3, width, width) for name, (width, size) in stages.items()]

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from mlhood.dataflow.systolic.array import Array, Layer, gemm_layer
+from mlhood.dataflow.systolic.array import Array, ArrayLayer, gemm_layer
 from mlhood.errors import DataflowError
 from mlhood.files.paths import did_you_mean
 
@@ -104,7 +104,7 @@ def _value(presets: Mapping[str, str], key: str, path: Path) -> str:
     return presets[key].strip()
 
 
-def read_topology(path: str | Path) -> list[Layer]:
+def read_topology(path: str | Path) -> list[ArrayLayer]:
     """Return the layers of a SCALE-Sim topology; the number of values distinguishes convolutions from matrix products.
 
     As in SCALE-Sim, a name with "DP" in it is a depthwise convolution: one layer per channel.
@@ -135,7 +135,7 @@ def _is_layer(line: str) -> bool:
     return len(values) >= len(PRODUCT) and all(value.isdecimal() or _RATIO.fullmatch(value) for value in values)
 
 
-def _layers(line: str, where: str) -> list[Layer]:
+def _layers(line: str, where: str) -> list[ArrayLayer]:
     name, *values = [value.strip() for value in line.removesuffix(",").split(",")]
     if values and _RATIO.fullmatch(values[-1]):
         values.pop()
@@ -152,9 +152,9 @@ def _layers(line: str, where: str) -> list[Layer]:
         raise
 
 
-def _convolutions(name: str, sizes: list[int]) -> list[Layer]:
+def _convolutions(name: str, sizes: list[int]) -> list[ArrayLayer]:
     *first, stride = sizes[: len(CONVOLUTION)]
-    layer = Layer(name, *first, stride_height=stride, stride_width=sizes[-1])
+    layer = ArrayLayer(name, *first, stride_height=stride, stride_width=sizes[-1])
     if "DP" not in name:
         return [layer]
     channels = range(layer.channels)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlhood.dataflow.systolic.array import Array, Layer
+from mlhood.dataflow.systolic.array import Array, ArrayLayer
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Counts:
     hops: int
 
 
-def map_layer(layer: Layer, dataflow: str) -> Mapping:
+def map_layer(layer: ArrayLayer, dataflow: str) -> Mapping:
     """Return the mapping of a layer's dimensions, by the table above."""
     if dataflow == "ws":
         return Mapping(layer.k, layer.n, layer.m)
@@ -89,7 +89,7 @@ def fold_cycles(mapping: Mapping, array: Array) -> int:
     return loading + array.rows + array.columns + mapping.steps - 2
 
 
-def count(layer: Layer, array: Array) -> Counts:
+def count(layer: ArrayLayer, array: Array) -> Counts:
     """Return the layer's cycles and accesses in closed form.
 
     SCALE-Sim reports one cycle less (the index of the last cycle, counted from 0), and for "os" adds R + C to the

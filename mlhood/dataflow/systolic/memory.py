@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numba import njit
 
-from mlhood.dataflow.systolic.array import Array, Layer
+from mlhood.dataflow.systolic.array import Array, ArrayLayer
 from mlhood.dataflow.systolic.mapping import Counts, Mapping, count, fold_cycles, map_layer
 from mlhood.errors import DataflowError
 
@@ -192,7 +192,7 @@ class _Operand:
     words: int
 
 
-def simulate_memories(layer: Layer, array: Array) -> Memories:
+def simulate_memories(layer: ArrayLayer, array: Array) -> Memories:
     """Return a layer's traffic, from a simulation of every access to the array's memories: linear in their number.
 
     Raises:
@@ -222,7 +222,7 @@ def simulate_memories(layer: Layer, array: Array) -> Memories:
 class _Simulation:
     """A layer on an array: the addresses and the cycles of its requests."""
 
-    layer: Layer
+    layer: ArrayLayer
     array: Array
 
     @cached_property

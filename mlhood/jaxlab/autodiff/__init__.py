@@ -12,7 +12,7 @@ from mlhood.errors import AutodiffError
 from mlhood.jaxlab.autodiff.forward import JVPS, Dual, jvp
 from mlhood.jaxlab.autodiff.operators import (
     NUMPY,
-    Value,
+    TracedValue,
     add,
     batch_norm,
     conv2d,
@@ -44,7 +44,7 @@ __all__ = [
     "Entry",
     "Tape",
     "TapeValue",
-    "Value",
+    "TracedValue",
     "add",
     "backward",
     "batch_norm",

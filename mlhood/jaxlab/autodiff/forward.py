@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.errors import AutodiffError
-from mlhood.jaxlab.autodiff.operators import NUMPY, Value, constant, reject_value
+from mlhood.jaxlab.autodiff.operators import NUMPY, TracedValue, constant, reject_value
 from mlhood.jaxlab.autodiff.rules import max_pool_argmax
 from mlhood.jaxlab.autodiff.trees import map_with_path
 from mlhood.jaxlab.autodiff.windows import columns
@@ -26,7 +26,7 @@ from mlhood.kernels.geometry import Pair
 Arrays = list[np.ndarray]
 
 
-class Dual(Value):
+class Dual(TracedValue):
     """A value and its tangent, of the same shape."""
 
     def __init__(self, array: np.ndarray, tangent: np.ndarray) -> None:

@@ -22,7 +22,7 @@ def _binary(op: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return lambda self, other: apply(op, self, other), lambda self, other: apply(op, other, self)
 
 
-class Value:
+class TracedValue:
     """Stands in for an array while a function is differentiated: a `TapeValue`, or a `Dual` number."""
 
     __array_ufunc__ = None  # makes NumPy defer `array + value` to us
@@ -74,12 +74,12 @@ class Value:
 
 
 def reject_value(operand: Any) -> Any:
-    """Return the operand unless it is a `Value`.
+    """Return the operand unless it is a `TracedValue`.
 
     Raises:
         AutodiffError: It belongs to another derivative: rules work on arrays, so derivatives cannot be nested.
     """
-    if isinstance(operand, Value):
+    if isinstance(operand, TracedValue):
         raise AutodiffError(
             "values of different derivatives cannot be combined",
             where=repr(operand),
@@ -136,7 +136,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
 
 
 def apply(op: str, *inputs: Any, **attributes: Any) -> Any:
-    """Execute an operation: with NumPy if all inputs are arrays, else as the first `Value` among them does it.
+    """Execute an operation: with NumPy if all inputs are arrays, else as the first `TracedValue` among them does it.
 
     Args:
         op: A key of `NUMPY`.
@@ -147,7 +147,7 @@ def apply(op: str, *inputs: Any, **attributes: Any) -> Any:
         KernelError: The shapes of a convolution or a pooling do not match.
         AutodiffError: The inputs belong to different derivatives.
     """
-    value = next((operand for operand in inputs if isinstance(operand, Value)), None)
+    value = next((operand for operand in inputs if isinstance(operand, TracedValue)), None)
     if value is None:
         return NUMPY[op](*inputs, **attributes)
     return value.apply(op, inputs, attributes)

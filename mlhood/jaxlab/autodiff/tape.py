@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.errors import AutodiffError
-from mlhood.jaxlab.autodiff.operators import NUMPY, Value, constant, reject_value
+from mlhood.jaxlab.autodiff.operators import NUMPY, TracedValue, constant, reject_value
 from mlhood.jaxlab.autodiff.rules import RULES, Rule
 from mlhood.jaxlab.autodiff.trees import map_with_path
 
@@ -76,7 +76,7 @@ class Tape:
         return "\n".join([f"Tape of {len(self.values)} values:", *lines])
 
 
-class TapeValue(Value):
+class TapeValue(TracedValue):
     """A value on a tape. Operations on it are executed immediately and recorded."""
 
     def __init__(self, tape: Tape, number: int) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from mlhood.errors import XlaError
-from mlhood.jaxlab.xla.hlo import Instruction, Module
+from mlhood.jaxlab.xla.hlo import HloInstruction, Module
 
 Kind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"]
 Groups = tuple[tuple[int, ...], ...]
@@ -103,7 +103,7 @@ def ring_bytes(kind: Kind, size: int, devices: int) -> float:
     return rounds * (devices - 1) * size / devices
 
 
-def _collective(instruction: Instruction) -> Collective:
+def _collective(instruction: HloInstruction) -> Collective:
     kind = cast("Kind", instruction.opcode.removesuffix(_START))
     permute = kind == "collective-permute"
     groups = _groups(instruction, "source_target_pairs" if permute else "replica_groups")
@@ -116,7 +116,7 @@ def _collective(instruction: Instruction) -> Collective:
     return Collective(instruction.name, kind, size * parts, groups)
 
 
-def _groups(instruction: Instruction, attribute: str) -> Groups:
+def _groups(instruction: HloInstruction, attribute: str) -> Groups:
     """Parse groups in XLA's three syntaxes (xla/hlo/ir/replica_group.h): listed, as an iota, or as axes of a mesh.
 
     Empty groups, which mean all devices, are rejected: the text does not state their number. JAX never writes them.

@@ -36,7 +36,7 @@ SPECS = (P(), P(AXIS), P(None, AXIS))
 
 
 @dataclass(frozen=True)
-class Cost:
+class StepCost:
     """What one step costs.
 
     Args:
@@ -60,7 +60,7 @@ def names(layers: int) -> list[str]:
 
 def measure(
     plan: Mapping[str, P], batch: int, widths: Sequence[int], devices: int = DEVICES, *, input_gradient: bool = False
-) -> Cost:
+) -> StepCost:
     """Compile the step with a plan, and count.
 
     Args:
@@ -75,7 +75,7 @@ def measure(
     """
     compiled = compile_step(plan, batch, widths, devices, input_gradient=input_gradient)
     flops = (compiled.cost_analysis() or {}).get("flops", 0.0)
-    return Cost(collectives(parse(compiled.as_text())), flops)
+    return StepCost(collectives(parse(compiled.as_text())), flops)
 
 
 def compile_step(

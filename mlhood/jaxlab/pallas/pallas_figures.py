@@ -71,7 +71,7 @@ def _bars(axes: Axes) -> dict[int, float]:
 
 
 @dataclass(frozen=True)
-class Traffic:
+class AttentionTraffic:
     """Bytes read and written by one head of attention, as if nothing stayed in a cache between steps.
 
     Args:
@@ -90,7 +90,7 @@ class Traffic:
         return self.unfused / self.fused
 
 
-def traffic(queries: int, keys: int, d: int, *, block_q: int = 64, block_k: int = 64) -> Traffic:
+def traffic(queries: int, keys: int, d: int, *, block_q: int = 64, block_k: int = 64) -> AttentionTraffic:
     """Count the bytes of one head in float32, without a mask; the fused kernel reads whole blocks.
 
     Args:
@@ -105,4 +105,4 @@ def traffic(queries: int, keys: int, d: int, *, block_q: int = 64, block_k: int 
     blocks = -(-queries // block_q)
     visits = blocks * -(-keys // block_k)
     fused = 2 * blocks * block_q * d + 2 * visits * block_k * d
-    return Traffic(4 * unfused, 4 * fused)
+    return AttentionTraffic(4 * unfused, 4 * fused)

@@ -16,7 +16,7 @@ from mlhood.compiler.hir.describe import FAMILIES, FLOAT, INTEGER, STYLES
 from mlhood.errors import XlaError
 from mlhood.graph_drawing import Box, Drawing, Line, Port, Scene, Wire, draw_scene, fit_text
 from mlhood.jaxlab.tracing.program_figures import end_box, heading
-from mlhood.jaxlab.xla.hlo import Instruction, Module
+from mlhood.jaxlab.xla.hlo import HloInstruction, Module
 from mlhood.jaxlab.xla.views import Stage, View
 
 PRODUCTS = ("convolution", "dot", "dot_general")
@@ -54,17 +54,17 @@ class Step:
         chained: The other instructions of the chain.
     """
 
-    first: Instruction
+    first: HloInstruction
     sources: tuple[str, ...]
-    chained: list[Instruction]
+    chained: list[HloInstruction]
 
     @property
-    def last(self) -> Instruction:
+    def last(self) -> HloInstruction:
         """The instruction whose value leaves the box."""
         return self.chained[-1] if self.chained else self.first
 
 
-def opcodes(module: Module, instruction: Instruction) -> tuple[str, ...]:
+def opcodes(module: Module, instruction: HloInstruction) -> tuple[str, ...]:
     """Return the opcodes inside a fusion or a called function, or the instruction's own opcode."""
     if instruction.opcode not in ("fusion", "call"):
         return (instruction.opcode,)
@@ -77,7 +77,7 @@ def opcodes(module: Module, instruction: Instruction) -> tuple[str, ...]:
     )
 
 
-def callee(call: Instruction) -> str:
+def callee(call: HloInstruction) -> str:
     """Return the called function's name without the suffixes that make it unique: relu_3 and relu_3.4 are relu."""
     return re.sub(r"([._]\d+)+$", "", call.calls[0])
 
@@ -100,7 +100,7 @@ def steps(module: Module, data: Collection[int] | None = None, *, fold: bool = F
     Raises:
         XlaError: No result depends on these parameters.
     """
-    shown: dict[str, Instruction] = {}
+    shown: dict[str, HloInstruction] = {}
     for instruction in module.entry.instructions.values():
         followed = instruction.opcode == "parameter" and (data is None or int(instruction.literal) in data)
         if followed or any(name in shown for name in instruction.operands):
@@ -113,7 +113,7 @@ def steps(module: Module, data: Collection[int] | None = None, *, fold: bool = F
     return _chains(module, shown, fold)
 
 
-def _chains(module: Module, shown: dict[str, Instruction], fold: bool) -> list[Step]:
+def _chains(module: Module, shown: dict[str, HloInstruction], fold: bool) -> list[Step]:
     sources = {name: tuple(operand for operand in line.operands if operand in shown) for name, line in shown.items()}
     uses = Counter(name for names in sources.values() for name in set(names)) + Counter(outputs(module))
     chains: dict[str, Step] = {}  # by the name of the last instruction
@@ -175,13 +175,13 @@ def _box(module: Module, step: Step) -> Box:
     return Box(("node", name), FAMILIES[_family(module, step)], lines, (port,), [""] * len(step.sources), "", summary)
 
 
-def _port(instruction: Instruction) -> Port:
+def _port(instruction: HloInstruction) -> Port:
     real = all(array.element_type.startswith(("f", "bf", "c")) for array in instruction.arrays)
     label = tuple(Line(fit_text(str(array), 40), 10.0) for array in instruction.arrays[:3])
     return Port(label, FLOAT if real else INTEGER)
 
 
-def _title(module: Module, instruction: Instruction) -> str:
+def _title(module: Module, instruction: HloInstruction) -> str:
     if instruction.opcode == "fusion":
         kind = _FUSIONS.get(instruction.attribute("kind") or "", "one loop")
         inner = opcodes(module, instruction)
@@ -215,7 +215,7 @@ def _chain(module: Module, step: Step) -> Iterator[str]:
     yield from _wrapped("then ", unfused)
 
 
-def _window(module: Module, instruction: Instruction) -> list[str]:
+def _window(module: Module, instruction: HloInstruction) -> list[str]:
     """Return the window of a product or pooling, if the box has exactly one."""
     inner = [line for name in instruction.calls for line in module.computations[name].instructions.values()]
     windows = [line.attribute("window") for line in inner or [instruction] if line.opcode in (*PRODUCTS, *POOLINGS)]
@@ -223,7 +223,7 @@ def _window(module: Module, instruction: Instruction) -> list[str]:
     return textwrap.wrap(text, _WIDTH, break_long_words=False)
 
 
-def _operand(module: Module, value: Instruction) -> tuple[str, tuple[str, ...]]:
+def _operand(module: Module, value: HloInstruction) -> tuple[str, tuple[str, ...]]:
     """Return the description of a weight or a constant, and the opcodes that have prepared it."""
     if value.opcode == "constant" and not value.arrays[0].dims:
         return value.literal or "a constant", ()

@@ -30,7 +30,7 @@ CALLING_OPCODES = ("call", "fusion", "while", "conditional", "async-start")
 
 
 @dataclass(frozen=True)
-class Array:
+class ArrayType:
     """An array's type.
 
     Args:
@@ -54,7 +54,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Instruction:
+class HloInstruction:
     """One instruction of a computation.
 
     Args:
@@ -78,13 +78,13 @@ class Instruction:
     root: bool = False
 
     @property
-    def arrays(self) -> tuple[Array, ...]:
+    def arrays(self) -> tuple[ArrayType, ...]:
         """The types of its results: one, or the elements of a tuple."""
         arrays = []
         for element_type, dims, layout in _ARRAY.findall(self.shape):
             sizes = tuple(int(size.lstrip("<=")) for size in dims.split(",") if size)
             order = tuple(int(dim) for dim in layout.split(",") if dim)
-            arrays.append(Array(element_type, sizes, order or tuple(reversed(range(len(sizes))))))
+            arrays.append(ArrayType(element_type, sizes, order or tuple(reversed(range(len(sizes))))))
         return tuple(arrays)
 
     def attribute(self, name: str) -> str | None:
@@ -98,10 +98,10 @@ class Computation:
     """Instructions by name, in textual order: each after those that it reads."""
 
     name: str
-    instructions: dict[str, Instruction]
+    instructions: dict[str, HloInstruction]
 
     @property
-    def root(self) -> Instruction:
+    def root(self) -> HloInstruction:
         """The instruction whose value is the result: the one marked ROOT, otherwise the last."""
         instructions = list(self.instructions.values())
         return next((instruction for instruction in instructions if instruction.root), instructions[-1])
@@ -132,7 +132,7 @@ class Module:
         """The entry computation, where execution starts."""
         return self.computations[self.entry_name]
 
-    def walk(self, *, inside: bool = True) -> Iterator[tuple[Computation, Instruction]]:
+    def walk(self, *, inside: bool = True) -> Iterator[tuple[Computation, HloInstruction]]:
         """Yield each instruction that is executed, with its computation: a called computation's once for each call.
 
         Both branches of a conditional and the body of a loop are visited once.
@@ -142,7 +142,7 @@ class Module:
         """
         yield from self._walk(self.entry, inside)
 
-    def _walk(self, computation: Computation, inside: bool) -> Iterator[tuple[Computation, Instruction]]:
+    def _walk(self, computation: Computation, inside: bool) -> Iterator[tuple[Computation, HloInstruction]]:
         for instruction in computation.instructions.values():
             yield computation, instruction
             if instruction.opcode in CALLING_OPCODES and (inside or instruction.opcode != "fusion"):
@@ -196,7 +196,7 @@ def parse(text: str) -> Module:
     return Module(title[1], {name: Computation(name, lines) for name, lines in computations.items()}, entry)
 
 
-def _parse_instruction(line: str) -> Instruction:
+def _parse_instruction(line: str) -> HloInstruction:
     line = _COMMENT.sub("", line)
     match = _LINE.match(line)
     text = match[3] if match else ""
@@ -208,7 +208,7 @@ def _parse_instruction(line: str) -> Instruction:
     inner, attributes = text[opcode.end() + 1 : operands_end - 1], text[operands_end:].removeprefix(", ")
     literal = opcode[1] in ("parameter", "constant")
     called = [names.strip("{}") for _, names in _CALLS.findall(attributes)]
-    return Instruction(
+    return HloInstruction(
         name=match[2],
         shape=text[:shape_end].strip(),
         opcode=opcode[1],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from mlhood.jaxlab.xla.hlo import Computation, Instruction, Module
+from mlhood.jaxlab.xla.hlo import Computation, HloInstruction, Module
 
 _TENSOR = re.compile(r"tensor<((?:[\d?]+x)*)(\w+)>")
 _ELEMENT_TYPES = {"i1": "pred", "i8": "s8", "i16": "s16", "i32": "s32", "i64": "s64"}
@@ -43,17 +43,17 @@ class _Converter:
     def block(self, name: str, block: Any, outer: dict[Any, str]) -> None:
         """Convert a block; it may use values of the enclosing blocks."""
         names = dict(outer)
-        instructions: dict[str, Instruction] = {}
+        instructions: dict[str, HloInstruction] = {}
         for i, argument in enumerate(block.arguments):
             names[argument] = f"arg{i}"
-            instructions[f"arg{i}"] = Instruction(f"arg{i}", _shape([argument.type]), "parameter", literal=str(i))
+            instructions[f"arg{i}"] = HloInstruction(f"arg{i}", _shape([argument.type]), "parameter", literal=str(i))
         for i, op in enumerate(block.operations):
             instruction = self.operation(op.operation, f"{name}.{i}", names)
             instructions[instruction.name] = instruction
             names |= dict.fromkeys(op.operation.results, instruction.name)
         self.computations[name] = Computation(name, instructions)
 
-    def operation(self, op: Any, name: str, names: dict[Any, str]) -> Instruction:
+    def operation(self, op: Any, name: str, names: dict[Any, str]) -> HloInstruction:
         """Convert an operation, and those of its regions that are on arrays."""
         opcode = op.name.removeprefix("stablehlo.").removeprefix("func.")
         calls: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class _Converter:
             calls = tuple(f"{name}.{i}" for i in range(len(op.regions)))
             for computation, region in zip(calls, op.regions, strict=True):
                 self.block(computation, region.blocks[0], names)
-        return Instruction(
+        return HloInstruction(
             name=name,
             shape=_shape([result.type for result in op.results]),
             opcode="return" if op.name in _TERMINATORS else _REGIONS.get(opcode, opcode),

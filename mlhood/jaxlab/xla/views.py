@@ -21,7 +21,7 @@ import jax
 
 from mlhood.errors import XlaError
 from mlhood.jaxlab.xla import stablehlo
-from mlhood.jaxlab.xla.hlo import Computation, Instruction, Module, parse, strip_sources
+from mlhood.jaxlab.xla.hlo import Computation, HloInstruction, Module, parse, strip_sources
 
 Stage = Literal["stablehlo", "hlo", "optimized"]
 Options = Mapping[str, str | bool | int]
@@ -243,7 +243,7 @@ def convolutions(module: Module) -> list[ConvolutionLayout]:
     ]
 
 
-def _layout(computation: Computation, convolution: Instruction) -> ConvolutionLayout:
+def _layout(computation: Computation, convolution: HloInstruction) -> ConvolutionLayout:
     labels = (convolution.attribute("dim_labels") or "").replace("->", "_").split("_")
     operands = [computation.instructions[name].arrays[0] for name in convolution.operands[:2]]
     orders = [

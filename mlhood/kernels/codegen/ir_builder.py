@@ -107,7 +107,7 @@ class Pointer:
 
 
 @dataclass(frozen=True)
-class Variable:
+class StackSlot:
     """A mutable stack slot: a loop counter, an accumulator."""
 
     builder: ir.IRBuilder
@@ -154,11 +154,11 @@ class FunctionBuilder:
         """Return an integer constant."""
         return Int(self.builder, INDEX(value))
 
-    def variable(self, kind: Any, initial: Any) -> Variable:
+    def variable(self, kind: Any, initial: Any) -> StackSlot:
         """Declare a variable and initialize it here."""
         with self.builder.goto_entry_block():
             slot = self.builder.alloca(kind)
-        variable = Variable(self.builder, slot, kind)
+        variable = StackSlot(self.builder, slot, kind)
         variable.set(initial)
         return variable
 

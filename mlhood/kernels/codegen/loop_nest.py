@@ -33,7 +33,7 @@ def fields(operands: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Block:
+class LoopBlock:
     """A block of rows and columns at one point of the outer box.
 
     Args:
@@ -48,7 +48,7 @@ class Block:
 
 
 @contextmanager
-def blocks(arguments: Arguments, operands: Sequence[str], element: Any = FLOAT) -> Iterator[Block]:
+def blocks(arguments: Arguments, operands: Sequence[str], element: Any = FLOAT) -> Iterator[LoopBlock]:
     """Build the loops over tasks and over their points of the outer box; the `with` block is their body."""
     f = {name: arguments.integer(name) for name in LOOPS}
     with arguments.tasks(f["tasks"]) as task:
@@ -60,7 +60,7 @@ def blocks(arguments: Arguments, operands: Sequence[str], element: Any = FLOAT) 
             offsets = _offsets(arguments, operands, point)
             pairs = zip(operands, offsets, strict=True)
             starts = [arguments.pointer(name, element).at(offset) for name, offset in pairs]
-            yield Block(starts, rows, columns)
+            yield LoopBlock(starts, rows, columns)
 
 
 def _range(index: Int, size: Int, limit: Int) -> tuple[Int, Int]:

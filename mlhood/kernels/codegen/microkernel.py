@@ -29,7 +29,7 @@ from mlhood.kernels.codegen.ir_builder import (
     FunctionBuilder,
     Int,
     Pointer,
-    Variable,
+    StackSlot,
     transpose,
 )
 from mlhood.kernels.codegen.remainder import load_lanes, store_lanes
@@ -177,7 +177,7 @@ def microkernel(module: ir.Module, name: str, spec: MicrokernelSpec, target: Tar
     return code
 
 
-def _load_partial(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]]) -> None:
+def _load_partial(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[StackSlot]]) -> None:
     tile, partial, ld = spec.tile, code.pointer("partial", spec.element), code.integer("partial_ld")
     with code.builder.if_then(code.builder.not_(partial.is_null())):
         for m, row in enumerate(sums):
@@ -185,7 +185,7 @@ def _load_partial(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[
                 total.set(partial.at(ld * m).at(v * tile.lanes).load(tile.lanes))
 
 
-def _accumulate(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]], target: Target) -> None:
+def _accumulate(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[StackSlot]], target: Target) -> None:
     count = code.integer("count")
     whole = count - count % spec.unroll if spec.unroll > 1 else count
     with code.loop(0, whole, spec.unroll) as k:
@@ -196,7 +196,7 @@ def _accumulate(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Va
 
 
 def _step(
-    code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]], k: Int, unrolled: range, target: Target
+    code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[StackSlot]], k: Int, unrolled: range, target: Target
 ) -> None:
     """Accumulate k and the unrolled ones after it."""
     tile, table = spec.tile, code.pointer("table", INDEX)
@@ -259,7 +259,7 @@ def _strided_load(code: FunctionBuilder, b: Pointer, first: int, lanes: int, str
     return vector
 
 
-def _epilogue(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]], target: Target) -> None:
+def _epilogue(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[StackSlot]], target: Target) -> None:
     """Add bias and residual, apply the steps or clamp to [floor, ceiling], and store the tile."""
     tile = spec.tile
     if spec.bias_axis != "none":
@@ -287,7 +287,7 @@ def _valid_lanes(spec: MicrokernelSpec, vector: int) -> int:
     return lanes if spec.valid_columns is None else min(lanes, spec.valid_columns - vector * lanes)
 
 
-def _add_bias(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]]) -> None:
+def _add_bias(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[StackSlot]]) -> None:
     tile, bias = spec.tile, code.pointer("bias")
     with code.builder.if_then(code.builder.not_(bias.is_null())):
         for m, row in enumerate(sums):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments
-from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, Int, Pointer, Variable
+from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, Int, Pointer, StackSlot
 from mlhood.kernels.codegen.steps import Step, add_and_finish
 from mlhood.kernels.codegen.target import Target
 
@@ -106,7 +106,7 @@ class _LoopNest:
             total.set(self._accumulate(total.get(), vector, self._weight(plane, tap, k)))
         self._store(plane, row, column, total.get())
 
-    def _sums(self, count: int) -> list[Variable]:
+    def _sums(self, count: int) -> list[StackSlot]:
         initial = float("-inf") if self.variant.operation == "maximum" else 0.0
         return [self.code.variable(self.kind, ir.Constant(self.kind, [initial] * self.lanes)) for _ in range(count)]
 

@@ -6,7 +6,7 @@ import platform
 import sys
 
 from mlhood.measure.machine import linux, macos, software, windows
-from mlhood.measure.machine.facts import Cores, Machine, Memory, binary_size, describe_cores, describe_vector
+from mlhood.measure.machine.facts import Cores, Machine, MainMemory, binary_size, describe_cores, describe_vector
 from mlhood.measure.machine.vector import host_features, host_name, vector
 
 __all__ = ["Machine", "binary_size", "describe_cores", "describe_vector", "machine"]
@@ -31,7 +31,7 @@ def machine() -> Machine:
         cores=Cores(psutil.cpu_count(logical=False), logical, min(usable, default=None)),
         vector=vector(host_features(), architecture),
         caches=hardware.caches,
-        memory=Memory(total, min(limits, default=None)),
+        memory=MainMemory(total, min(limits, default=None)),
         system=software.system_name(),
         python=f"{platform.python_implementation()} {platform.python_version()}",
         blas=software.numpy_blas(),

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Caches:
+class CacheSizes:
     """The caches that one core sees, in bytes: its private first and second level, the third as far as shared."""
 
     l1d: int | None = None
@@ -31,7 +31,7 @@ class Cores:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MainMemory:
     """Main memory in bytes; `limit` is the control group's, where it is below `total`."""
 
     total: int | None = None
@@ -76,7 +76,7 @@ class Hardware:
     """
 
     cpu: str | None = None
-    caches: Caches = Caches()
+    caches: CacheSizes = CacheSizes()
     quotas: tuple[float, ...] = ()
     limits: tuple[int, ...] = ()
 
@@ -89,8 +89,8 @@ class Machine:
     architecture: str
     cores: Cores
     vector: Vector
-    caches: Caches
-    memory: Memory
+    caches: CacheSizes
+    memory: MainMemory
     system: str
     python: str
     blas: Blas

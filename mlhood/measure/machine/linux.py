@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlhood.measure.machine.facts import Caches, Hardware
+from mlhood.measure.machine.facts import CacheSizes, Hardware
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -68,7 +68,7 @@ def memory_limits(root: Path, groups: dict[str, str]) -> Iterator[int]:
                 yield limit
 
 
-def read_caches(root: Path) -> Caches:
+def read_caches(root: Path) -> CacheSizes:
     """Return the data and unified caches of processor 0."""
     caches: dict[str, int | None] = {}
     for index in sorted((root / "sys/devices/system/cpu/cpu0/cache").glob("index*")):
@@ -76,7 +76,7 @@ def read_caches(root: Path) -> Caches:
             continue
         caches[_text(index / "level").strip()] = parse_size(_text(index / "size"))
         caches.setdefault("line", parse_size(_text(index / "coherency_line_size")))
-    return Caches(caches.get("1"), caches.get("2"), caches.get("3"), caches.get("line"))
+    return CacheSizes(caches.get("1"), caches.get("2"), caches.get("3"), caches.get("line"))
 
 
 def _levels(root: Path, groups: dict[str, str], controller: str) -> Iterator[Path]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 
-from mlhood.measure.machine.facts import Caches, Hardware
+from mlhood.measure.machine.facts import CacheSizes, Hardware
 
 
 def read() -> Hardware:
@@ -35,7 +35,7 @@ def parse_sysctl(text: str) -> Hardware:
 
     return Hardware(
         cpu=values.get("machdep.cpu.brand_string") or None,
-        caches=Caches(
+        caches=CacheSizes(
             l1d=number("hw.perflevel0.l1dcachesize", "hw.l1dcachesize"),
             l2=number("hw.perflevel0.l2cachesize", "hw.l2cachesize"),
             l3=number("hw.perflevel0.l3cachesize", "hw.l3cachesize"),

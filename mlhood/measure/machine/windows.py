@@ -10,7 +10,7 @@ import struct
 import sys
 from collections.abc import Iterator
 
-from mlhood.measure.machine.facts import Caches, Hardware
+from mlhood.measure.machine.facts import CacheSizes, Hardware
 
 _CACHE = 2
 _INSTRUCTION = 1
@@ -22,7 +22,7 @@ def read() -> Hardware:
     return Hardware(cpu=_name(), caches=parse_caches(_processor_records()))
 
 
-def parse_caches(records: bytes) -> Caches:
+def parse_caches(records: bytes) -> CacheSizes:
     """Return the first data or unified cache of each level, in bytes."""
     caches: dict[int, int] = {}
     line = None
@@ -33,7 +33,7 @@ def parse_caches(records: bytes) -> Caches:
         if kind != _INSTRUCTION:
             caches.setdefault(level, size)
             line = line or width
-    return Caches(caches.get(1), caches.get(2), caches.get(3), line)
+    return CacheSizes(caches.get(1), caches.get(2), caches.get(3), line)
 
 
 def _bodies(records: bytes) -> Iterator[tuple[int, bytes]]:

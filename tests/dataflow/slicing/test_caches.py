@@ -41,7 +41,7 @@ def test_an_invalid_line_size_is_rejected(line):
 
 def test_the_machines_caches_come_from_its_facts(monkeypatch):
     class Machine:
-        caches = facts.Caches(l1d=32768, l2=None, l3=2**20, line=128)
+        caches = facts.CacheSizes(l1d=32768, l2=None, l3=2**20, line=128)
 
     monkeypatch.setattr(caches, "machine", Machine)
     assert of_machine(0.5) == Caches((32768, None, 2**20), 0.5, 128)

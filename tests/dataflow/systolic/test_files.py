@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlhood.dataflow.systolic import Array, Layer, gemm_layer, read_config, read_topology
+from mlhood.dataflow.systolic import Array, ArrayLayer, gemm_layer, read_config, read_topology
 from mlhood.errors import DataflowError
 
 CONFIG = """[general]
@@ -82,8 +82,8 @@ def test_a_missing_file_is_rejected(tmp_path):
 def test_convolutions_are_parsed_with_and_without_the_last_comma(write):
     rows = "Conv1,  224, 220,    11, 9,    3,      96,     4,\r\n\r\nfc, 1,1, 1,1, 256, 10, 1\n , , ,\n"
     assert read_topology(write(HEADER + rows)) == [
-        Layer("Conv1", 224, 220, 11, 9, 3, 96, 4, 4),
-        Layer("fc", 1, 1, 1, 1, 256, 10),
+        ArrayLayer("Conv1", 224, 220, 11, 9, 3, 96, 4, 4),
+        ArrayLayer("fc", 1, 1, 1, 1, 256, 10),
     ]
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlhood.dataflow.systolic import Array, Layer, count, folds, gemm_layer, map_layer, resnet_layers
+from mlhood.dataflow.systolic import Array, ArrayLayer, count, folds, gemm_layer, map_layer, resnet_layers
 from mlhood.dataflow.systolic.array import DATAFLOWS
 from mlhood.errors import DataflowError
 
@@ -17,13 +17,13 @@ def test_a_product_takes_the_cycles_that_scale_sim_reports(dataflow, last_cycle)
 
 
 def test_a_convolution_reads_and_writes_what_scale_sim_reports():
-    counts = count(Layer("Conv1", 224, 224, 11, 11, 3, 96, 4, 4), Array(32, 32, "ws"))
+    counts = count(ArrayLayer("Conv1", 224, 224, 11, 11, 3, 96, 4, 4), Array(32, 32, "ws"))
     assert (counts.ifmap_reads, counts.filter_reads, counts.ofmap_writes) == (3_294_225, 34_848, 3_484_800)
     assert counts.macs / (1024 * (counts.cycles - 1)) == pytest.approx(0.9168309650614964, rel=1e-15)
 
 
 def test_a_window_that_extends_beyond_the_edge_counts():
-    assert (Layer("inside", 9, 9, 3, 3, 1, 1, 2, 2).m, Layer("beyond", 10, 9, 3, 3, 1, 1, 2, 2).m) == (16, 20)
+    assert (ArrayLayer("inside", 9, 9, 3, 3, 1, 1, 2, 2).m, ArrayLayer("beyond", 10, 9, 3, 3, 1, 1, 2, 2).m) == (16, 20)
 
 
 def test_the_best_dataflow_changes_from_the_first_stage_of_resnet_to_the_last():
@@ -60,8 +60,8 @@ def test_input_stationary_is_weight_stationary_of_the_transposed_product(m, n, k
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Layer("L", 5, 5, 6, 3, 1, 1), "larger than the image"),
-        (lambda: Layer("L", 5, 5, 3, 3, 0, 1), "channels"),
+        (lambda: ArrayLayer("L", 5, 5, 6, 3, 1, 1), "larger than the image"),
+        (lambda: ArrayLayer("L", 5, 5, 3, 3, 0, 1), "channels"),
         (lambda: gemm_layer("L", 5, -1, 3), "filters"),
         (lambda: gemm_layer("L", 2.5, 1, 3), "height"),
         (lambda: Array(0, 4, "ws"), "rows"),

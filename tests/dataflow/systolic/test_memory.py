@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlhood.dataflow.systolic import Array, Layer, count, gemm_layer, read_topology, simulate_memories
+from mlhood.dataflow.systolic import Array, ArrayLayer, count, gemm_layer, read_topology, simulate_memories
 from mlhood.errors import DataflowError
 
 RECORDED = json.loads((Path(__file__).with_name("golden") / "scalesim.json").read_text(encoding="utf-8"))
@@ -48,7 +48,7 @@ def test_the_recorded_cases_include_memories_that_are_refilled_and_that_are_not(
 
 
 def test_large_memories_fetch_each_word_once():
-    layer = Layer("C", 9, 9, 3, 3, 8, 16)
+    layer = ArrayLayer("C", 9, 9, 3, 3, 8, 16)
     for dataflow in ("ws", "is", "os"):
         memories = simulate_memories(layer, Array(4, 4, dataflow, 64, 64, 64))
         assert (memories.ifmap, memories.filter) == (9 * 9 * 8, layer.k * layer.n)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlhood.errors import XlaError
-from mlhood.jaxlab.xla.hlo import Array, Instruction, parse, strip_sources
+from mlhood.jaxlab.xla.hlo import ArrayType, HloInstruction, parse, strip_sources
 from mlhood.jaxlab.xla.views import view
 
 # a compiled module, abridged
@@ -54,15 +54,15 @@ def test_every_part_of_a_line_is_parsed():
     assert (module.name, module.entry_name) == ("jit_f", "main.3")
     assert [*module.computations] == ["sum.1", "fused.2", "main.3"]
     lines = module.entry.instructions
-    assert lines["once"] == Instruction(
+    assert lines["once"] == HloInstruction(
         "once", "(f32[4]{0}, s32[2,2]{1,0})", "fusion", ("x.1",), ("fused.2",), "", "kind=kLoop, calls=%fused.2"
     )
-    assert lines["once"].arrays == (Array("f32", (4,), (0,)), Array("s32", (2, 2), (1, 0)))
+    assert lines["once"].arrays == (ArrayType("f32", (4,), (0,)), ArrayType("s32", (2, 2), (1, 0)))
     assert (lines["once"].attribute("kind"), lines["one"].attribute("index")) == ("kLoop", "0")
     assert lines["once"].attribute("to_apply") is None
     assert module.entry.root is lines["two"]
     inside = module.computations["fused.2"].instructions
-    assert inside["p"].arrays == (Array("f32", (2, 3, 4), (0, 2, 1)),)
+    assert inside["p"].arrays == (ArrayType("f32", (2, 3, 4), (0, 2, 1)),)
     assert inside["c"].literal == "{ { 1, 2 }, { 3, 4 } }"
     assert inside["c"].operands == ()
     assert inside["t"].operands == ("reduce", "c")
@@ -91,7 +91,7 @@ def test_only_source_information_is_stripped():
     [("f32[2,3]", 24), ("bf16[5]", 10), ("pred[7]", 7), ("s4[3]", 3), ("c64[2]", 16), ("f8e4m3fn[4]", 4), ("u8[]", 1)],
 )
 def test_bytes_of_an_array(text, size):
-    array = Instruction("a", text, "copy").arrays[0]
+    array = HloInstruction("a", text, "copy").arrays[0]
     assert array.bytes == size
     assert str(array) == text
 

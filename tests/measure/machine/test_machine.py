@@ -10,7 +10,7 @@ import pytest
 
 import mlhood.measure
 from mlhood.measure.machine import binary_size, describe_cores, describe_vector, linux, macos, windows
-from mlhood.measure.machine.facts import Blas, Caches, Cores, Hardware, Vector
+from mlhood.measure.machine.facts import Blas, CacheSizes, Cores, Hardware, Vector
 from mlhood.measure.machine.software import choose_blas
 from mlhood.measure.machine.vector import vector
 
@@ -89,7 +89,7 @@ def test_linux_reads_processor_and_caches(tmp_path):
     )
     hardware = linux.read(root)
     assert hardware.cpu == "Some CPU @ 3 GHz"
-    assert hardware.caches == Caches(l1d=48 * 2**10, l2=2**20, l3=32 * 2**20, line=64)
+    assert hardware.caches == CacheSizes(l1d=48 * 2**10, l2=2**20, l3=32 * 2**20, line=64)
 
 
 def test_linux_without_its_files_leaves_everything_unknown(tmp_path):
@@ -153,11 +153,11 @@ def test_cgroup_v1_limits(tmp_path):
 def test_apple_silicon_reports_the_performance_cores_and_no_third_level():
     hardware = macos.parse_sysctl(APPLE)
     assert hardware.cpu == "Apple M2"
-    assert hardware.caches == Caches(l1d=131072, l2=16 * 2**20, l3=None, line=128)
+    assert hardware.caches == CacheSizes(l1d=131072, l2=16 * 2**20, l3=None, line=128)
 
 
 def test_an_intel_mac_has_three_levels():
-    assert macos.parse_sysctl(INTEL_MAC).caches == Caches(l1d=32768, l2=262144, l3=12 * 2**20, line=None)
+    assert macos.parse_sysctl(INTEL_MAC).caches == CacheSizes(l1d=32768, l2=262144, l3=12 * 2**20, line=None)
 
 
 def test_empty_output_of_sysctl_is_unknown():
@@ -188,12 +188,12 @@ def test_windows_takes_the_first_data_cache_of_a_level():
             record(3, bytes(16)),
         ]
     )
-    assert windows.parse_caches(records) == Caches(l1d=49152, l2=1310720, l3=12582912, line=64)
+    assert windows.parse_caches(records) == CacheSizes(l1d=49152, l2=1310720, l3=12582912, line=64)
 
 
 @pytest.mark.parametrize("records", [b"", b"\0" * 7, bytes(64), record(2, b"")], ids=len)
 def test_truncated_windows_records_are_unknown(records):
-    assert windows.parse_caches(records) == Caches()
+    assert windows.parse_caches(records) == CacheSizes()
 
 
 # -- vectors

@@ -23,7 +23,7 @@ from mlhood.compiler.backends.nmp.codegen.search import Stages, axes, cycles_of,
 from mlhood.compiler.backends.nmp.codegen.slicing import ORDERS, Slicing, misfits
 from mlhood.compiler.backends.nmp.cycles import time_program
 from mlhood.compiler.backends.nmp.machine import Machine
-from mlhood.compiler.backends.nmp.stages import Stage, Window
+from mlhood.compiler.backends.nmp.stages import NmpStage, NmpWindow
 from mlhood.compiler.bench.model import NETWORKS
 from mlhood.compiler.compile import compile as compile_model
 from mlhood.compiler.hir.graph import Graph
@@ -148,16 +148,16 @@ def measure(graph: Graph, machine: Machine) -> Result:
     return Result(graph.name, tuple(rows), time_program(program).cycles, seconds)
 
 
-def _row(name: str, stages: tuple[Stage, ...], machine: Machine) -> LayerRow:
+def _row(name: str, stages: tuple[NmpStage, ...], machine: Machine) -> LayerRow:
     best = search(stages, machine)
     traffic = time_program(layer_program(stages, best.slicing, machine)).bytes
     bound = lower_bound(stages, machine)
     return LayerRow(name, greedy(stages, machine).cycles, best.cycles, bound, traffic, str(best.slicing))
 
 
-def _convolved(channels: int, filters: int, size: int, kernel: int) -> Stage:
-    window = Window((kernel, kernel), pads=(kernel // 2, kernel // 2))
-    return Stage("conv", 1, channels, size, size, filters, size, size, window, 7, -128, 127)
+def _convolved(channels: int, filters: int, size: int, kernel: int) -> NmpStage:
+    window = NmpWindow((kernel, kernel), pads=(kernel // 2, kernel // 2))
+    return NmpStage("conv", 1, channels, size, size, filters, size, size, window, 7, -128, 127)
 
 
 # Small enough for all slicings to be tried on a machine of one tile.
@@ -166,7 +166,7 @@ SMALL = {
     "conv 1x1, 8 to 8 channels, 4x4": (_convolved(8, 8, 4, 1),),
     "depthwise 3x3, 8 channels, 8x8": (replace(_convolved(8, 8, 8, 3), kind="depthwise"),),
     "depthwise 3x3, 8 channels, 8x8, blobs of 256": (replace(_convolved(8, 8, 8, 3), kind="depthwise"),),
-    "dense, 64 to 10": (Stage("dense", 1, 64, 1, 1, 10, 1, 1, Window(), 7, -128, 127),),
+    "dense, 64 to 10": (NmpStage("dense", 1, 64, 1, 1, 10, 1, 1, NmpWindow(), 7, -128, 127),),
 }
 
 

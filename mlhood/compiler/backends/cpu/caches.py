@@ -47,7 +47,7 @@ def _allows_room(instruction: Instruction, buffer: Buffer, past: Weight) -> bool
     return isinstance(instruction.operator, Concat) or (buffer is past and isinstance(instruction.operator, Shape))
 
 
-class Caches:
+class GrowingCaches:
     """The memory of growing caches, by the name of the output."""
 
     def __init__(self) -> None:

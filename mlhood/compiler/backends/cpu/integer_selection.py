@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.backends.cpu.machine import Machine, Rule, Selection, constant, shape
+from mlhood.compiler.backends.cpu.machine import CpuSetup, Rule, Selection, constant, shape
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.lir.instructions import Buffer, Compute
@@ -29,13 +29,13 @@ from mlhood.compiler.operators.rescale import Rescale, bit_width, max_magnitude,
 from mlhood.kernels import int8_conv, int8_depthwise, int8_flat, int8_pool, layout
 from mlhood.kernels.codegen.requantize import BLOCK
 from mlhood.kernels.geometry import Geometry
-from mlhood.kernels.int8_weights import Weights
+from mlhood.kernels.int8_weights import Int8Weights
 from mlhood.kernels.requantize import Rescaling, Shifts
 
 _ACCUMULATOR_BITS = 31
 
 
-def select_integers(instruction: Compute, machine: Machine) -> Selection | None:
+def select_integers(instruction: Compute, machine: CpuSetup) -> Selection | None:
     """Return the native calls of an instruction on bytes; None if there is no kernel for it."""
     rule = INTEGER_RULES.get(type(instruction.operator))
     types = [buffer.type for buffer in (*instruction.results, *instruction.inputs[:1]) if buffer is not None]
@@ -86,20 +86,20 @@ def _product_term(x: TensorType, w: TensorType) -> tuple[np.ndarray, int]:
     return np.array(parameters_of(w).scale) * parameters_of(x).scale[0], _ACCUMULATOR_BITS
 
 
-def _weights(x: TensorType, weight: Buffer, bias: Buffer | None, limits: tuple[int, ...]) -> Weights | None:
+def _weights(x: TensorType, weight: Buffer, bias: Buffer | None, limits: tuple[int, ...]) -> Int8Weights | None:
     w, b = constant(weight), constant(bias)
     if w is None or w.dtype.itemsize != 1 or (bias is not None and b is None):
         return None
     offsets = np.array(parameters_of(weight.type).offset, np.int64)
     zero_point = int(offsets[0]) if offsets.size == 1 else offsets
     x_limits = (limits[0], limits[1]) if limits else None
-    return Weights(w, zero_point, int(parameters_of(x).offset[0]), b, x_limits)
+    return Int8Weights(w, zero_point, int(parameters_of(x).offset[0]), b, x_limits)
 
 
 # -- layers
 
 
-def _convolution(operator: BlockedQuantizedConv, instruction: Compute, machine: Machine) -> Selection | None:
+def _convolution(operator: BlockedQuantizedConv, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, weight, bias, z = (*instruction.inputs, None, None)[:4]
     result = instruction.results[0]
     if x is None or weight is None or operator.lanes != BLOCK:
@@ -134,7 +134,7 @@ def _tuple(values: Sequence[int]) -> Any:
     return tuple(int(value) for value in values)
 
 
-def _dense(operator: QuantizedFullyConnected, instruction: Compute, machine: Machine) -> Selection | None:
+def _dense(operator: QuantizedFullyConnected, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, weight, bias = (*instruction.inputs, None)[:3]
     result = instruction.results[0]
     weights = None if x is None or weight is None else _weights(x.type, weight, bias, ())
@@ -149,7 +149,7 @@ def _dense(operator: QuantizedFullyConnected, instruction: Compute, machine: Mac
 # -- element by element
 
 
-def _rescale(operator: Rescale, instruction: Compute, machine: Machine) -> Selection:
+def _rescale(operator: Rescale, instruction: Compute, machine: CpuSetup) -> Selection:
     x, y = instruction.reads[0], instruction.results[0]
     rescaling = rescaling_of([_term(x.type)], y.type, operator.activation, bound=255)
     offset = int(parameters_of(x.type).offset[0])
@@ -158,7 +158,7 @@ def _rescale(operator: Rescale, instruction: Compute, machine: Machine) -> Selec
     return Selection((call,), {"x": x, "out": y})
 
 
-def _add(operator: QuantizedAdd, instruction: Compute, machine: Machine) -> Selection | None:
+def _add(operator: QuantizedAdd, instruction: Compute, machine: CpuSetup) -> Selection | None:
     a, b = (buffer for buffer in instruction.inputs if buffer is not None)
     y = instruction.results[0]
     if shape(a) != shape(b) or constant(a) is not None or constant(b) is not None or a is b:
@@ -170,14 +170,14 @@ def _add(operator: QuantizedAdd, instruction: Compute, machine: Machine) -> Sele
     return Selection((call,), {"x": a, "residual": b, "out": y})
 
 
-def _lookup(operator: Lookup, instruction: Compute, machine: Machine) -> Selection:
+def _lookup(operator: Lookup, instruction: Compute, machine: CpuSetup) -> Selection:
     x, y = instruction.reads[0], instruction.results[0]
     options = {"threads": machine.threads, "target": machine.target}
     call = int8_flat.prepare_lookup(math.prod(shape(x)), operator.table(x.type), **options)
     return Selection((call,), {"x": x, "out": y})
 
 
-def _quantize(operator: Quantize, instruction: Compute, machine: Machine) -> Selection | None:
+def _quantize(operator: Quantize, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     if x.type.element != "float32":
         return None
@@ -187,7 +187,7 @@ def _quantize(operator: Quantize, instruction: Compute, machine: Machine) -> Sel
     return Selection((call,), {"x": x, "out": y})
 
 
-def _dequantize(operator: Dequantize, instruction: Compute, machine: Machine) -> Selection | None:
+def _dequantize(operator: Dequantize, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     if x.type.element not in ("int8", "uint8"):
         return None
@@ -200,7 +200,7 @@ def _dequantize(operator: Dequantize, instruction: Compute, machine: Machine) ->
 # -- layouts and pooling
 
 
-def _to_blocked(operator: ToBlocked, instruction: Compute, machine: Machine) -> Selection | None:
+def _to_blocked(operator: ToBlocked, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     if operator.lanes != BLOCK or x.type.dtype.itemsize != 1:
         return None
@@ -208,7 +208,7 @@ def _to_blocked(operator: ToBlocked, instruction: Compute, machine: Machine) -> 
     return Selection((call,), {"x": x, "out": y})
 
 
-def _to_plain(operator: ToPlain, instruction: Compute, machine: Machine) -> Selection | None:
+def _to_plain(operator: ToPlain, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     if shape(x)[-1] != BLOCK or x.type.dtype.itemsize != 1:
         return None
@@ -216,7 +216,7 @@ def _to_plain(operator: ToPlain, instruction: Compute, machine: Machine) -> Sele
     return Selection((call,), {"x": x, "out": y})
 
 
-def _max_pool(operator: BlockedMaxPool, instruction: Compute, machine: Machine) -> Selection | None:
+def _max_pool(operator: BlockedMaxPool, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     if shape(x)[-1] != BLOCK or x.type.dtype.itemsize != 1:
         return None
@@ -224,7 +224,7 @@ def _max_pool(operator: BlockedMaxPool, instruction: Compute, machine: Machine) 
     return Selection((call,), {"x": x, "out": y})
 
 
-def _average_pool(operator: BlockedQuantizedAveragePool, instruction: Compute, machine: Machine) -> Selection | None:
+def _average_pool(operator: BlockedQuantizedAveragePool, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     if shape(x)[-1] != BLOCK:
         return None
@@ -236,7 +236,7 @@ def _average_pool(operator: BlockedQuantizedAveragePool, instruction: Compute, m
 
 
 def _global_pool(
-    operator: BlockedQuantizedGlobalAveragePool, instruction: Compute, machine: Machine
+    operator: BlockedQuantizedGlobalAveragePool, instruction: Compute, machine: CpuSetup
 ) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     batch, blocks, high, wide, lanes = shape(x)
@@ -247,7 +247,7 @@ def _global_pool(
 
 
 def _sum_pool(
-    g: int8_pool.PoolGeometry, counts: np.ndarray, largest: int, x: Buffer, y: Buffer, machine: Machine
+    g: int8_pool.PoolGeometry, counts: np.ndarray, largest: int, x: Buffer, y: Buffer, machine: CpuSetup
 ) -> Selection:
     bound = largest * max_magnitude(x.type)
     scale, bits = parameters_of(x.type).scale[0], bit_width(bound)

@@ -48,7 +48,7 @@ from mlhood.compiler.operators.integer_elementwise import (
     QuantizedGlobalAveragePool,
 )
 from mlhood.compiler.operators.movement import Concat, Transpose
-from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, MaxPool, Pool
+from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, MaxPool, PoolOperator
 from mlhood.compiler.operators.rescale import Rescale, stored_range
 from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
 
@@ -315,7 +315,7 @@ class _Rewriter:
             weights += [None] * (len(residual) and 2 - len(weights))
             return new, [self._plain(x) if is_plain else self._in_blocks(x), *weights, *residual]
         inputs: list[Value | None] = [self._in_blocks(value) for value in given]
-        if isinstance(operator, Pool):
+        if isinstance(operator, PoolOperator):
             attributes = {field.name: getattr(operator, field.name) for field in fields(operator)}
             return _POOLS[type(operator)](**attributes), inputs
         if isinstance(operator, tuple(_GLOBAL_POOLS)):

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.backends.cpu.weights import Weights
+from mlhood.compiler.backends.cpu.weights import WeightCache
 from mlhood.compiler.lir.instructions import Buffer, Compute, Weight
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.native import NativeCall
 
 
 @dataclass(frozen=True)
-class Machine:
+class CpuSetup:
     """What kernels are prepared for.
 
     Args:
@@ -29,7 +29,7 @@ class Machine:
 
     target: Target
     threads: int
-    weights: Weights
+    weights: WeightCache
     exact: bool = False
     room: Mapping[Buffer, int] = field(default_factory=dict)
 
@@ -56,7 +56,7 @@ class Selection:
         return sizes
 
 
-Rule = Callable[[Any, Compute, Machine], Selection | None]
+Rule = Callable[[Any, Compute, CpuSetup], Selection | None]
 
 
 def constant(buffer: Buffer | None) -> np.ndarray | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.backends.cpu.machine import Machine, Rule, Selection, shape
+from mlhood.compiler.backends.cpu.machine import CpuSetup, Rule, Selection, shape
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.lir.instructions import Buffer, Compute, Copy, Instruction
 from mlhood.compiler.operators.cast import Identity
@@ -24,7 +24,7 @@ _ITEMSIZES = (1, 2, 4, 8)
 _MAX_AXES = 8  # of a copy; some may be merged
 
 
-def select_movement(instruction: Instruction, machine: Machine) -> Selection | None:
+def select_movement(instruction: Instruction, machine: CpuSetup) -> Selection | None:
     """Return the native calls of an instruction that moves elements; None if it computes, or is no such copy."""
     if isinstance(instruction, Copy):
         whole = np.empty(shape(instruction.target), np.uint8)
@@ -38,7 +38,7 @@ def select_movement(instruction: Instruction, machine: Machine) -> Selection | N
     return rule(instruction.operator, instruction, machine)
 
 
-def _view(operator: Operator, instruction: Compute, machine: Machine) -> Selection | None:
+def _view(operator: Operator, instruction: Compute, machine: CpuSetup) -> Selection | None:
     """Select a copy from where the operator's result would be a view of its input."""
     source, target = instruction.reads[0], instruction.results[0]
     memory = np.empty(shape(source), np.uint8)
@@ -48,7 +48,7 @@ def _view(operator: Operator, instruction: Compute, machine: Machine) -> Selecti
     return _copies([(source, _part(memory, view), whole)], target, machine)
 
 
-def _concat(operator: Concat, instruction: Compute, machine: Machine) -> Selection | None:
+def _concat(operator: Concat, instruction: Compute, machine: CpuSetup) -> Selection | None:
     target = instruction.results[0]
     whole, start, parts = np.empty(shape(target), np.uint8), 0, []
     if target in machine.room:  # the first part is there
@@ -66,7 +66,7 @@ def _concat(operator: Concat, instruction: Compute, machine: Machine) -> Selecti
     return _copies(parts, target, machine)
 
 
-def _pad(operator: Pad, instruction: Compute, machine: Machine) -> Selection | None:
+def _pad(operator: Pad, instruction: Compute, machine: CpuSetup) -> Selection | None:
     source, target, pads = instruction.reads[0], instruction.results[0], tuple(map(int, operator.pads))
     if operator.mode != "constant" or min(pads, default=0) < 0 or not isinstance(operator.value, int | float):
         return None
@@ -91,7 +91,7 @@ def _part(whole: np.ndarray, view: np.ndarray) -> np.ndarray:
 
 
 def _copies(
-    parts: Sequence[tuple[Buffer, np.ndarray, np.ndarray]], target: Buffer, machine: Machine, fill: Fill | None = None
+    parts: Sequence[tuple[Buffer, np.ndarray, np.ndarray]], target: Buffer, machine: CpuSetup, fill: Fill | None = None
 ) -> Selection | None:
     """Return a copy for each part: its buffer, the elements read in it, and those written in the target.
 

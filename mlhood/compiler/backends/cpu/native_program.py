@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlhood.compiler.backends.cpu.machine import Machine, Selection, constant, shape
+from mlhood.compiler.backends.cpu.machine import CpuSetup, Selection, constant, shape
 from mlhood.compiler.backends.cpu.selection import select
 from mlhood.compiler.hir.operator import as_tuple, footprint, located
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, Instruction, Weight
@@ -72,7 +72,7 @@ class NativeProgram:
     def __init__(
         self,
         program: Program,
-        machine: Machine,
+        machine: CpuSetup,
         buffers: Mapping[str, Buffer] | None = None,
         guard: int = 0,
         like: NativeProgram | None = None,
@@ -105,7 +105,7 @@ class NativeProgram:
         self._results: dict[Weight, np.ndarray] = {}  # of the last run
         self.segments = tuple(self._merge_steps())
 
-    def become(self, program: Program, machine: Machine) -> bool:
+    def become(self, program: Program, machine: CpuSetup) -> bool:
         """Run another program from now on, if it needs the same kernels and no more memory; return whether it does.
 
         It has the instructions of this one but for some with other lengths, as `DynamicProgram` returns them.
@@ -276,7 +276,7 @@ class NativeProgram:
         return flat.view(buffer.type.dtype).reshape(shape(buffer))
 
 
-def _steps(program: Program, machine: Machine, known: Iterable[NativeStep]) -> tuple[NativeStep, ...]:
+def _steps(program: Program, machine: CpuSetup, known: Iterable[NativeStep]) -> tuple[NativeStep, ...]:
     """Return the steps of a program; those of instructions with a known step have its native calls."""
     selected = {id(step.instruction): step.selection for step in known}
     steps: list[NativeStep] = []
@@ -291,7 +291,7 @@ def _steps(program: Program, machine: Machine, known: Iterable[NativeStep]) -> t
     return tuple(steps)
 
 
-def _select_once(instruction: Instruction, machine: Machine, alike: dict[Hashable, _Alike]) -> Selection | None:
+def _select_once(instruction: Instruction, machine: CpuSetup, alike: dict[Hashable, _Alike]) -> Selection | None:
     """Return the selection of an instruction; it has the calls of an earlier one that differs in buffers only."""
     if not isinstance(instruction, Compute) or any(constant(buffer) is not None for buffer in instruction.reads):
         return select(instruction, machine)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.backends.cpu.caches import Caches, growing
+from mlhood.compiler.backends.cpu.caches import GrowingCaches, growing
 from mlhood.compiler.backends.cpu.layouts import lanes_of
 from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
-from mlhood.compiler.backends.cpu.machine import Machine, shape
+from mlhood.compiler.backends.cpu.machine import CpuSetup, shape
 from mlhood.compiler.backends.cpu.native_program import NativeProgram
-from mlhood.compiler.backends.cpu.weights import Weights
+from mlhood.compiler.backends.cpu.weights import WeightCache
 from mlhood.compiler.backends.interpreter import Observer
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import bind_inputs
@@ -50,13 +50,13 @@ class Cpu:
         verify(graph)
         self.target = target or host()
         self.graph = lower_for_cpu(graph, self.target)
-        self.weights = Weights()
+        self.weights = WeightCache()
         self._types = {name: placeholder.type for name, placeholder in self.graph.placeholders.items()}
         self._latest: NativeProgram | None = None
         self.plans: dict[Key, NativeProgram] = {}
         self.compilations = 0  # of programs so far; one with dynamic axes is compiled once, and planned for each length
         self.in_place = False  # whether outputs that append to inputs share memory with them
-        self._caches = Caches()
+        self._caches = GrowingCaches()
         self._growing: dict[Weight, Weight] | None = None
         self._lock = threading.Lock()
         self._dynamic: DynamicProgram | None = None
@@ -157,7 +157,7 @@ class Cpu:
         Args:
             shapes: The shapes.
             keep_values: Whether no two values share memory.
-            exact: See `Machine`.
+            exact: See `CpuSetup`.
             room: Rows that outputs have room for, if they share memory with inputs.
         """
         key = (shapes, parallel.threads(), keep_values, exact, room)
@@ -196,7 +196,7 @@ class Cpu:
         else:
             threads = parallel.threads() if _work(program) >= _SMALL else 1
             like = like if like and like.machine.threads == threads else None
-        machine = Machine(self.target, threads, self.weights, exact, rooms)
+        machine = CpuSetup(self.target, threads, self.weights, exact, rooms)
         if room:
             self.plans = {key: plan for key, plan in self.plans.items() if plan is not like}
         if like and room and like.become(program, machine):

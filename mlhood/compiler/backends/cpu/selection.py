@@ -11,7 +11,7 @@ from mlhood.compiler.backends.cpu.attention import mask_axes, shared_heads
 from mlhood.compiler.backends.cpu.epilogues import epilogue_of
 from mlhood.compiler.backends.cpu.integer_selection import select_integers
 from mlhood.compiler.backends.cpu.lowering import OPERATIONS
-from mlhood.compiler.backends.cpu.machine import Machine, Rule, Selection, constant, shape
+from mlhood.compiler.backends.cpu.machine import CpuSetup, Rule, Selection, constant, shape
 from mlhood.compiler.backends.cpu.movement_selection import select_movement
 from mlhood.compiler.backends.cpu.weights import identity
 from mlhood.compiler.hir.operator import Operator
@@ -29,7 +29,7 @@ from mlhood.compiler.operators.blocked import (
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
 from mlhood.compiler.operators.normalization import LayerNormalization, LogSoftmax, Softmax
-from mlhood.compiler.operators.pooling import GlobalAveragePool, Pool
+from mlhood.compiler.operators.pooling import GlobalAveragePool, PoolOperator
 from mlhood.compiler.operators.quantized import BlockDense
 from mlhood.compiler.operators.reduction import REDUCTIONS, Reduction
 from mlhood.errors import KernelError
@@ -50,14 +50,14 @@ from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.geometry import Geometry, Layout
 from mlhood.kernels.native import NativeCall
-from mlhood.kernels.product import Clip, Sizes
+from mlhood.kernels.product import Clip, ProductSizes
 
 Epilogue = tuple[Clip | None, tuple[Step, ...]]
 
 _WORKSPACE_BYTES = 2**22  # of Winograd's transforms: they should stay in the cache between the calls
 
 
-def select(instruction: Instruction, machine: Machine) -> Selection | None:
+def select(instruction: Instruction, machine: CpuSetup) -> Selection | None:
     """Return the native calls of an instruction; None if there is no kernel for it, or it declines these sizes."""
     try:
         return _select(instruction, machine)
@@ -65,7 +65,7 @@ def select(instruction: Instruction, machine: Machine) -> Selection | None:
         return None
 
 
-def _select(instruction: Instruction, machine: Machine) -> Selection | None:
+def _select(instruction: Instruction, machine: CpuSetup) -> Selection | None:
     if (selection := select_movement(instruction, machine)) is not None or not isinstance(instruction, Compute):
         return selection
     if (selection := select_integers(instruction, machine)) is not None:
@@ -81,7 +81,7 @@ def _select(instruction: Instruction, machine: Machine) -> Selection | None:
 # -- convolution
 
 
-def _convolution(operator: BlockedConv, instruction: Compute, machine: Machine) -> Selection | None:
+def _convolution(operator: BlockedConv, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, weight, bias, residual = (*instruction.inputs, None, None)[:4]
     w, result = constant(weight), instruction.results[0]
     if x is None or w is None or (bias is not None and constant(bias) is None):
@@ -103,7 +103,7 @@ def _convolution(operator: BlockedConv, instruction: Compute, machine: Machine) 
     return Selection((_direct(g, w, constant(bias), epilogue, layouts, machine),), operands)
 
 
-def _plain_convolution(operator: Conv, instruction: Compute, machine: Machine) -> Selection | None:
+def _plain_convolution(operator: Conv, instruction: Compute, machine: CpuSetup) -> Selection | None:
     """Select the direct convolution of plain activations, for groups that begin in the middle of a block."""
     x, weight, bias, residual = (*instruction.inputs, None, None)[:4]
     w, result = constant(weight), instruction.results[0]
@@ -123,7 +123,7 @@ def _direct(
     bias: np.ndarray | None,
     epilogue: Epilogue,
     layouts: tuple[Layout, Layout],
-    machine: Machine,
+    machine: CpuSetup,
 ) -> NativeCall:
     """Return the direct convolution for the layouts of the input and of the result."""
     source, result = layouts
@@ -157,7 +157,7 @@ def _winograd_tile(g: Geometry, target: Target) -> int | None:
 
 
 def _winograd(
-    g: Geometry, w: np.ndarray, bias: np.ndarray | None, epilogue: Epilogue, m: int, machine: Machine
+    g: Geometry, w: np.ndarray, bias: np.ndarray | None, epilogue: Epilogue, m: int, machine: CpuSetup
 ) -> list[NativeCall]:
     name = f"winograd {m}, panels of {winograd.panel_width(g, m, machine.target)}"
     packed = machine.weights.packed(w, name, lambda: winograd.pack_weights(g, w, m, machine.target))
@@ -173,7 +173,7 @@ def _winograd(
 # -- pooling
 
 
-def _pool(operator: Pool, instruction: Compute, machine: Machine) -> Selection | None:
+def _pool(operator: PoolOperator, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     batch, blocks, high, wide, _ = shape(x)
     window = operator.window
@@ -185,7 +185,7 @@ def _pool(operator: Pool, instruction: Compute, machine: Machine) -> Selection |
     return Selection((call,), {"x": x, "y": y})
 
 
-def _global_pool(operator: BlockedGlobalAveragePool, instruction: Compute, machine: Machine) -> Selection | None:
+def _global_pool(operator: BlockedGlobalAveragePool, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     batch, blocks, high, wide, _ = shape(x)
     if not high * wide:
@@ -199,23 +199,23 @@ def _global_pool(operator: BlockedGlobalAveragePool, instruction: Compute, machi
 # -- matrix products
 
 
-def _dense(operator: FullyConnected, instruction: Compute, machine: Machine) -> Selection | None:
+def _dense(operator: FullyConnected, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, weight, bias = (*instruction.inputs, None)[:3]
     w = constant(weight)
     if x is None or w is None or (bias is not None and constant(bias) is None):
         return None
     *leading, depth = shape(x)
-    sizes = Sizes(math.prod(leading), w.shape[0], depth)
+    sizes = ProductSizes(math.prod(leading), w.shape[0], depth)
     return _constant_product(sizes, w, w.T, constant(bias), epilogue_of(operator.activation), x, instruction, machine)
 
 
-def _block_dense(operator: BlockDense, instruction: Compute, machine: Machine) -> Selection | None:
+def _block_dense(operator: BlockDense, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, weight, scales, bias = (*instruction.inputs, None)[:4]
     w, scale = constant(weight), constant(scales)
     if x is None or w is None or scale is None or (bias is not None and constant(bias) is None):
         return None
     *leading, depth = shape(x)
-    sizes = Sizes(math.prod(leading), w.shape[0], depth)
+    sizes = ProductSizes(math.prod(leading), w.shape[0], depth)
     bits, width = small_weights.bits_of(w, operator.block), small_weights.tile_of(sizes.m, machine.target)[1]
     width *= machine.target.lanes
     form = f"panels of {width}, {bits} bits"
@@ -227,14 +227,14 @@ def _block_dense(operator: BlockDense, instruction: Compute, machine: Machine) -
 
 
 def _constant_product(
-    sizes: Sizes,
+    sizes: ProductSizes,
     source: np.ndarray,
     b: np.ndarray,
     bias: np.ndarray | None,
     epilogue: Epilogue,
     a: Buffer,
     instruction: Compute,
-    machine: Machine,
+    machine: CpuSetup,
 ) -> Selection:
     tile = product.choose(sizes, machine.target)
     name = f"panels of {tile.columns}{'' if b is source else ', transposed'}"
@@ -245,23 +245,25 @@ def _constant_product(
     return Selection((call,), {"a": a, "c": instruction.results[0]})
 
 
-def _matmul(operator: MatMul, instruction: Compute, machine: Machine) -> Selection | None:
+def _matmul(operator: MatMul, instruction: Compute, machine: CpuSetup) -> Selection | None:
     a, b = instruction.reads
     left, right = shape(a), shape(b)
     if len(left) < 2 or len(right) < 2:
         return None
     factor = constant(b)
     if factor is not None and math.prod(right[:-2]) == 1:
-        sizes = Sizes(math.prod(left[:-1]), right[-1], left[-1])
+        sizes = ProductSizes(math.prod(left[:-1]), right[-1], left[-1])
         matrix = factor.reshape(right[-2:])
         return _constant_product(sizes, factor, matrix, None, epilogue_of(()), a, instruction, machine)
     if left[:-2] != right[:-2]:
         return None  # a broadcast batch
-    sizes = Sizes(left[-2], right[-1], left[-1], math.prod(left[:-2]))
+    sizes = ProductSizes(left[-2], right[-1], left[-1], math.prod(left[:-2]))
     return _product(sizes, a, b, False, instruction, machine)
 
 
-def _product(sizes: Sizes, a: Buffer, b: Buffer, transposed: bool, instruction: Compute, machine: Machine) -> Selection:
+def _product(
+    sizes: ProductSizes, a: Buffer, b: Buffer, transposed: bool, instruction: Compute, machine: CpuSetup
+) -> Selection:
     """Return the product of two factors that are known at run time only: the right one is packed first."""
     tile = product.choose(sizes, machine.target)
     pack = product.pack_at_run_time(sizes, tile, transposed=transposed, target=machine.target)
@@ -274,7 +276,7 @@ def _product(sizes: Sizes, a: Buffer, b: Buffer, transposed: bool, instruction: 
     return Selection((packing, multiplying), {"a": a, "source": b, "c": instruction.results[0]})
 
 
-def _attention(operator: Attention, instruction: Compute, machine: Machine) -> Selection | None:
+def _attention(operator: Attention, instruction: Compute, machine: CpuSetup) -> Selection | None:
     q, k, v, *masks = instruction.reads
     shared = shared_heads(shape(q), shape(k), shape(v))
     if not isinstance(shared, int):
@@ -293,24 +295,24 @@ def _attention(operator: Attention, instruction: Compute, machine: Machine) -> S
     rooms = {machine.room.get(buffer, keys) for buffer in (k, v)}
     if len(rooms) > 1:
         return None
-    sizes = attention.Sizes(math.prod(leading), queries, keys, depth, width, shared, *rooms)
+    sizes = attention.AttentionSizes(math.prod(leading), queries, keys, depth, width, shared, *rooms)
     options: Any = {"mask": layout, "causal": operator.causal, "target": machine.target}
     return Selection(tuple(attention.attend(sizes, operator.scale, **options)), operands)
 
 
-def _gemm(operator: Gemm, instruction: Compute, machine: Machine) -> Selection | None:
+def _gemm(operator: Gemm, instruction: Compute, machine: CpuSetup) -> Selection | None:
     a, b = instruction.reads[:2]
     if len(instruction.reads) > 2 or operator.alpha != 1 or operator.transpose_a:
         return None
     left, right = shape(a), shape(b)
-    sizes = Sizes(left[0], right[0 if operator.transpose_b else 1], left[1])
+    sizes = ProductSizes(left[0], right[0 if operator.transpose_b else 1], left[1])
     return _product(sizes, a, b, operator.transpose_b, instruction, machine)
 
 
 # -- rows
 
 
-def _softmax(operator: Softmax, instruction: Compute, machine: Machine) -> Selection | None:
+def _softmax(operator: Softmax, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     sizes = shape(x)
     axes = sorted(axis % len(sizes) for axis in operator.axes)
@@ -322,7 +324,7 @@ def _softmax(operator: Softmax, instruction: Compute, machine: Machine) -> Selec
     return Selection((call,), {"x": x, "out": y})
 
 
-def _layer_norm(operator: LayerNormalization, instruction: Compute, machine: Machine) -> Selection | None:
+def _layer_norm(operator: LayerNormalization, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, scale, bias = (*instruction.inputs, None)[:3]
     if operator.statistics or x is None or scale is None:
         return None
@@ -337,14 +339,14 @@ def _layer_norm(operator: LayerNormalization, instruction: Compute, machine: Mac
     return Selection((call,), operands)
 
 
-def _global_mean(operator: GlobalAveragePool, instruction: Compute, machine: Machine) -> Selection | None:
+def _global_mean(operator: GlobalAveragePool, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     sizes = shape(x)
     call = rows.reduce("Mean", math.prod(sizes[:2]), math.prod(sizes[2:]), machine.target)
     return Selection((call,), {"x": x, "out": y})
 
 
-def _reduction(operator: Reduction, instruction: Compute, machine: Machine) -> Selection | None:
+def _reduction(operator: Reduction, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     sizes, name = shape(x), operator.name.removeprefix("Reduce")
     axes = sorted(axis % len(sizes) for axis in operator.axes)
@@ -357,14 +359,14 @@ def _reduction(operator: Reduction, instruction: Compute, machine: Machine) -> S
 # -- layouts
 
 
-def _to_blocked(operator: ToBlocked, instruction: Compute, machine: Machine) -> Selection | None:
+def _to_blocked(operator: ToBlocked, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     if operator.lanes != machine.target.lanes:
         return None
     return Selection((layout.prepare(shape(x), "to_blocked", machine.target),), {"x": x, "out": y})
 
 
-def _to_plain(operator: ToPlain, instruction: Compute, machine: Machine) -> Selection | None:
+def _to_plain(operator: ToPlain, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     if shape(x)[-1] != machine.target.lanes:
         return None
@@ -374,7 +376,7 @@ def _to_plain(operator: ToPlain, instruction: Compute, machine: Machine) -> Sele
 # -- element-wise operators
 
 
-def _elementwise(operator: Operator, instruction: Compute, machine: Machine) -> Selection | None:
+def _elementwise(operator: Operator, instruction: Compute, machine: CpuSetup) -> Selection | None:
     """Select one loop for all steps; numbers that are known when compiling are part of its code."""
     buffers = [buffer for buffer in instruction.inputs if buffer is not None]
     steps = steps_of(operator)

@@ -27,7 +27,7 @@ def identity(array: np.ndarray | None) -> Identity | None:
     return None if array is None else (array.__array_interface__["data"][0], array.shape, array.dtype.str)
 
 
-class Weights:
+class WeightCache:
     """The packed weights of one model, whose constants must live at least as long.
 
     A packed weight is a file in the folder of the kernels' object code, named by a digest of the weight and of its

@@ -1,6 +1,6 @@
 """The cycle model: when each instruction of a program runs on which tilelet, and what that costs.
 
-1. A tilelet spends `issue_cycles` on each of its instructions, and then, if it computes, `Instruction.cycles`.
+1. A tilelet spends `issue_cycles` on each of its instructions, and then, if it computes, `NmpInstruction.cycles`.
 2. A transfer is ready when the last of its tilelets has issued it. The DMA engine serves transfers in program order: it
    is busy for `burst_cycles` for each burst, and `latency_cycles` later the transfer is complete.
 3. `Wait(n)` lasts until all but the last n transfers of the tilelet are complete.
@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
-from mlhood.compiler.backends.nmp.isa.instruction import Barrier, Instruction, Load, Store, Units, Wait
+from mlhood.compiler.backends.nmp.isa.instruction import Barrier, Load, NmpInstruction, Store, Units, Wait
 from mlhood.compiler.backends.nmp.machine import Machine
-from mlhood.compiler.backends.nmp.program import Program
+from mlhood.compiler.backends.nmp.program import NmpProgram
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # Kinds of instructions, for the compiled pass.
 LOAD, STORE, COMPUTE, WAIT, BARRIER = range(5)
-_KINDS: dict[type[Instruction], int] = {Load: LOAD, Store: STORE, Wait: WAIT, Barrier: BARRIER}
+_KINDS: dict[type[NmpInstruction], int] = {Load: LOAD, Store: STORE, Wait: WAIT, Barrier: BARRIER}
 # Columns of what is counted for each instruction.
 _COUNTS = ("macs", "lane_cycles", "compute_cycles", "dma_cycles", "bytes", "burst_bytes", "blob_bytes", "wide_macs")
 
@@ -99,7 +99,7 @@ class Timing:
         dma_ends: When it is free again.
     """
 
-    program: Program = field(repr=False)
+    program: NmpProgram = field(repr=False)
     cycles: int
     layers: tuple[LayerTiming, ...]
     starts: np.ndarray = field(repr=False)
@@ -146,7 +146,7 @@ class Timing:
         return pd.DataFrame(rows, index=pd.Index([layer.name for layer in self.layers], name="layer"))
 
 
-def time_program(program: Program) -> Timing:
+def time_program(program: NmpProgram) -> Timing:
     """Return when each instruction of a program runs; the program should be verified."""
     machine, instructions = program.machine, program.instructions
     kinds = np.array([_KINDS.get(type(each), COMPUTE) for each in instructions], np.int64)
@@ -168,7 +168,7 @@ def time_program(program: Program) -> Timing:
     return Timing(program, cycles, tuple(layers), starts, ends, offsets, dma_starts, dma_ends)
 
 
-def _flat_units(instructions: Sequence[Instruction], machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+def _flat_units(instructions: Sequence[NmpInstruction], machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     """Return the tilelets of all instructions, one after another, and where those of each begin."""
     everyone = np.arange(machine.units)
     numbers: dict[Units | None, np.ndarray] = {None: everyone}
@@ -182,7 +182,7 @@ def _flat_units(instructions: Sequence[Instruction], machine: Machine) -> tuple[
     return np.concatenate(parts) if parts else np.zeros(0, np.int64), np.cumsum(lengths)
 
 
-def _duration(instruction: Instruction, machine: Machine) -> int:
+def _duration(instruction: NmpInstruction, machine: Machine) -> int:
     """Return the cycles of a computation on one tilelet, or of a transfer's bursts."""
     if isinstance(instruction, Load | Store):
         return instruction.bursts(machine.dram.burst_bytes) * machine.dram.burst_cycles
@@ -190,7 +190,7 @@ def _duration(instruction: Instruction, machine: Machine) -> int:
     return 0 if element is None else instruction.cycles(machine.lanes(element))
 
 
-def _counts(instruction: Instruction, machine: Machine) -> tuple[int, ...]:
+def _counts(instruction: NmpInstruction, machine: Machine) -> tuple[int, ...]:
     """Return what an instruction adds to the columns `_COUNTS`."""
     if isinstance(instruction, Load | Store):
         bursts = instruction.bursts(machine.dram.burst_bytes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mlhood.compiler.backends.nmp.isa.instruction import Instruction
+from mlhood.compiler.backends.nmp.isa.instruction import NmpInstruction
 from mlhood.compiler.backends.nmp.machine import Machine
 
 KINDS = ("input", "output", "constant", "scratch")
@@ -58,7 +58,7 @@ class NmpLayer:
 
 
 @dataclass(frozen=True)
-class Program:
+class NmpProgram:
     """What the machine executes.
 
     Args:
@@ -72,7 +72,7 @@ class Program:
     name: str
     machine: Machine
     tensors: Mapping[str, DramTensor]
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[NmpInstruction, ...]
     layers: tuple[NmpLayer, ...]
 
     def of_kind(self, kind: str) -> list[DramTensor]:

@@ -14,7 +14,7 @@ from mlhood.compiler.backends.nmp.codegen.generate import generate
 from mlhood.compiler.backends.nmp.isa.encoding import decode, encode
 from mlhood.compiler.backends.nmp.machine import Machine, default_machine
 from mlhood.compiler.backends.nmp.partition import CPU, NMP, Host, Partition, partition
-from mlhood.compiler.backends.nmp.program import Program
+from mlhood.compiler.backends.nmp.program import NmpProgram
 from mlhood.compiler.backends.nmp.simulator import Simulator
 from mlhood.compiler.backends.nmp.stages import unsupported
 from mlhood.compiler.hir.graph import Graph, subgraph
@@ -66,7 +66,7 @@ class Plan:
     parts: tuple[tuple[str, Any], ...]
 
     @property
-    def programs(self) -> list[Program]:
+    def programs(self) -> list[NmpProgram]:
         """The programs of the neural processor."""
         return [runner.program for device, runner in self.parts if device == NMP]
 

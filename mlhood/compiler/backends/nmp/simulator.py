@@ -18,8 +18,8 @@ from mlhood.compiler.backends.nmp.isa.encoding import decode, encode
 from mlhood.compiler.backends.nmp.isa.instruction import (
     Barrier,
     Extent,
-    Instruction,
     Load,
+    NmpInstruction,
     Store,
     Transfer,
     Units,
@@ -27,7 +27,7 @@ from mlhood.compiler.backends.nmp.isa.instruction import (
 )
 from mlhood.compiler.backends.nmp.isa.windowed import Convolve, Depthwise, Pool, Windowed
 from mlhood.compiler.backends.nmp.machine import Machine
-from mlhood.compiler.backends.nmp.program import DramTensor, Program
+from mlhood.compiler.backends.nmp.program import DramTensor, NmpProgram
 from mlhood.compiler.backends.nmp.verify import location, verify
 from mlhood.errors import CompilerError
 
@@ -37,7 +37,7 @@ MAX_SIMULATED_BYTES = 2**31
 
 
 def simulate(
-    program: Program | bytes, inputs: Mapping[str, np.ndarray], machine: Machine | None = None
+    program: NmpProgram | bytes, inputs: Mapping[str, np.ndarray], machine: Machine | None = None
 ) -> dict[str, np.ndarray]:
     """Execute a program once.
 
@@ -53,7 +53,7 @@ def simulate(
         CompilerError: The code is invalid, an input is missing or of another type, the program was generated for
             another machine, or an instruction violates a rule of the machine; the error names it and the address.
     """
-    decoded = decode(encode(program) if isinstance(program, Program) else program)
+    decoded = decode(encode(program) if isinstance(program, NmpProgram) else program)
     if machine is not None and machine != decoded.machine:
         todo = "generate the program for this machine"
         raise CompilerError("the program is for another machine", expected=machine, got=decoded.machine, todo=todo)
@@ -67,7 +67,7 @@ class Simulator:
         program: The program; it is verified.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: NmpProgram) -> None:
         verify(program)
         self.program, self.machine = program, program.machine
         units, size = self.machine.units, self.machine.memory_bytes
@@ -113,7 +113,7 @@ class Simulator:
             raise CompilerError("an output is never written", where=where, got=f"DRAM {address:#x}")
         return self._dram[part].view(tensor.element).reshape(tensor.shape).copy()
 
-    def _execute(self, instruction: Instruction) -> None:
+    def _execute(self, instruction: NmpInstruction) -> None:
         match instruction:
             case Load() | Store():
                 self._transfer(instruction)
@@ -158,7 +158,7 @@ class Simulator:
         for unit in units:
             self._in_flight[unit].append((extent, is_load))
 
-    def _compute(self, instruction: Instruction) -> None:
+    def _compute(self, instruction: NmpInstruction) -> None:
         units = self._units(getattr(instruction, "units"))  # noqa: B009 - all that compute have it
         reads, writes = instruction.reads(), instruction.writes()
         for extent in reads:
@@ -290,7 +290,7 @@ def _table(views: Views, units: np.ndarray, i: Table) -> None:
     arithmetic.look_up(views["int8"], units, i.x, i.table, i.y, i.count)
 
 
-_EXECUTE: dict[type[Instruction], Callable[[Views, np.ndarray, Any], None]] = {
+_EXECUTE: dict[type[NmpInstruction], Callable[[Views, np.ndarray, Any], None]] = {
     Convolve: _convolve,
     Depthwise: _depthwise,
     Dense: _dense,

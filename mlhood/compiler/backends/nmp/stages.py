@@ -36,7 +36,7 @@ _SHIFTS = range(-31, 63)
 
 
 @dataclass(frozen=True)
-class Window:
+class NmpWindow:
     """A window in rows and columns: kernel, strides, dilations, and the padding above and to the left."""
 
     kernel: tuple[int, int] = (1, 1)
@@ -51,7 +51,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Stage:
+class NmpStage:
     """A computation on one image; for a dense layer, all rows are one image of one column.
 
     Args:
@@ -81,7 +81,7 @@ class Stage:
     filters: int
     out_height: int
     out_width: int
-    window: Window = field(default_factory=Window)
+    window: NmpWindow = field(default_factory=NmpWindow)
     shift: int = 0
     low: int = 0
     high: int = 0
@@ -114,7 +114,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Work:
+class NmpWork:
     """A stage with its arrays.
 
     Args:
@@ -124,7 +124,7 @@ class Work:
         operand: The second operand of an `add`.
     """
 
-    stage: Stage
+    stage: NmpStage
     weights: np.ndarray | None = None
     bias: np.ndarray | None = None
     operand: Value | None = None
@@ -146,7 +146,7 @@ def is_alias(node: Node) -> bool:
     return isinstance(node.operator, ALIASES) and is_integer
 
 
-def works_of(node: Node) -> tuple[Work, ...]:
+def works_of(node: Node) -> tuple[NmpWork, ...]:
     """Return what is computed for a node, in order; nothing for an alias.
 
     Raises:
@@ -229,11 +229,11 @@ def _limits(y: TensorType, activation: Any = ()) -> dict[str, Any]:
     return {"low": low, "high": high}
 
 
-def _window(operator: Any, kernel: Sequence[int]) -> Window:
+def _window(operator: Any, kernel: Sequence[int]) -> NmpWindow:
     if len(kernel) != 2:
         raise CompilerError("windows must have two axes", got=f"{len(kernel)}")
     pads = operator.pads[:2]
-    return Window(*(tuple(int(n) for n in part) for part in (kernel, operator.strides, operator.dilations, pads)))  # type: ignore[arg-type]
+    return NmpWindow(*(tuple(int(n) for n in part) for part in (kernel, operator.strides, operator.dilations, pads)))  # type: ignore[arg-type]
 
 
 def _constants(node: Node) -> tuple[np.ndarray, np.ndarray]:
@@ -249,7 +249,7 @@ def _product_shift(node: Node) -> float:
     return _scale(x.type) * _scale(w.type) / _scale(y.type)  # type: ignore[union-attr]
 
 
-def _conv(node: Node) -> tuple[Work, ...]:
+def _conv(node: Node) -> tuple[NmpWork, ...]:
     operator, x, y = node.operator, node.inputs[0].type, node.outputs[0].type  # type: ignore[union-attr]
     if operator.rescale != "shift":  # type: ignore[attr-defined]
         raise CompilerError("rounding must be by shifts, ties up", got=f"rescale={operator.rescale!r}")  # type: ignore[attr-defined]
@@ -266,46 +266,46 @@ def _conv(node: Node) -> tuple[Work, ...]:
     kind = "depthwise" if is_depthwise else "conv"
     array = weights[:, 0] if is_depthwise else weights
     if operand is None:
-        return (Work(Stage(kind, **sizes, window=window, shift=_shift(ratio), **limits), array, bias),)
+        return (NmpWork(NmpStage(kind, **sizes, window=window, shift=_shift(ratio), **limits), array, bias),)
     if is_depthwise:
         raise CompilerError("a depthwise convolution has no residual branch")
-    return (Work(Stage(kind, **sizes, window=window, wide=True), array, bias), _residual(node, ratio, limits))
+    return (NmpWork(NmpStage(kind, **sizes, window=window, wide=True), array, bias), _residual(node, ratio, limits))
 
 
-def _residual(node: Node, ratio: float, limits: dict[str, Any]) -> Work:
+def _residual(node: Node, ratio: float, limits: dict[str, Any]) -> NmpWork:
     """Return the sum of a convolution's accumulators and its residual branch."""
     x, w, z, y = _types(node.inputs[0], node.inputs[1], node.inputs[3], node.outputs[0])
     depth = math.prod(int(n) for n in w.shape[1:])
     bits = 31 if y.dtype.itemsize == 1 else bit_width(depth * max_magnitude(x) * max_magnitude(w) + 2**31)
     ratios = (ratio, _scale(z) / _scale(y))
     a_shift, b_shift, shift = _sum_shifts(ratios, (bits, bit_width(max_magnitude(z))))
-    stage = Stage("add", **_sizes(y, y), shift=shift, **limits, a_shift=a_shift, b_shift=b_shift, wide=True)
-    return Work(stage, operand=node.inputs[3])
+    stage = NmpStage("add", **_sizes(y, y), shift=shift, **limits, a_shift=a_shift, b_shift=b_shift, wide=True)
+    return NmpWork(stage, operand=node.inputs[3])
 
 
 def _types(*values: Value | None) -> list[TensorType]:
     return [value.type for value in values if value is not None]
 
 
-def _dense(node: Node) -> tuple[Work, ...]:
+def _dense(node: Node) -> tuple[NmpWork, ...]:
     x, y = node.inputs[0].type, node.outputs[0].type  # type: ignore[union-attr]
     weights, bias = _constants(node)
     rows = math.prod(int(n) for n in x.shape[:-1])
     sizes: dict[str, Any] = {"channels": weights.shape[1], "height": rows, "width": 1}
     sizes |= {"filters": weights.shape[0], "out_height": rows, "out_width": 1, "element": y.dtype.itemsize}
     limits = _limits(y, node.operator.activation)  # type: ignore[attr-defined]
-    return (Work(Stage("dense", **sizes, shift=_shift(_product_shift(node)), **limits), weights, bias),)
+    return (NmpWork(NmpStage("dense", **sizes, shift=_shift(_product_shift(node)), **limits), weights, bias),)
 
 
-def _max_pool(node: Node) -> tuple[Work, ...]:
+def _max_pool(node: Node) -> tuple[NmpWork, ...]:
     operator, x, y = node.operator, node.inputs[0].type, node.outputs[0].type  # type: ignore[union-attr]
     if len(node.outputs) > 1 or x.rank != 4:
         raise CompilerError("max pooling must have two axes and one result", got=f"{x.rank - 2} axes")
     window = _window(operator, operator.kernel)  # type: ignore[attr-defined]
-    return (Work(Stage("max", **_sizes(x, y), window=window, **_limits(y))),)
+    return (NmpWork(NmpStage("max", **_sizes(x, y), window=window, **_limits(y))),)
 
 
-def _average_pool(node: Node) -> tuple[Work, ...]:
+def _average_pool(node: Node) -> tuple[NmpWork, ...]:
     operator, x, y = node.operator, node.inputs[0].type, node.outputs[0].type  # type: ignore[union-attr]
     if x.rank != 4:
         raise CompilerError("average pooling must have two axes", got=f"{x.rank - 2}")
@@ -318,47 +318,47 @@ def _average_pool(node: Node) -> tuple[Work, ...]:
     return (_mean(x, y, window, int(counts[0]), int(np.prod(operator.kernel))),)  # type: ignore[attr-defined]
 
 
-def _global_average_pool(node: Node) -> tuple[Work, ...]:
+def _global_average_pool(node: Node) -> tuple[NmpWork, ...]:
     x, y = node.inputs[0].type, node.outputs[0].type  # type: ignore[union-attr]
     if x.rank != 4:
         raise CompilerError("average pooling must have two axes", got=f"{x.rank - 2}")
     _, height, width = _image(x)
-    return (_mean(x, y, Window((height, width)), height * width, height * width),)
+    return (_mean(x, y, NmpWindow((height, width)), height * width, height * width),)
 
 
-def _mean(x: TensorType, y: TensorType, window: Window, count: int, most: int) -> Work:
+def _mean(x: TensorType, y: TensorType, window: NmpWindow, count: int, most: int) -> NmpWork:
     bits, widest = bit_width(most * max_magnitude(x)), 31 if y.dtype.itemsize == 1 else 52
     scale = np.array(_scale(x) / max(count, 1) / _scale(y))
     multipliers, shifts = fixed_points([scale], [bits], widest)
     multiplier, shift = int(multipliers[0]), int(shifts)
     while shift and not multiplier % 2:
         multiplier, shift = multiplier // 2, shift - 1
-    return Work(Stage("mean", **_sizes(x, y), window=window, shift=shift, **_limits(y), multiplier=multiplier))
+    return NmpWork(NmpStage("mean", **_sizes(x, y), window=window, shift=shift, **_limits(y), multiplier=multiplier))
 
 
-def _add(node: Node) -> tuple[Work, ...]:
+def _add(node: Node) -> tuple[NmpWork, ...]:
     a, b, y = (value.type for value in (*node.inputs, node.outputs[0]) if value is not None)
     if not a.shape == b.shape == y.shape:
         raise CompilerError("the terms of a sum must have one shape", got=f"{list(a.shape)} and {list(b.shape)}")
     ratios, bits = [_scale(t) / _scale(y) for t in (a, b)], [bit_width(max_magnitude(t)) for t in (a, b)]
     a_shift, b_shift, shift = _sum_shifts(ratios, bits)
     limits = _limits(y, node.operator.activation)  # type: ignore[attr-defined]
-    stage = Stage("add", **_sizes(a, y), shift=shift, **limits, a_shift=a_shift, b_shift=b_shift)
-    return (Work(stage, operand=node.inputs[1]),)
+    stage = NmpStage("add", **_sizes(a, y), shift=shift, **limits, a_shift=a_shift, b_shift=b_shift)
+    return (NmpWork(stage, operand=node.inputs[1]),)
 
 
-def _rescale(node: Node) -> tuple[Work, ...]:
+def _rescale(node: Node) -> tuple[NmpWork, ...]:
     x, y = node.inputs[0].type, node.outputs[0].type  # type: ignore[union-attr]
     limits = _limits(y, node.operator.activation)  # type: ignore[attr-defined]
-    return (Work(Stage("rescale", **_sizes(x, y), shift=_shift(_scale(x) / _scale(y)), **limits)),)
+    return (NmpWork(NmpStage("rescale", **_sizes(x, y), shift=_shift(_scale(x) / _scale(y)), **limits)),)
 
 
-def _lookup(node: Node) -> tuple[Work, ...]:
+def _lookup(node: Node) -> tuple[NmpWork, ...]:
     x, y = node.inputs[0].type, node.outputs[0].type  # type: ignore[union-attr]
-    return (Work(Stage("table", **_sizes(x, y)), node.operator.table(x)),)  # type: ignore[attr-defined]
+    return (NmpWork(NmpStage("table", **_sizes(x, y)), node.operator.table(x)),)  # type: ignore[attr-defined]
 
 
-_RULES: dict[type, Callable[[Node], tuple[Work, ...]]] = {
+_RULES: dict[type, Callable[[Node], tuple[NmpWork, ...]]] = {
     QuantizedConv: _conv,
     QuantizedFullyConnected: _dense,
     MaxPool: _max_pool,

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from mlhood.compiler.backends.nmp.isa.assembly import instruction_text
 from mlhood.compiler.backends.nmp.isa.elementwise import Add, Dense, Rescale
-from mlhood.compiler.backends.nmp.isa.instruction import Barrier, Extent, Instruction, Store, Transfer, Units, Wait
+from mlhood.compiler.backends.nmp.isa.instruction import Barrier, Extent, NmpInstruction, Store, Transfer, Units, Wait
 from mlhood.compiler.backends.nmp.isa.windowed import Convolve, Depthwise, Pool, Windowed
 from mlhood.compiler.backends.nmp.machine import Machine
-from mlhood.compiler.backends.nmp.program import Program
+from mlhood.compiler.backends.nmp.program import NmpProgram
 from mlhood.errors import CompilerError
 
 MAX_SHIFT = 62
@@ -20,7 +20,7 @@ _ADDRESSES = ("memory", "dram", "x", "w", "y", "a", "b", "table", "accumulators"
 _ADDRESSES += ("column_stride", "row_stride", "a_shift", "b_shift")
 
 
-def verify(program: Program) -> None:
+def verify(program: NmpProgram) -> None:
     """Check what holds for every execution of a program.
 
     1. The tensors lie within the DRAM; constants and inputs overlap nothing; constants have data of their type.
@@ -39,14 +39,14 @@ def verify(program: Program) -> None:
             raise CompilerError(what, where=where, expected=expected, got=got)
 
 
-def location(program: Program, number: int) -> str:
+def location(program: NmpProgram, number: int) -> str:
     """Return an instruction for a message: layer, number, and its text."""
     layer = next((each.name for each in program.layers if each.first <= number < each.end), None)
     text = instruction_text(program.instructions[number], program.machine)
     return f"{'' if layer is None else f'layer {layer!r}, '}instruction {number}: {text}"
 
 
-def _check_tensors(program: Program) -> None:
+def _check_tensors(program: NmpProgram) -> None:
     limit, fixed = program.machine.dram.bytes, []
     for tensor in program.tensors.values():
         where = f"tensor {tensor.name!r}"
@@ -66,7 +66,7 @@ def _check_tensors(program: Program) -> None:
             reach, owner = tensor.address + tensor.bytes, tensor
 
 
-def _violations(instruction: Instruction, machine: Machine, seen: set[int]) -> Iterator[tuple[str, object, object]]:
+def _violations(instruction: NmpInstruction, machine: Machine, seen: set[int]) -> Iterator[tuple[str, object, object]]:
     """Yield what is wrong with an instruction: a sentence, what would be right, and what is there."""
     if isinstance(instruction, Barrier):
         return
@@ -110,7 +110,7 @@ def _of_extent(extent: Extent, machine: Machine) -> Iterator[tuple[str, object, 
         yield "blob overflow", expected, got
 
 
-def _of_arithmetic(instruction: Instruction) -> Iterator[tuple[str, object, object]]:
+def _of_arithmetic(instruction: NmpInstruction) -> Iterator[tuple[str, object, object]]:
     element, operands = instruction.operands.get("element", 1), instruction.operands
     if element not in (1, 2):
         yield "invalid size of an element", "1 or 2", element
@@ -133,7 +133,7 @@ def _of_arithmetic(instruction: Instruction) -> Iterator[tuple[str, object, obje
             yield "invalid shift of an operand", f"0 to {MAX_SHIFT}", (instruction.a_shift, instruction.b_shift)
 
 
-def alignments(instruction: Instruction) -> Iterator[tuple[int, int]]:
+def alignments(instruction: NmpInstruction) -> Iterator[tuple[int, int]]:
     """Yield the address of each operand of an instruction that computes, and what it must be a multiple of."""
     match instruction:
         case Convolve() | Dense():

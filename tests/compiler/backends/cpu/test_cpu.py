@@ -9,10 +9,10 @@ from onnx import TensorProto, helper, numpy_helper
 import mlhood
 from mlhood import exchange
 from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
-from mlhood.compiler.backends.cpu.machine import Machine
+from mlhood.compiler.backends.cpu.machine import CpuSetup
 from mlhood.compiler.backends.cpu.native_program import NativeProgram
 from mlhood.compiler.backends.cpu.runner import Cpu
-from mlhood.compiler.backends.cpu.weights import Weights
+from mlhood.compiler.backends.cpu.weights import WeightCache
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.compile import compile
 from mlhood.compiler.lir.lowering import lower
@@ -140,7 +140,7 @@ def test_the_arena_of_a_large_network_holds_what_is_live_and_little_more(build, 
 
 def assert_arena_is_dense(path):
     program = optimize(lower(lower_for_cpu(compile(path, stop_after="optimized"), host()), {"batch": 1}))
-    plan = NativeProgram(program, Machine(host(), 1, Weights(), exact=False)).plan
+    plan = NativeProgram(program, CpuSetup(host(), 1, WeightCache(), exact=False)).plan
     assert plan.live_maximum <= plan.bytes <= 1.05 * plan.live_maximum
 
 
@@ -239,7 +239,9 @@ def test_nothing_is_written_out_of_bounds(target):
         runner = Cpu(graph, target)
         dims = {"n": next(iter(inputs.values())).shape[0]} if "n" in str(graph.placeholders["x"].type.shape) else {}
         program = optimize(lower(runner.graph, dims))
-        native = NativeProgram(program, Machine(target, 1 + seed % 2, Weights(), exact=bool(seed % 3)), guard=GUARD)
+        native = NativeProgram(
+            program, CpuSetup(target, 1 + seed % 2, WeightCache(), exact=bool(seed % 3)), guard=GUARD
+        )
         native.arena[:] = 0xFF
         before = native.arena.copy()
         outputs = native.run(inputs)

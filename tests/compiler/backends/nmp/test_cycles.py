@@ -19,8 +19,8 @@ from mlhood.compiler.backends.nmp.isa.instruction import Barrier, Load, Store, U
 from mlhood.compiler.backends.nmp.machine import Dram, default_machine
 from mlhood.compiler.backends.nmp.nmp_figures import blocks, roofline, timeline
 from mlhood.compiler.backends.nmp.nmp_trace import program_events, write_trace
-from mlhood.compiler.backends.nmp.program import NmpLayer, Program
-from mlhood.compiler.backends.nmp.stages import Stage
+from mlhood.compiler.backends.nmp.program import NmpLayer, NmpProgram
+from mlhood.compiler.backends.nmp.stages import NmpStage
 from mlhood.dataflow.systolic import Array, count, gemm_layer
 from mlhood.plotting.alt_text import alt_text
 
@@ -42,7 +42,7 @@ def work(units: Units, count: int, x: int = 0) -> Rescale:
 
 
 def cycles(*instructions) -> int:
-    program = Program("counted", MACHINE, {}, instructions, (NmpLayer("all", 0, len(instructions)),))
+    program = NmpProgram("counted", MACHINE, {}, instructions, (NmpLayer("all", 0, len(instructions)),))
     return time_program(program).cycles
 
 
@@ -115,7 +115,7 @@ def test_what_holds_for_every_program(case):
 def test_a_product_takes_the_systolic_arrays_cycles_without_filling_and_draining(m, k, n):
     lanes = 16
     machine = replace(default_machine(), tiles=1, tilelets=1, issue_cycles=0, blob_bytes=2**20)
-    stage = Stage("dense", 1, k, m, 1, n, m, 1, low=-128, high=127)
+    stage = NmpStage("dense", 1, k, m, 1, n, m, 1, low=-128, high=127)
     timing = time_program(layer_program((stage,), Slicing(m, 1, n, k), machine))
     counted = count(gemm_layer("product", m, n, k), Array(1, lanes, "os"))
     folds = m * -(-n // lanes)
@@ -156,6 +156,6 @@ def test_figures_say_what_they_show(timing):
 
 
 def test_an_empty_program_takes_no_time():
-    timing = time_program(Program("empty", MACHINE, {}, (), ()))
+    timing = time_program(NmpProgram("empty", MACHINE, {}, (), ()))
     assert timing.cycles == 0
     assert np.array_equal(timing.offsets, [0])

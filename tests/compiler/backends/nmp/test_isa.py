@@ -17,7 +17,7 @@ from mlhood.compiler.backends.nmp.isa.encoding import INSTRUCTIONS, decode, enco
 from mlhood.compiler.backends.nmp.isa.instruction import Units
 from mlhood.compiler.backends.nmp.isa.windowed import LANES, POOLS
 from mlhood.compiler.backends.nmp.machine import default_machine
-from mlhood.compiler.backends.nmp.program import NmpLayer, Program
+from mlhood.compiler.backends.nmp.program import NmpLayer, NmpProgram
 from mlhood.errors import CompilerError
 
 MACHINE = default_machine()
@@ -56,7 +56,7 @@ def test_text_is_read_again(instruction):
 @settings(max_examples=100)
 @given(st.lists(INSTRUCTION, min_size=1, max_size=5))
 def test_binary_code_is_read_again(instructions):
-    program = Program("random", MACHINE, {}, tuple(instructions), (NmpLayer("all", 0, len(instructions)),))
+    program = NmpProgram("random", MACHINE, {}, tuple(instructions), (NmpLayer("all", 0, len(instructions)),))
     assert decode(encode(program)) == program
 
 

@@ -25,14 +25,14 @@ import numpy as np
 from mlhood.compiler.backends.nmp.codegen.layer_program import layer_program
 from mlhood.compiler.backends.nmp.codegen.slicing import Slicing, misfits
 from mlhood.compiler.backends.nmp.machine import Machine
-from mlhood.compiler.backends.nmp.program import Program
-from mlhood.compiler.backends.nmp.stages import Stage, Window, Work
+from mlhood.compiler.backends.nmp.program import NmpProgram
+from mlhood.compiler.backends.nmp.stages import NmpStage, NmpWindow, NmpWork
 from mlhood.errors import CompilerError
 
 
 def convolution(
     channels: int, height: int, width: int, filters: int, *, kernel: int = 3, stride: int = 1, pad: int = 0
-) -> Stage:
+) -> NmpStage:
     """Return a convolution of int8 with a square window, whose sums are shifted right by 8 bits.
 
     Raises:
@@ -44,22 +44,22 @@ def convolution(
     out_height, out_width = ((length + 2 * pad - kernel) // stride + 1 for length in (height, width))
     if min(out_height, out_width) < 1:
         raise CompilerError("the window is larger than the padded input", expected=f">= {kernel}", got=(height, width))
-    window = Window((kernel, kernel), (stride, stride), (1, 1), (pad, pad))
-    return Stage("conv", 1, channels, height, width, filters, out_height, out_width, window, 8, -128, 127)
+    window = NmpWindow((kernel, kernel), (stride, stride), (1, 1), (pad, pad))
+    return NmpStage("conv", 1, channels, height, width, filters, out_height, out_width, window, 8, -128, 127)
 
 
-def first_misfit(layer: Stage, slicing: Slicing, machine: Machine) -> tuple[str, int, int] | None:
+def first_misfit(layer: NmpStage, slicing: Slicing, machine: Machine) -> tuple[str, int, int] | None:
     """Return the first operand of a slicing that does not fit: its name, its bytes, and those it may have, or None."""
     return next(iter(misfits((layer,), slicing, machine)), None)
 
 
 def convolution_program(
-    layer: Stage,
+    layer: NmpStage,
     slicing: Slicing,
     machine: Machine,
     weights: np.ndarray | None = None,
     bias: np.ndarray | None = None,
-) -> Program:
+) -> NmpProgram:
     """Return the program of a convolution: its input is "x" [channels, height, width], its output "y".
 
     Args:
@@ -78,4 +78,4 @@ def convolution_program(
     for name, array, expected in (("weights", weights, ("int8", kernel)), ("bias", bias, ("int32", (layer.filters,)))):
         if (got := (array.dtype.name, array.shape)) != expected:
             raise CompilerError(f"invalid {name}", expected=f"{expected[0]} {expected[1]}", got=f"{got[0]} {got[1]}")
-    return layer_program((layer,), slicing, machine, [Work(layer, weights, bias)])
+    return layer_program((layer,), slicing, machine, [NmpWork(layer, weights, bias)])

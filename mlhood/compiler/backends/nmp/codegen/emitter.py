@@ -15,15 +15,15 @@ from mlhood.compiler.backends.nmp.codegen.slicing import ALIGNMENT, Slicing, par
 from mlhood.compiler.backends.nmp.isa.instruction import (
     Barrier,
     Extent,
-    Instruction,
     Load,
+    NmpInstruction,
     Transfer,
     Units,
     Wait,
     ceil_div,
 )
 from mlhood.compiler.backends.nmp.machine import Machine
-from mlhood.compiler.backends.nmp.stages import Stage, Work
+from mlhood.compiler.backends.nmp.stages import NmpStage, NmpWork
 
 
 def products(pairs: Iterable[tuple[int, int]]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -46,7 +46,7 @@ class Emitter:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.instructions: list[Instruction] = []
+        self.instructions: list[NmpInstruction] = []
         self._in_flight: list[list[tuple[Extent, bool]]] = [[] for _ in range(machine.units)]
 
     def transfer(self, transfer: Transfer) -> None:
@@ -57,7 +57,7 @@ class Emitter:
             self._in_flight[unit].append((extent, is_load))
         self.instructions.append(transfer)
 
-    def compute(self, instruction: Instruction) -> None:
+    def compute(self, instruction: NmpInstruction) -> None:
         """Append an instruction that computes, after the waits that it needs."""
         units: Units = instruction.units  # type: ignore[attr-defined]
         reads, writes = instruction.reads(), instruction.writes()
@@ -109,7 +109,7 @@ class PackedWeights:
         channels: First and end of each slice's input channels.
     """
 
-    def __init__(self, stages: Sequence[Stage], slicing: Slicing, alignment: int) -> None:
+    def __init__(self, stages: Sequence[NmpStage], slicing: Slicing, alignment: int) -> None:
         self.stages = tuple(stages)
         self.filters = parts(stages[-1].filters, slicing.filters)
         multiplies = stages[0].multiplies
@@ -146,7 +146,7 @@ class PackedWeights:
                     end = ceil_div(end, ALIGNMENT) * ALIGNMENT
         return [*found, end]
 
-    def pack(self, works: Sequence[Work]) -> np.ndarray:
+    def pack(self, works: Sequence[NmpWork]) -> np.ndarray:
         """Return the slices of these arrays: uint8 [bytes]."""
         memory = np.zeros(self.bytes, np.uint8)
         for (j, k), address in self._addresses.items():
@@ -159,7 +159,7 @@ class PackedWeights:
                 memory[start : start + len(data)] = np.frombuffer(data, np.uint8)
         return memory
 
-    def _slice(self, work: Work, n: int, j: int, k: int) -> bytes:
+    def _slice(self, work: NmpWork, n: int, j: int, k: int) -> bytes:
         weights = np.asarray(work.weights)
         if work.stage.kind == "table":
             return weights.tobytes()

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mlhood.compiler.backends.nmp.codegen.emitter import Emitter, PackedWeights
-from mlhood.compiler.backends.nmp.codegen.layer import LayerData, LayerEmitter, View
+from mlhood.compiler.backends.nmp.codegen.layer import DramView, LayerData, LayerEmitter
 from mlhood.compiler.backends.nmp.codegen.search import Choice, greedy, search
 from mlhood.compiler.backends.nmp.codegen.slicing import Slicing
 from mlhood.compiler.backends.nmp.isa.instruction import ceil_div
 from mlhood.compiler.backends.nmp.machine import Machine, default_machine
-from mlhood.compiler.backends.nmp.program import DramTensor, NmpLayer, Program
-from mlhood.compiler.backends.nmp.stages import Stage, Work, images, is_alias, works_of
+from mlhood.compiler.backends.nmp.program import DramTensor, NmpLayer, NmpProgram
+from mlhood.compiler.backends.nmp.stages import NmpStage, NmpWork, images, is_alias, works_of
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import locate_error
 from mlhood.compiler.hir.values import Constant, Node, Value
@@ -22,7 +22,7 @@ from mlhood.compiler.lir.program import Lifetime
 from mlhood.compiler.memory.plan import plan
 from mlhood.errors import CompilerError
 
-Chooser = Callable[[tuple[Stage, ...], Machine], Choice]
+Chooser = Callable[[tuple[NmpStage, ...], Machine], Choice]
 _FUSED = ("max", "mean", "depthwise", "add", "rescale", "table")  # stages that can follow another in the blobs
 
 
@@ -37,11 +37,11 @@ class GraphLayer:
     """
 
     nodes: list[Node]
-    works: list[Work]
+    works: list[NmpWork]
     x: Value
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[NmpStage, ...]:
         """The stages alone."""
         return tuple(work.stage for work in self.works)
 
@@ -51,7 +51,9 @@ class GraphLayer:
         return self.nodes[-1].outputs[0]
 
 
-def generate(graph: Graph, machine: Machine | None = None, *, search_slices: bool = True, fuse: bool = True) -> Program:
+def generate(
+    graph: Graph, machine: Machine | None = None, *, search_slices: bool = True, fuse: bool = True
+) -> NmpProgram:
     """Return the program of a graph.
 
     Args:
@@ -155,7 +157,7 @@ class _Generator:
     tensors: dict[str, DramTensor] = field(default_factory=dict)
     end: int = 0  # of the DRAM in use
 
-    def program(self) -> Program:
+    def program(self) -> NmpProgram:
         packed = [
             PackedWeights(layer.stages, slicing, self.machine.dram.burst_bytes)
             for layer, slicing in zip(self.layers, self.slicings, strict=True)
@@ -172,7 +174,7 @@ class _Generator:
         if self.end > self.machine.dram.bytes:
             expected = f"{self.machine.dram.bytes:,} bytes"
             raise CompilerError("the model does not fit the DRAM", expected=expected, got=f"{self.end:,} bytes")
-        return Program(self.graph.name, self.machine, self.tensors, tuple(emitter.instructions), tuple(ranges))
+        return NmpProgram(self.graph.name, self.machine, self.tensors, tuple(emitter.instructions), tuple(ranges))
 
     def _place(self, bytes: int) -> int:
         address, burst = self.end, self.machine.dram.burst_bytes
@@ -237,10 +239,10 @@ class _Generator:
         count = 1 if stages[0].kind == "dense" else images(layer.nodes[0].outputs[0].type)
         partial: int | None = None
         for n in range(count):
-            x = View(self._image(layer.x, n, count), stages[0], False)
-            y = View(self._image(layer.y, n, count), stages[-1], True)
+            x = DramView(self._image(layer.x, n, count), stages[0], False)
+            y = DramView(self._image(layer.y, n, count), stages[-1], True)
             operands = {
-                i: View(self._image(_root(work.operand), n, count), work.stage, True)
+                i: DramView(self._image(_root(work.operand), n, count), work.stage, True)
                 for i, work in enumerate(layer.works)
                 if work.operand is not None
             }

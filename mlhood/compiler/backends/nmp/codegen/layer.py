@@ -24,17 +24,17 @@ from mlhood.compiler.backends.nmp.codegen.slicing import (
     regions,
 )
 from mlhood.compiler.backends.nmp.isa.elementwise import Add, Dense, Rescale, Table
-from mlhood.compiler.backends.nmp.isa.instruction import Instruction, Load, Store, Units, ceil_div
+from mlhood.compiler.backends.nmp.isa.instruction import Load, NmpInstruction, Store, Units, ceil_div
 from mlhood.compiler.backends.nmp.isa.windowed import LANES, Convolve, Depthwise, Pool, lane_steps
 from mlhood.compiler.backends.nmp.machine import Machine
-from mlhood.compiler.backends.nmp.stages import Stage
+from mlhood.compiler.backends.nmp.stages import NmpStage
 
 _INPUT, _WEIGHTS, _RESULTS = 0, 1, 2  # blobs; results are in this one and the next in turn
 Round = tuple[int, int, int]  # rounds of pixels and of filters, and the slice of input channels
 
 
 @dataclass(frozen=True)
-class View:
+class DramView:
     """Images in DRAM: [channels, height, width], or the rows of a dense layer, [height, channels].
 
     Args:
@@ -44,7 +44,7 @@ class View:
     """
 
     address: int
-    stage: Stage
+    stage: NmpStage
     is_output: bool
 
     @cached_property
@@ -86,9 +86,9 @@ class LayerData:
         partial: Address of accumulators that leave the tilelets; `partial_bytes` says how many bytes there are.
     """
 
-    x: View
-    y: View
-    operands: Mapping[int, View] = field(default_factory=dict)
+    x: DramView
+    y: DramView
+    operands: Mapping[int, DramView] = field(default_factory=dict)
     weights: int = 0
     partial: int = 0
 
@@ -105,7 +105,7 @@ class LayerEmitter:
     """
 
     def __init__(
-        self, emitter: Emitter, stages: Sequence[Stage], slicing: Slicing, packed: PackedWeights, data: LayerData
+        self, emitter: Emitter, stages: Sequence[NmpStage], slicing: Slicing, packed: PackedWeights, data: LayerData
     ) -> None:
         self.emitter, self.stages, self.slicing, self.packed, self.data = emitter, stages, slicing, packed, data
         self.machine = emitter.machine
@@ -307,7 +307,7 @@ class LayerEmitter:
 
     def _instruction(
         self, n: int, units: Units, filters: int, reached: Reach, output: Region, j: int, k: int, at: Mapping[int, int]
-    ) -> Instruction:
+    ) -> NmpInstruction:
         stage, is_last = self.stages[n], k == len(self.channels) - 1
         y = self._address(_RESULTS + n % 2, at, _RESULTS)
         x = self._address(_RESULTS + (n - 1) % 2, at, _RESULTS) if n else self._address(_INPUT, at, _INPUT)
@@ -342,7 +342,7 @@ def _shape_key(reached: Reach, output: Region) -> tuple[int, ...]:
     return (region.rows, region.columns, reached.pad_top, reached.pad_left, output.rows, output.columns)
 
 
-def _window_operands(stage: Stage, channels: int, reached: Reach, output: Region) -> dict[str, Any]:
+def _window_operands(stage: NmpStage, channels: int, reached: Reach, output: Region) -> dict[str, Any]:
     window = stage.window
     return {
         "channels": channels,

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from mlhood.compiler.backends.nmp.codegen.emitter import Emitter, PackedWeights
-from mlhood.compiler.backends.nmp.codegen.layer import LayerData, LayerEmitter, View
+from mlhood.compiler.backends.nmp.codegen.layer import DramView, LayerData, LayerEmitter
 from mlhood.compiler.backends.nmp.codegen.slicing import Slicing, check_fits
 from mlhood.compiler.backends.nmp.isa.instruction import ceil_div
 from mlhood.compiler.backends.nmp.machine import Machine
-from mlhood.compiler.backends.nmp.program import DramTensor, NmpLayer, Program
-from mlhood.compiler.backends.nmp.stages import Stage, Work
+from mlhood.compiler.backends.nmp.program import DramTensor, NmpLayer, NmpProgram
+from mlhood.compiler.backends.nmp.stages import NmpStage, NmpWork
 
 
 def layer_program(
-    stages: Sequence[Stage], slicing: Slicing, machine: Machine, works: Sequence[Work] | None = None
-) -> Program:
+    stages: Sequence[NmpStage], slicing: Slicing, machine: Machine, works: Sequence[NmpWork] | None = None
+) -> NmpProgram:
     """Return the program of one layer, for one image.
 
     Its tensors are "x", "y", "weights", and "z" for the second operand of a sum; a second one is "z1", and so on.
@@ -44,13 +44,13 @@ def layer_program(
         return tensor.address
 
     element = f"int{8 * first.element}"
-    x = View(add("x", "input", element, view_shape(first, False)), first, False)
-    y = View(add("y", "output", element, view_shape(last, True)), last, True)
+    x = DramView(add("x", "input", element, view_shape(first, False)), first, False)
+    y = DramView(add("y", "output", element, view_shape(last, True)), last, True)
     operands = {}
     for n, stage in enumerate(stages):
         if stage.kind == "add":
             name = f"z{len(operands) or ''}"
-            operands[n] = View(add(name, "input", element, view_shape(stage, True)), stage, True)
+            operands[n] = DramView(add(name, "input", element, view_shape(stage, True)), stage, True)
     memory = np.zeros(packed.bytes, np.uint8) if works is None else packed.pack(works)
     weights = add("weights", "constant", "uint8", memory.shape, memory) if packed.bytes else 0
     emitter = Emitter(machine)
@@ -61,10 +61,10 @@ def layer_program(
     emitter.barrier()
     instructions = tuple(emitter.instructions)
     name = "+".join(stage.kind for stage in stages)
-    return Program(name, machine, tensors, instructions, (NmpLayer(name, 0, len(instructions), str(slicing)),))
+    return NmpProgram(name, machine, tensors, instructions, (NmpLayer(name, 0, len(instructions), str(slicing)),))
 
 
-def view_shape(stage: Stage, is_output: bool) -> tuple[int, ...]:
+def view_shape(stage: NmpStage, is_output: bool) -> tuple[int, ...]:
     """Return the shape of a stage's input or output as an image, or as the rows of a dense layer."""
     if is_output:
         image = (stage.filters, stage.out_height, stage.out_width)

@@ -19,7 +19,7 @@ from mlhood.compiler.backends.nmp.codegen.slicing import ORDERS, Slicing, limit,
 from mlhood.compiler.backends.nmp.cycles import time_program
 from mlhood.compiler.backends.nmp.isa.instruction import ceil_div
 from mlhood.compiler.backends.nmp.machine import Machine
-from mlhood.compiler.backends.nmp.stages import Stage
+from mlhood.compiler.backends.nmp.stages import NmpStage
 from mlhood.errors import CompilerError
 
 _AXES = ("rows", "columns", "filters", "channels")
@@ -27,7 +27,7 @@ _ISSUE = 3  # instructions around each computation
 
 
 def estimated_best(
-    stages: Sequence[Stage],
+    stages: Sequence[NmpStage],
     machine: Machine,
     axes: Sequence[Sequence[int]],
     groups: Sequence[tuple[int, int]],
@@ -80,7 +80,7 @@ class _Costs:
         cuts: Rows, columns, filters and channels of the slices, int64 [ways, 4].
     """
 
-    def __init__(self, stages: Sequence[Stage], machine: Machine, cuts: np.ndarray) -> None:
+    def __init__(self, stages: Sequence[NmpStage], machine: Machine, cuts: np.ndarray) -> None:
         self.machine, self.stages = machine, stages
         first, last = stages[0], stages[-1]
         rows, columns, filters, channels = cuts.T
@@ -95,7 +95,7 @@ class _Costs:
         self.partial = self._transfer(4 * last.element * rows * columns * filters, 1, rows, columns, None)
         self.work = sum(self._work(stage, rows * columns, filters, channels) for stage in stages)
 
-    def _transfer(self, size: Any, depth: Any, rows: Any, columns: Any, stage: Stage | None) -> Any:
+    def _transfer(self, size: Any, depth: Any, rows: Any, columns: Any, stage: NmpStage | None) -> Any:
         """Return the cycles of a transfer: a run for each channel, or for each row of it; one for all of an image."""
         burst = self.machine.dram.burst_bytes
         runs = depth
@@ -105,7 +105,7 @@ class _Costs:
         bursts = size / burst + np.where(runs > 1, 0.99 * runs, 0.5)
         return np.ceil(bursts) * self.machine.dram.burst_cycles
 
-    def _work(self, stage: Stage, pixels: Any, filters: Any, channels: Any) -> Any:
+    def _work(self, stage: NmpStage, pixels: Any, filters: Any, channels: Any) -> Any:
         """Return the cycles in which a tilelet computes a stage of a slice."""
         lanes = self.machine.lanes(stage.element)
         steps = pixels * -(-filters // lanes)
@@ -141,7 +141,7 @@ class _Costs:
         return cycles.astype(np.float64)
 
 
-Stages = tuple[Stage, ...]
+Stages = tuple[NmpStage, ...]
 CANDIDATES = 6  # whose programs are generated
 _SMALL, _MORE = 1_000_000, 8  # layers of fewer multiplications have so many times the candidates, as programs are short
 
@@ -208,7 +208,7 @@ def _row_that_fits(stages: Stages, machine: Machine) -> Slicing:
     raise CompilerError(what, expected=f"at most {room:,} bytes", got=f"{size:,}", todo="use larger blobs")
 
 
-def _greedy_groups(last: Stage, machine: Machine) -> tuple[int, int]:
+def _greedy_groups(last: NmpStage, machine: Machine) -> tuple[int, int]:
     """Return the groups of filters: as few as leave a row or more to each tilelet."""
     for tiles, tilelets in sorted(groups_of(machine), key=lambda pair: pair[0] * pair[1]):
         if machine.units // (tiles * tilelets) <= max(last.out_height, 1):
@@ -246,7 +246,7 @@ def lower_bound(stages: Stages, machine: Machine, images: int = 1) -> int:
     return max(compute, bursts * machine.dram.burst_cycles)
 
 
-def _read(stage: Stage, axis: int) -> int:
+def _read(stage: NmpStage, axis: int) -> int:
     """Return how many rows, or columns, of its input a stage reads."""
     window, length = stage.window, (stage.height, stage.width)[axis]
     count = (stage.out_height, stage.out_width)[axis]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.backends.nmp.machine import Machine
-from mlhood.compiler.backends.nmp.stages import Stage
+from mlhood.compiler.backends.nmp.stages import NmpStage
 from mlhood.errors import CompilerError
 
 ORDERS = ("output", "weight", "input")  # what is stationary
@@ -89,14 +89,14 @@ class Reach:
     pad_left: int
 
 
-def reach(stage: Stage, output: Region) -> Reach:
+def reach(stage: NmpStage, output: Region) -> Reach:
     """Return what a stage reads for a region of its output."""
     rows = _reach(output.top, output.bottom, stage, 0, stage.height)
     columns = _reach(output.left, output.right, stage, 1, stage.width)
     return Reach(Region(rows[0], rows[1], columns[0], columns[1]), rows[2], columns[2])
 
 
-def _reach(first: int, end: int, stage: Stage, axis: int, length: int) -> tuple[int, int, int]:
+def _reach(first: int, end: int, stage: NmpStage, axis: int, length: int) -> tuple[int, int, int]:
     """Return first and end of the input along an axis, at least one element, and the padding before it."""
     window = stage.window
     stride, pad = window.strides[axis], window.pads[axis]
@@ -106,7 +106,7 @@ def _reach(first: int, end: int, stage: Stage, axis: int, length: int) -> tuple[
     return begin, max(min(high, length), begin + 1), begin - low
 
 
-def regions(stages: Sequence[Stage], output: Region) -> list[Reach]:
+def regions(stages: Sequence[NmpStage], output: Region) -> list[Reach]:
     """Return what each stage reads for a region of the last one's output."""
     found: list[Reach] = []
     for stage in reversed(stages):
@@ -120,7 +120,7 @@ def parts(length: int, size: int) -> list[tuple[int, int]]:
     return [(first, min(first + size, length)) for first in range(0, length, size)]
 
 
-def operand_bytes(stages: Sequence[Stage], slicing: Slicing) -> dict[str, int]:
+def operand_bytes(stages: Sequence[NmpStage], slicing: Slicing) -> dict[str, int]:
     """Return the bytes of the largest slice of each operand: input, weights (with bias), and the stages' results.
 
     Results are accumulators of 4 bytes for each byte of an element where sums are not complete, or are added wide.
@@ -129,7 +129,7 @@ def operand_bytes(stages: Sequence[Stage], slicing: Slicing) -> dict[str, int]:
     return {name: int(size) for name, size in slice_bytes(stages, *cut).items()}
 
 
-def slice_bytes(stages: Sequence[Stage], rows: Any, columns: Any, filters: Any, channels: Any) -> dict[str, Any]:
+def slice_bytes(stages: Sequence[NmpStage], rows: Any, columns: Any, filters: Any, channels: Any) -> dict[str, Any]:
     """Return what `operand_bytes` does for the sizes of one slice, or for arrays of the sizes of many."""
     first, last = stages[0], stages[-1]
     filters, channels = np.minimum(filters, last.filters), np.minimum(channels, first.channels)
@@ -146,7 +146,7 @@ def slice_bytes(stages: Sequence[Stage], rows: Any, columns: Any, filters: Any, 
     return found
 
 
-def _pixels(stages: Sequence[Stage], rows: Any, columns: Any) -> list[Any]:
+def _pixels(stages: Sequence[NmpStage], rows: Any, columns: Any) -> list[Any]:
     """Return the most pixels that each stage reads for a tile of the last one's output, and those of the tile."""
     found = [rows * columns]
     for stage in reversed(stages):
@@ -163,7 +163,7 @@ def limit(machine: Machine, double_buffered: bool) -> int:
     return machine.blob_bytes // (2 if double_buffered else 1) // ALIGNMENT * ALIGNMENT
 
 
-def misfits(stages: Sequence[Stage], slicing: Slicing, machine: Machine) -> list[tuple[str, int, int]]:
+def misfits(stages: Sequence[NmpStage], slicing: Slicing, machine: Machine) -> list[tuple[str, int, int]]:
     """Return each operand of a slicing that does not fit its blob: its name, its bytes, and those that it may have."""
     room = limit(machine, slicing.double_buffered)
     found = [(name, size, room) for name, size in operand_bytes(stages, slicing).items() if size > room]
@@ -173,7 +173,7 @@ def misfits(stages: Sequence[Stage], slicing: Slicing, machine: Machine) -> list
     return found
 
 
-def check_fits(stages: Sequence[Stage], slicing: Slicing, machine: Machine) -> None:
+def check_fits(stages: Sequence[NmpStage], slicing: Slicing, machine: Machine) -> None:
     """Check that a slicing can be executed.
 
     Raises:

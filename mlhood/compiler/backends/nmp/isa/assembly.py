@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.backends.nmp.isa.encoding import INSTRUCTIONS
-from mlhood.compiler.backends.nmp.isa.instruction import Instruction, Units
+from mlhood.compiler.backends.nmp.isa.instruction import NmpInstruction, Units
 from mlhood.compiler.backends.nmp.machine import Machine, default_machine, machine_from_table
-from mlhood.compiler.backends.nmp.program import KINDS, DramTensor, NmpLayer, Program
+from mlhood.compiler.backends.nmp.program import KINDS, DramTensor, NmpLayer, NmpProgram
 from mlhood.errors import CompilerError
 
 _MEMORY = ("memory", "x", "y", "w", "accumulators", "a", "b", "table")  # addresses in a tilelet's memory
@@ -35,7 +35,7 @@ _TENSOR = re.compile(r'("(?:[^"\\]|\\.)*") (\w+) (u?int\d+)\[([\d, ]*)\] at (\w+
 _ELEMENTS = ("int8", "int16", "int32", "uint8")
 
 
-def instruction_text(instruction: Instruction, machine: Machine) -> str:
+def instruction_text(instruction: NmpInstruction, machine: Machine) -> str:
     """Return an instruction as a line of text."""
     parts = [instruction.mnemonic]
     for field in fields(instruction):
@@ -55,7 +55,7 @@ def _operand_text(name: str, value: Any, machine: Machine) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def disassemble(program: Program) -> str:
+def disassemble(program: NmpProgram) -> str:
     """Return a program as text, from which `assemble` makes the same program."""
     lines = [f".program {json.dumps(program.name)}", f".machine {json.dumps(asdict(program.machine))}"]
     for tensor in program.tensors.values():
@@ -71,7 +71,7 @@ def disassemble(program: Program) -> str:
     return "\n".join(lines) + "\n"
 
 
-def assemble(text: str) -> Program:
+def assemble(text: str) -> NmpProgram:
     """Return the program of a text.
 
     Raises:
@@ -113,7 +113,7 @@ class _Assembler:
     def __init__(self) -> None:
         self.name, self.machine = "program", default_machine()
         self.tensors: dict[str, DramTensor] = {}
-        self.instructions: list[Instruction] = []
+        self.instructions: list[NmpInstruction] = []
         self.layers: list[NmpLayer] = []
 
     def add(self, statement: str) -> None:
@@ -134,10 +134,10 @@ class _Assembler:
             case _:
                 self.instructions.append(parse_instruction(statement, self.machine))
 
-    def program(self) -> Program:
+    def program(self) -> NmpProgram:
         """Return the program, after the last line."""
         self._end_layer()
-        return Program(self.name, self.machine, self.tensors, tuple(self.instructions), tuple(self.layers))
+        return NmpProgram(self.name, self.machine, self.tensors, tuple(self.instructions), tuple(self.layers))
 
     def _end_layer(self) -> None:
         if self.layers:
@@ -176,7 +176,7 @@ def _string(text: str) -> str:
     return value
 
 
-def parse_instruction(text: str, machine: Machine) -> Instruction:
+def parse_instruction(text: str, machine: Machine) -> NmpInstruction:
     """Return the instruction of a line.
 
     Raises:

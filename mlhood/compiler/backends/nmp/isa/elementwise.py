@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mlhood.compiler.backends.nmp.isa.instruction import Extent, Instruction, Units, ceil_div
+from mlhood.compiler.backends.nmp.isa.instruction import Extent, NmpInstruction, Units, ceil_div
 
 
 @dataclass(frozen=True)
-class Dense(Instruction):
+class Dense(NmpInstruction):
     """y [rows, filters] = x [rows, depth] times w [filters, depth] transposed.
 
     Args:
@@ -76,7 +76,7 @@ class Dense(Instruction):
 
 
 @dataclass(frozen=True)
-class Add(Instruction):
+class Add(NmpInstruction):
     """y = rescaled(a 2^a_shift + b 2^b_shift): sums of `count` elements, with one rounding.
 
     Args:
@@ -123,7 +123,7 @@ class Add(Instruction):
 
 
 @dataclass(frozen=True)
-class Rescale(Instruction):
+class Rescale(NmpInstruction):
     """y = rescaled(x): other parameters, or an activation, whose limits are `low` and `high`.
 
     Args:
@@ -160,7 +160,7 @@ class Rescale(Instruction):
 
 
 @dataclass(frozen=True)
-class Table(Instruction):
+class Table(NmpInstruction):
     """y = table[x + 128] for elements of one byte.
 
     Args:

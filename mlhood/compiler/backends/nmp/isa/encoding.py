@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.backends.nmp.isa.elementwise import Add, Dense, Rescale, Table
-from mlhood.compiler.backends.nmp.isa.instruction import Barrier, Instruction, Load, Store, Units, Wait
+from mlhood.compiler.backends.nmp.isa.instruction import Barrier, Load, NmpInstruction, Store, Units, Wait
 from mlhood.compiler.backends.nmp.isa.windowed import LANES, POOLS, Convolve, Depthwise, Pool
 from mlhood.compiler.backends.nmp.machine import machine_from_table
-from mlhood.compiler.backends.nmp.program import KINDS, DramTensor, NmpLayer, Program
+from mlhood.compiler.backends.nmp.program import KINDS, DramTensor, NmpLayer, NmpProgram
 from mlhood.errors import CompilerError
 
-INSTRUCTIONS: tuple[type[Instruction], ...] = (
+INSTRUCTIONS: tuple[type[NmpInstruction], ...] = (
     Load,
     Store,
     Convolve,
@@ -49,13 +49,13 @@ _BY_OPCODE = {each.opcode: each for each in INSTRUCTIONS}
 
 
 @cache
-def _format(cls: type[Instruction]) -> struct.Struct:
+def _format(cls: type[NmpInstruction]) -> struct.Struct:
     """Return the layout of an instruction's words, the first included."""
     codes = {"Units": "QQ"} | dict.fromkeys(("int", "bool", "str"), "i")
     return struct.Struct("<I" + "".join("q" if f.name in _WIDE else codes[str(f.type)] for f in fields(cls)))
 
 
-def encode(program: Program) -> bytes:
+def encode(program: NmpProgram) -> bytes:
     """Return a program's binary code.
 
     Raises:
@@ -77,7 +77,7 @@ def encode(program: Program) -> bytes:
     return b"".join([MAGIC, struct.pack("<I", len(text)), text, *constants, *code])
 
 
-def encode_instruction(instruction: Instruction, number: int = 0) -> bytes:
+def encode_instruction(instruction: NmpInstruction, number: int = 0) -> bytes:
     """Return the words of an instruction; `number` is for messages."""
     layout, values = _format(type(instruction)), []
     for name, value in instruction.operands.items():
@@ -92,7 +92,7 @@ def encode_instruction(instruction: Instruction, number: int = 0) -> bytes:
         raise CompilerError("an operand does not fit its field", where=where, got=error) from error
 
 
-def decode(data: bytes) -> Program:
+def decode(data: bytes) -> NmpProgram:
     """Return the program of a binary code.
 
     Raises:
@@ -116,7 +116,7 @@ def decode(data: bytes) -> Program:
     if len(instructions) != count:
         raise _invalid("the code has another number of instructions", start, len(instructions), f"{count}")
     _check_layers(layers, count)
-    return Program(name, machine, tensors, tuple(instructions), layers)
+    return NmpProgram(name, machine, tensors, tuple(instructions), layers)
 
 
 def _read_header(data: bytes) -> tuple[dict[str, Any], int]:
@@ -153,7 +153,7 @@ def _tensors(rows: list[dict[str, Any]], data: bytes, start: int) -> tuple[dict[
     return tensors, start
 
 
-def _decode_instruction(data: bytes, start: int, number: int) -> tuple[Instruction, int]:
+def _decode_instruction(data: bytes, start: int, number: int) -> tuple[NmpInstruction, int]:
     cls = _BY_OPCODE.get(data[start])
     if cls is None:
         raise _invalid("unknown opcode", start, data[start], ", ".join(map(str, _BY_OPCODE)), number)

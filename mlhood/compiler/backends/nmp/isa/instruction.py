@@ -73,7 +73,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Instruction:
+class NmpInstruction:
     """Base of all instructions. `mnemonic` and `opcode` are its name and number in text and binary code."""
 
     mnemonic: ClassVar[str]
@@ -103,7 +103,7 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class Transfer(Instruction):
+class Transfer(NmpInstruction):
     """Base of `Load` and `Store`: rows x columns runs of bytes in DRAM, dense in the tilelet's memory.
 
     Run (i, j) starts at dram + i row_stride + j column_stride.
@@ -169,7 +169,7 @@ class Store(Transfer):
 
 
 @dataclass(frozen=True)
-class Wait(Instruction):
+class Wait(NmpInstruction):
     """Each of the tilelets waits until at most `outstanding` of its own transfers, the latest, are not complete."""
 
     units: Units
@@ -180,7 +180,7 @@ class Wait(Instruction):
 
 
 @dataclass(frozen=True)
-class Barrier(Instruction):
+class Barrier(NmpInstruction):
     """All tilelets wait until each of them is here and all transfers are complete."""
 
     mnemonic = "barrier"

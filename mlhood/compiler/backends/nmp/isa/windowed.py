@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlhood.compiler.backends.nmp.isa.instruction import Extent, Instruction, Units, ceil_div
+from mlhood.compiler.backends.nmp.isa.instruction import Extent, NmpInstruction, Units, ceil_div
 
 LANES = ("filters", "pixels")  # what the multipliers of a tilelet share out among themselves
 POOLS = ("max", "mean")
 
 
 @dataclass(frozen=True)
-class Windowed(Instruction):
+class Windowed(NmpInstruction):
     """Base of what slides a window over x [channels, height, width]; y has out_height x out_width pixels.
 
     Output (i, j) reads rows i stride_height - pad_top + k dilation_height, and columns accordingly; what lies outside

@@ -14,7 +14,7 @@ from mlhood.compiler.backends.nmp.codegen.slicing import ORDERS, Slicing, misfit
 from mlhood.compiler.backends.nmp.cycles import time_program
 from mlhood.compiler.backends.nmp.machine import default_machine
 from mlhood.compiler.backends.nmp.simulator import simulate
-from mlhood.compiler.backends.nmp.stages import Stage, Window, Work
+from mlhood.compiler.backends.nmp.stages import NmpStage, NmpWindow, NmpWork
 from mlhood.errors import CompilerError
 
 MACHINES = [
@@ -36,16 +36,16 @@ def convolutions(draw, kinds=("conv", "depthwise")):
     height, width = (draw(st.integers(span, span + 6)) for span in spans)
     out = [(n + 2 * p - span) // s + 1 for n, p, span, s in zip((height, width), pads, spans, strides, strict=True)]
     low, high = draw(st.sampled_from([(-128, 127), (0, 127), (0, 96)]))
-    window = Window(kernel, strides, dilations, pads)
+    window = NmpWindow(kernel, strides, dilations, pads)
     shift = draw(st.integers(-2, 12))
-    stage = Stage(kind, element, channels, height, width, filters, *out, window, shift, low, high)
+    stage = NmpStage(kind, element, channels, height, width, filters, *out, window, shift, low, high)
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     limits = np.iinfo(f"int{8 * element}")
     shape = (filters, *((channels,) if kind == "conv" else ()), *kernel)
     weights = rng.integers(limits.min, limits.max, shape, endpoint=True).astype(limits.dtype)
     bias = rng.integers(-(2**20), 2**20, filters).astype(np.int32)
     x = rng.integers(limits.min, limits.max, (channels, height, width), endpoint=True).astype(limits.dtype)
-    return Work(stage, weights, bias), x
+    return NmpWork(stage, weights, bias), x
 
 
 def expected(work, x):
@@ -100,9 +100,9 @@ def test_the_search_is_never_slower_than_greedy_and_gives_the_same_numbers(data)
 @pytest.mark.parametrize("double_buffered", [False, True])
 def test_orders_with_slices_of_channels_finish_sums_that_leave_the_tilelet(order, double_buffered):
     rng = np.random.default_rng(1)
-    stage = Stage("conv", 1, 8, 6, 6, 8, 6, 6, Window((3, 3), pads=(1, 1)), 9, -128, 127)
+    stage = NmpStage("conv", 1, 8, 6, 6, 8, 6, 6, NmpWindow((3, 3), pads=(1, 1)), 9, -128, 127)
     weights = rng.integers(-128, 128, (8, 8, 3, 3)).astype(np.int8)
-    work = Work(stage, weights, rng.integers(-999, 999, 8).astype(np.int32))
+    work = NmpWork(stage, weights, rng.integers(-999, 999, 8).astype(np.int32))
     x = rng.integers(-128, 128, (8, 6, 6)).astype(np.int8)
     machine = MACHINES[1]
     slicing = Slicing(2, 3, 3, 3, order, double_buffered=double_buffered)
@@ -112,13 +112,13 @@ def test_orders_with_slices_of_channels_finish_sums_that_leave_the_tilelet(order
 
 def test_fused_stages_give_the_numbers_of_separate_layers():
     rng = np.random.default_rng(2)
-    first = Stage("conv", 1, 3, 12, 12, 8, 12, 12, Window((3, 3), pads=(1, 1)), 8, 0, 127)
-    second = Stage("depthwise", 1, 8, 12, 12, 8, 6, 6, Window((3, 3), (2, 2), pads=(1, 1)), 6, -128, 127)
-    third = Stage("max", 1, 8, 6, 6, 8, 5, 5, Window((2, 2)), 0, -128, 127)
+    first = NmpStage("conv", 1, 3, 12, 12, 8, 12, 12, NmpWindow((3, 3), pads=(1, 1)), 8, 0, 127)
+    second = NmpStage("depthwise", 1, 8, 12, 12, 8, 6, 6, NmpWindow((3, 3), (2, 2), pads=(1, 1)), 6, -128, 127)
+    third = NmpStage("max", 1, 8, 6, 6, 8, 5, 5, NmpWindow((2, 2)), 0, -128, 127)
     works = [
-        Work(first, rng.integers(-128, 128, (8, 3, 3, 3)).astype(np.int8), np.zeros(8, np.int32)),
-        Work(second, rng.integers(-128, 128, (8, 3, 3)).astype(np.int8), np.arange(8, dtype=np.int32)),
-        Work(third),
+        NmpWork(first, rng.integers(-128, 128, (8, 3, 3, 3)).astype(np.int8), np.zeros(8, np.int32)),
+        NmpWork(second, rng.integers(-128, 128, (8, 3, 3)).astype(np.int8), np.arange(8, dtype=np.int32)),
+        NmpWork(third),
     ]
     x = rng.integers(-128, 128, (3, 12, 12)).astype(np.int8)
     stages = (first, second, third)
@@ -134,7 +134,7 @@ def test_fused_stages_give_the_numbers_of_separate_layers():
 
 
 def test_a_slicing_that_does_not_fit_is_refused_with_operand_and_bytes():
-    stage = Stage("conv", 1, 64, 32, 32, 64, 32, 32, Window((3, 3), pads=(1, 1)))
+    stage = NmpStage("conv", 1, 64, 32, 32, 64, 32, 32, NmpWindow((3, 3), pads=(1, 1)))
     with pytest.raises(CompilerError, match=r"(?s)does not fit: input.*8,192 bytes.*65,536 bytes"):
         layer_program((stage,), Slicing(32, 32, 4, 64), default_machine())
 
@@ -144,13 +144,13 @@ def test_a_slicing_that_does_not_fit_is_refused_with_operand_and_bytes():
     [({"rows": 0}, "invalid slicing"), ({"order": "row"}, "unknown order"), ({"tilelets": 3}, "groups of filters")],
 )
 def test_an_invalid_slicing_is_refused(change, match):
-    stage = Stage("conv", 1, 4, 4, 4, 4, 4, 4)
+    stage = NmpStage("conv", 1, 4, 4, 4, 4, 4, 4)
     with pytest.raises(CompilerError, match=match):
         layer_program((stage,), replace(Slicing(1, 1, 1, 1), **change), default_machine())
 
 
 def test_a_machine_that_is_too_small_is_refused():
-    stage = Stage("mean", 1, 4, 32, 32, 4, 1, 1, Window((32, 32)))
+    stage = NmpStage("mean", 1, 4, 32, 32, 4, 1, 1, NmpWindow((32, 32)))
     machine = replace(default_machine(), blob_bytes=512)
     with pytest.raises(CompilerError, match=r"(?s)not even one pixel.*input.*512 bytes.*1,024"):
         search((stage,), machine)
