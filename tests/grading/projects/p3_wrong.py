@@ -33,7 +33,6 @@ ANY_PRODUCT = "any_product_is_right"
 STEPS = (
     "first_share_of_the_course",
     "second_share_of_the_course",
-    "third_share_of_the_course",
     "last_share_of_the_course",
 )
 LIMIT, NO_LIMIT = "the_rest_limits_the_speedup", "without_a_rest_there_is_no_limit"

@@ -307,14 +307,12 @@ def raced(own: float, course: float, rounds: int = 7) -> fast_product.Race:
     return race
 
 
-@pytest.mark.parametrize(
-    ("own", "reached"), [(4.0, 4), (3.0, 4), (5.15, 3), (6.0, 2), (10.0, 1), (20.0, 0)], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("own", "reached"), [(4.0, 3), (3.0, 3), (5.15, 3), (6.0, 2), (10.0, 1), (20.0, 0)], ids=str)
 def test_each_step_needs_its_share_of_the_courses_speed(own, reached, monkeypatch, tmp_path):
     monkeypatch.setattr(fast_product, "_race", lambda submission: raced(own, 4.0))
     monkeypatch.setattr(fast_product, "wait_until_quiet", lambda: None)
     result = result_of("P3.8", {"gemm_fast": np.matmul}, tmp_path)
-    assert [check.status == "passed" for check in result.checks] == [True] * (1 + reached) + [False] * (4 - reached)
+    assert [check.status == "passed" for check in result.checks] == [True] * (1 + reached) + [False] * (3 - reached)
     assert result.reached is not None
     assert result.reached.value == pytest.approx(4.0 / own, rel=1e-2)
     assert result.reached.course == 1
@@ -324,10 +322,10 @@ def test_each_step_needs_its_share_of_the_courses_speed(own, reached, monkeypatc
 @pytest.mark.parametrize(
     ("races", "reached", "count"),
     [
-        ([5.5, 4.0], 4, 2),  # one race was disturbed
+        ([5.5, 4.0], 3, 2),  # one race was disturbed
         ([5.5, 5.5], 2, 2),
         ([30.0], 0, 1),  # too far below for noise
-        ([5.5, 5.2, 5.2], 2, 3),  # 0.8 is within the noise of the others: it is left open
+        ([5.5, 5.33, 5.33], 2, 3),  # 0.75 is within the noise of the others: it is left open
     ],
     ids=str,
 )
