@@ -96,35 +96,12 @@ class Distribution:
         return Distribution(low, high, exponent, first, counts)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Distribution) and self.to_json() == other.to_json()
+        if not isinstance(other, Distribution):
+            return False
+        return all(map(np.array_equal, vars(self).values(), vars(other).values()))
 
     def __hash__(self) -> int:
         return hash((self.low, self.high, self.exponent, self.first))
-
-    def to_json(self) -> dict[str, object]:
-        """Return the distribution as JSON-serialisable data."""
-        return {**vars(self), "counts": self.counts.tolist()}
-
-    @classmethod
-    def from_json(cls, data: object, where: str) -> Distribution:
-        """Return the distribution that `to_json` serialised.
-
-        Raises:
-            CompilerError: The data are invalid; the error reports `where`.
-        """
-        if not isinstance(data, dict) or data.keys() != {"low", "high", "exponent", "first", "counts"}:
-            raise CompilerError("invalid distribution", where=where, expected="low, high, exponent, first, counts")
-        low, high, counts = data["low"], data["high"], data["counts"]
-        is_finite = isinstance(low, float) and isinstance(high, float) and math.isfinite(low) and math.isfinite(high)
-        if not is_finite or low > high or max(abs(low), abs(high)) > np.finfo(np.float64).max / 4:
-            raise CompilerError("invalid range of a distribution", where=where, got=f"{low} to {high}")
-        exponent = _exponent(low, high)
-        bins = _bin(high, exponent) - _bin(low, exponent) + 1
-        is_valid = isinstance(counts, list) and len(counts) == bins
-        is_valid = is_valid and all(type(count) is int and 0 <= count < 2**53 for count in counts)
-        if not is_valid or (data["exponent"], data["first"]) != (exponent, _bin(low, exponent)) or not sum(counts):
-            raise CompilerError("the histogram of a distribution does not match its range", where=where)
-        return cls(low, high, exponent, _bin(low, exponent), np.array(counts, np.int64))
 
 
 def _bin(real: float, exponent: int) -> int:

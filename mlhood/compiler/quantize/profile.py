@@ -9,10 +9,8 @@ A value that holds infinities, such as a mask of attention scores, has no range;
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +26,6 @@ from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.rescale import INTEGER_ACTIVATIONS
 from mlhood.compiler.quantize.distribution import Distribution, describe_invalid
 from mlhood.errors import CompilerError
-from mlhood.files.atomic import write_atomic
 
 
 def pre_activation_name(name: str) -> str:
@@ -56,10 +53,6 @@ def _split(graph: Graph, node: Node, activation: Operator) -> None:
     name = pre_activation_name(node.outputs[0].name)
     before = graph.add(plain, *node.inputs, outputs=[name]).outputs[0]
     graph.replace(node, activation, before)
-
-
-_FORMAT = "mlhood profile 1"
-_MAX_BYTES = 256 * 2**20  # ResNet-50's profile has about 2 MB
 
 
 @dataclass(frozen=True)
@@ -103,61 +96,6 @@ class Profile:
                 got=self.graph,
                 todo="profile the same graph: the optimised one, with these weights",
             )
-
-    def merge(self, other: Profile) -> Profile:
-        """Return the profile of the data of both.
-
-        Raises:
-            CompilerError: The other profile belongs to another graph.
-        """
-        if other.graph != self.graph:
-            raise CompilerError("cannot merge profiles of different graphs", expected=self.graph, got=other.graph)
-        merged, unbounded = dict(self.distributions), self.unbounded | other.unbounded
-        for name, distribution in other.distributions.items():
-            merged[name] = merged[name].merge(distribution) if name in merged else distribution
-        return Profile(self.graph, {k: v for k, v in merged.items() if k not in unbounded}, unbounded)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the profile as JSON, atomically.
-
-        Raises:
-            OutputError: The file cannot be written.
-        """
-        values = {name: distribution.to_json() for name, distribution in self.distributions.items()}
-        data = {"format": _FORMAT, "graph": self.graph, "values": values}
-        if self.unbounded:
-            data["unbounded"] = sorted(self.unbounded)
-        return write_atomic(path, json.dumps(data, separators=(",", ":")).encode())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Profile:
-        """Read a profile that `save` wrote.
-
-        Raises:
-            CompilerError: The file cannot be read, or is not a profile.
-        """
-        data = _read(Path(path))
-        if not isinstance(data, dict) or data.get("format") != _FORMAT:
-            raise CompilerError("not a profile", where=path, expected=f'JSON with "format": "{_FORMAT}"')
-        graph, values, unbounded = data.get("graph"), data.get("values"), data.get("unbounded", [])
-        if not isinstance(graph, str) or not isinstance(values, dict):
-            raise CompilerError("invalid profile", where=path, expected='"graph" and "values"')
-        if not isinstance(unbounded, list) or not all(isinstance(name, str) for name in unbounded):
-            raise CompilerError("invalid profile", where=path, expected='a list of names under "unbounded"')
-        distributions = {k: Distribution.from_json(v, f"{path}, value {k!r}") for k, v in values.items()}
-        return cls(graph, distributions, frozenset(unbounded))
-
-
-def _read(path: Path) -> object:
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            expected = f"{_MAX_BYTES} bytes at most"
-            raise CompilerError("the file is too large for a profile", where=path, expected=expected)
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise CompilerError("the profile cannot be read", where=path, got=error.strerror) from error
-    except (ValueError, RecursionError) as error:
-        raise CompilerError("not a profile", where=path, got=error) from error
 
 
 def fingerprint(graph: Graph) -> str:
