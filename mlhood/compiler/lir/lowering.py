@@ -7,12 +7,12 @@
 5. output "name" = y                  ->  copy @out name, @in y   right after the instruction that writes y
 6. after the last use of activation y ->  dealloc y
 
-Nodes are lowered in topological order. A node that the back end vetoes is lowered by rule 4, to a `call`.
+Nodes are lowered in topological order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import check_dims
@@ -23,32 +23,27 @@ from mlhood.compiler.lir.opcodes import COPIES, OPCODES, VIEWS
 from mlhood.compiler.lir.program import Program, with_deallocs
 from mlhood.compiler.operators.dynamic import Dynamic
 
-Veto = Callable[[Node], bool]
 
-
-def lower(graph: Graph, dims: Mapping[str, int] | None = None, *, veto: Veto | None = None) -> Program:
+def lower(graph: Graph, dims: Mapping[str, int] | None = None) -> Program:
     """Return the program that computes a graph.
 
     Args:
         graph: A verified graph; not modified.
         dims: Lengths of dynamic axes by name. A program with dynamic axes can be printed and optimised, but neither
             executed nor planned.
-        veto: Whether a back end wants a node as a generic `call`, for want of an instruction or for a better kernel.
 
     Raises:
         CompilerError: A length is given for an axis that the graph does not have, or is invalid for an operator.
     """
-    return lower_with_buffers(graph, dims, veto=veto)[0]
+    return lower_with_buffers(graph, dims)[0]
 
 
-def lower_with_buffers(
-    graph: Graph, dims: Mapping[str, int] | None = None, *, veto: Veto | None = None
-) -> tuple[Program, dict[str, Buffer]]:
+def lower_with_buffers(graph: Graph, dims: Mapping[str, int] | None = None) -> tuple[Program, dict[str, Buffer]]:
     """Return the program that computes a graph, and the buffer of each of the graph's values by name; see `lower`."""
     if dims:
         check_dims({name: value.type for name, value in graph.placeholders.items()}, dims)
         graph = graph.copy(dims)
-    lowering = _Lowering(graph, veto or (lambda node: False))
+    lowering = _Lowering(graph)
     program = lowering.run()
     return program, {value.name: buffer for value, buffer in lowering.buffers.items()}
 
@@ -56,9 +51,8 @@ def lower_with_buffers(
 class _Lowering:
     """One lowering: the program so far, and the buffer of each value."""
 
-    def __init__(self, graph: Graph, veto: Veto) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.veto = veto
         self.program = Program(graph.name)
         self.buffers: dict[Value, Buffer] = {}
         self.names = {value.name for value in graph.values() if value.producer is None}
@@ -85,17 +79,16 @@ class _Lowering:
         add = self.program.instructions.append
         inputs = tuple(None if value is None else self.buffers[value] for value in node.inputs)
         results = tuple(Buffer(unique_name(value.name, self.names), value.type) for value in node.outputs)
-        vetoed = self.veto(node)
         source = inputs[0] if inputs else None
         operator = node.operator.operator if isinstance(node.operator, Dynamic) else node.operator
-        if isinstance(operator, VIEWS) and source is not None and not vetoed:  # rule 2
+        if isinstance(operator, VIEWS) and source is not None:  # rule 2
             add(TensorView(results[0], source))
         else:
             self.program.instructions += [Alloc(buffer) for buffer in results]
-            if isinstance(node.operator, COPIES) and source is not None and not vetoed:  # rule 3
+            if isinstance(node.operator, COPIES) and source is not None:  # rule 3
                 add(Copy(results[0], source))
             else:  # rule 4
-                add(Compute(node.operator, results, inputs, vetoed or node.operator.name not in OPCODES))
+                add(Compute(node.operator, results, inputs, node.operator.name not in OPCODES))
         for value, buffer in zip(node.outputs, results, strict=True):
             self.buffers[value] = buffer
             self._copy_to_outputs(value)

@@ -9,7 +9,7 @@ from mlhood.compiler.hir import Graph
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.lir.execute import Executor
 from mlhood.compiler.lir.instructions import Compute
-from mlhood.compiler.lir.lowering import Veto, lower
+from mlhood.compiler.lir.lowering import lower
 from mlhood.compiler.lir.parse import parse
 from mlhood.compiler.lir.program import Program
 from mlhood.compiler.lir.text import instruction_text
@@ -26,14 +26,14 @@ def program_of(*lines: str, declare: tuple[str, ...] = (), check: bool = True) -
     return program
 
 
-def lowered(make: Callable, veto: Veto | None = None) -> Program:
+def lowered(make: Callable) -> Program:
     """Return the program of the graph that a function builds, with the lengths of `DYNAMIC_SIZES` for its axes."""
-    return lower_static(built(make), veto)
+    return lower_static(built(make))
 
 
-def lower_static(graph: Graph, veto: Veto | None = None, **sizes: int) -> Program:
+def lower_static(graph: Graph, **sizes: int) -> Program:
     axes = {axis for value in graph.placeholders.values() for axis in value.type.shape if isinstance(axis, str)}
-    program = lower(graph, {axis: {**DYNAMIC_SIZES, **sizes}.get(axis, 3) for axis in axes}, veto=veto)
+    program = lower(graph, {axis: {**DYNAMIC_SIZES, **sizes}.get(axis, 3) for axis in axes})
     verify(program)
     return program
 

@@ -39,14 +39,13 @@ class Sum:
     finish: Callable[[str, str], Lines]
 
 
-def window_loops(window: Window, spatial: tuple[int, ...], body: Lines, beyond: str = "continue;") -> Lines:
+def window_loops(window: Window, spatial: tuple[int, ...], body: Lines) -> Lines:
     """Return the loops over the elements of the window at (o0, o1, ...): indices into x are (i0, i1, ...).
 
     Args:
         window: The sliding window.
         spatial: Lengths of the spatial axes of x.
         body: What is done with each element that is inside of x.
-        beyond: What is done outside.
     """
     counts = [int(count) for count in window.output(spatial)]
     lines = body
@@ -56,7 +55,7 @@ def window_loops(window: Window, spatial: tuple[int, ...], body: Lines, beyond: 
         last = (counts[axis] - 1) * stride + window.spans[axis] - 1 - pad
         tests = [f"i{axis} < 0"] if pad else []
         tests += [f"i{axis} >= {spatial[axis]}"] if last >= spatial[axis] else []
-        skip = [f"if ({' || '.join(tests)})", f"    {beyond}"] if tests else []
+        skip = [f"if ({' || '.join(tests)})", "    continue;"] if tests else []
         lines = loop(f"k{axis}", window.kernel[axis], [f"const int i{axis} = {place};", *skip, *lines])
     return lines
 
