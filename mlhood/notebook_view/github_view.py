@@ -1,7 +1,7 @@
 """A notebook as GitHub shows it: no scripts, no widgets, no style of an output's own, formulas drawn, light and dark.
 
 GitHub renders notebooks with nbconvert, filters the HTML and draws the formulas with MathJax. We do the same steps with
-nbconvert's `basic` template, nh3 and `formulas`. The measures and colours are those of GitHub's style sheet.
+nbconvert's `basic` template, nh3 and MathML. The measures and colours are those of GitHub's style sheet.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from html import escape
 from pathlib import Path
 
 import nh3
-from bs4 import BeautifulSoup, Tag
+from bs4 import BeautifulSoup
 from bs4.element import NavigableString
 from nbformat import NotebookNode
 
-from mlhood.notebook_view.formulas import Formula, drawing, formulas
+from mlhood.notebook_view.formulas import Formula, formulas, mathml
 
 # the source of a cell is not filtered here, as all of the page is later
 TEMPLATE = """{% extends 'basic/index.html.j2' %}
@@ -78,8 +78,6 @@ th, td { padding: 6px 13px; border: 1px solid var(--line); text-align: left; }
 .input_area { background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: 8px; }
 .output_area { display: flex; margin-top: .5rem; }
 .output_subarea { padding-top: 8px; }
-.formula { white-space: nowrap; }
-.formula.display { display: block; text-align: center; margin: 1rem 0; }
 .anchor-link { display: none; }
 .hll { background: var(--soft); }
 .k, .kn, .kd, .kc, .kr, .kp, .ow, .o { color: var(--keyword); }
@@ -113,7 +111,7 @@ def github_html(notebook: NotebookNode, folder: Path | None = None) -> str:
         notebook: Executed.
         folder: Of its repository: pictures of files in it, which GitHub shows, too, are put into the page.
     """
-    html = _draw_formulas(_sanitised(_converted(notebook)))
+    html = _convert_formulas(_sanitised(_converted(notebook)))
     return _with_pictures(html, folder) if folder else html
 
 
@@ -150,8 +148,8 @@ def _sanitised(html: str) -> str:
     )
 
 
-def _draw_formulas(html: str) -> str:
-    """Put drawings in the place of formulas, wherever MathJax would look for them: not in code."""
+def _convert_formulas(html: str) -> str:
+    """Put MathML in the place of formulas, wherever MathJax would look for them: not in code."""
     page = BeautifulSoup(html, "html.parser")
     for text in page.find_all(string=re.compile(r"\$")):
         if not any(parent.name in _NO_FORMULAS for parent in text.parents):
@@ -161,23 +159,16 @@ def _draw_formulas(html: str) -> str:
 
 def _replace_formulas(page: BeautifulSoup, text: NavigableString) -> None:
     rest = str(text)
-    pieces: list[Tag | NavigableString] = []
+    pieces: list[BeautifulSoup | NavigableString] = []
     for formula in formulas(rest):
         dollars = "$$" if formula.display else "$"
         before, _, rest = rest.partition(f"{dollars}{formula.tex}{dollars}")
-        pieces += [NavigableString(before), _drawn(page, formula)]
+        pieces += [NavigableString(before), _shown(formula)]
     if pieces:
         text.replace_with(*pieces, NavigableString(rest))
 
 
-def _drawn(page: BeautifulSoup, formula: Formula) -> Tag:
-    """Return the box of a formula: its drawing, or its TeX if it cannot be drawn."""
-    kind = "formula display" if formula.display else "formula"
-    box = page.new_tag("span", attrs={"class": kind, "role": "img", "aria-label": formula.tex.strip()})
-    svg = drawing(formula.tex)
-    if svg is None:
-        box["class"] = f"{kind} undrawn"
-        box.string = formula.tex
-    else:
-        box.append(BeautifulSoup(svg, "html.parser"))
-    return box
+def _shown(formula: Formula) -> BeautifulSoup:
+    """Return a formula as MathML, or its TeX if it is not understood."""
+    tex = f'<code class="formula">{escape(formula.tex)}</code>'
+    return BeautifulSoup(mathml(formula) or tex, "html.parser")

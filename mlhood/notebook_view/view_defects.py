@@ -161,7 +161,7 @@ def _from_elsewhere(cell: Tag) -> Iterator[tuple[str, str]]:
 
 
 def _raw_tex(cell: Tag) -> Iterator[tuple[str, str]]:
-    for box in cell.select(".formula.undrawn"):
+    for box in cell.select("code.formula"):
         if cell.find(class_="output_area"):  # in Markdown, the source says more
             yield f"a formula that is not understood: {box.get_text()[:60]!r}", "use the commands of MathJax"
     if "text_cell" in cell.get_attribute_list("class"):
