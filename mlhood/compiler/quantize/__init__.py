@@ -7,7 +7,6 @@ layer_sqnr(graph, quantized, {"image": images})
 Only the weights: quantize_weights(graph, WeightFormat(4, block=32)), in place
 """
 
-from mlhood.compiler.quantize.calibrate import CALIBRATIONS, calibrate_range
 from mlhood.compiler.quantize.distribution import Distribution
 from mlhood.compiler.quantize.profile import Profile, profile
 from mlhood.compiler.quantize.quantize import quantize
@@ -16,13 +15,11 @@ from mlhood.compiler.quantize.schema import SCHEMAS, Recipe, choose_parameters
 from mlhood.compiler.quantize.weights import WeightFormat, quantize_weights
 
 __all__ = [
-    "CALIBRATIONS",
     "SCHEMAS",
     "Distribution",
     "Profile",
     "Recipe",
     "WeightFormat",
-    "calibrate_range",
     "choose_parameters",
     "kept_in_float",
     "layer_sqnr",

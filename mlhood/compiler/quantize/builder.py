@@ -10,7 +10,6 @@ from mlhood.compiler.hir.types import Quantization
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.rescale import Rescale, parameters_of
-from mlhood.compiler.quantize.calibrate import calibrate_range
 from mlhood.compiler.quantize.distribution import Distribution
 from mlhood.compiler.quantize.profile import Profile, pre_activation_name
 from mlhood.compiler.quantize.schema import Recipe, choose_parameters, quantize_array, tensor_parameters
@@ -68,16 +67,13 @@ class Builder:
     def parameters(self, value: Value) -> Quantization:
         """Return the parameters of a value of the float graph, from the profile and the recipe."""
         if value not in self._parameters:
-            self._parameters[value] = self.range_parameters(*self._calibrated(value.name))
+            self._parameters[value] = self.range_parameters(*self._widened(value.name))
         return self._parameters[value]
 
-    def _calibrated(self, name: str) -> tuple[float, float]:
-        """Return the range of a profiled value, by the recipe."""
-        recipe, limits = self.recipe, np.iinfo(self.recipe.element)
-        levels = int(limits.max) - int(limits.min)
-        distribution = self.profile[name]
-        low, high = calibrate_range(distribution, recipe.calibration, percentile=recipe.percentile, levels=levels)
-        return low * recipe.margin, high * recipe.margin
+    def _widened(self, name: str) -> tuple[float, float]:
+        """Return the range of a profiled value, widened by the recipe's margin."""
+        distribution, margin = self.profile[name], self.recipe.margin
+        return distribution.low * margin, distribution.high * margin
 
     def pre_activation_parameters(self, y: Value, low: float, high: float | None) -> Quantization:
         """Return the parameters of what a fused activation reads.
@@ -90,7 +86,7 @@ class Builder:
         name = pre_activation_name(y.name)
         if name not in self.profile.distributions or name in self._names:  # a profile of an earlier version
             return self.range_parameters(low, max(-low, self.profile[y.name].high) if high is None else high)
-        least, most = self._calibrated(name)
+        least, most = self._widened(name)
         return self.range_parameters(max(least, low), most if high is None else min(most, high))
 
     def range_parameters(self, low: float, high: float) -> Quantization:

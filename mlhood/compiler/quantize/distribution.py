@@ -78,12 +78,6 @@ class Distribution:
         magnitude = np.minimum(np.abs(edges[:-1]), np.abs(edges[1:]))[self.counts > 0]
         return not ((magnitude > limit / 64) & (magnitude < limit / 4)).any()
 
-    def coarsened(self) -> Distribution:
-        """Return the distribution with pairs of bins merged, so that they are wider than necessary."""
-        bins = ((np.arange(len(self.counts)) + self.first) >> 1) - (self.first >> 1)
-        counts = np.bincount(bins, self.counts).astype(np.int64)
-        return Distribution(self.low, self.high, self.exponent + 1, self.first >> 1, counts)
-
     def merge(self, other: Distribution) -> Distribution:
         """Return the distribution of the elements of both."""
         low, high = min(self.low, other.low), max(self.high, other.high)

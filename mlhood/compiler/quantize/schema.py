@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.compiler.hir.types import Quantization
-from mlhood.compiler.quantize.calibrate import check_calibration
 from mlhood.errors import CompilerError, nearest
 
 SCHEMAS = ("asymmetric", "symmetric", "symmetric_unsigned", "power_of_two")
@@ -149,8 +148,6 @@ class Recipe:
             activations.
         per_channel: Give each output channel of a weight its own scale. The weight's offset is then 0, as ONNX
             Runtime and most hardware require: an asymmetric schema applies to activations only.
-        calibration: How a distribution is reduced to a range; one of `CALIBRATIONS`.
-        percentile: Percentage of the elements in range, for the calibration "percentile".
         headroom: Fraction by which the range of activations is widened, for data that exceed the calibration data.
             By default 0 for 8 bits and 0.5 for 16 bits, which have steps to spare and whose error would mostly be due
             to saturation.
@@ -162,14 +159,11 @@ class Recipe:
     schema: str = "asymmetric"
     element: str = "int8"
     per_channel: bool = False
-    calibration: str = "none"
-    percentile: float = 99.99
     headroom: float | None = None
 
     def __post_init__(self) -> None:
         check_schema(self.schema)
         check_element(self.element)
-        check_calibration(self.calibration, self.percentile)
         if self.headroom is not None and not 0 <= self.headroom <= 100:
             raise CompilerError("invalid headroom", expected="0 to 100", got=self.headroom)
 

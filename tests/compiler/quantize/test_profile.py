@@ -58,14 +58,6 @@ def test_bins_are_no_finer_than_float32():
     assert Distribution.of(np.full(7, 3e38, np.float32)).counts.tolist() == [7]
 
 
-def test_coarsened_keeps_the_counts():
-    distribution = Distribution.of(np.linspace(-1, 2, 999, dtype=np.float32))
-    coarse = distribution.coarsened()
-    assert coarse.count == 999
-    assert coarse.edges[0] <= distribution.low
-    assert len(coarse.counts) <= len(distribution.counts) // 2 + 1
-
-
 @pytest.mark.parametrize(("x", "got"), [([1.0, np.nan], "1 nan"), ([np.inf, -np.inf], "2 inf"), ([], "no elements")])
 def test_invalid_arrays(x, got):
     with pytest.raises(CompilerError, match=got):

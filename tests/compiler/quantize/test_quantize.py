@@ -350,8 +350,6 @@ def test_a_profile_without_a_value_leaves_it_float(lenet_graph, lenet_profile):
     [
         {"schema": "other"},
         {"element": "int4"},
-        {"calibration": "other"},
-        {"percentile": 101},
         {"headroom": -0.1},
         {"headroom": float("nan")},
     ],
