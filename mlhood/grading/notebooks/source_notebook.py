@@ -226,11 +226,6 @@ def synced_cells(project_id: str) -> tuple[SourceCell, ...]:
     return parse_cells(path.read_text(encoding="utf-8")) if path.is_file() else ()
 
 
-def synced_solutions(project_id: str) -> dict[str, str]:
-    """Return the source notebook's solutions by task that `mlhood sync` has written, if any."""
-    return source_solutions(project_id)
-
-
 def variant_texts(project: Project, variant_name: str) -> tuple[list[str], dict[str, str]]:
     """Return the sources of the code cells that students of a variant get, and by task the solutions that are its own.
 

@@ -12,7 +12,8 @@ from nbformat import NotebookNode
 from mlhood.grading.gradebook.records import Record
 from mlhood.grading.gradebook.store import stored_notebook
 from mlhood.grading.notebooks.notebook import label, read
-from mlhood.grading.notebooks.source_notebook import synced_cells, synced_solutions, variant_texts
+from mlhood.grading.notebooks.source_notebook import synced_cells, variant_texts
+from mlhood.grading.projects.package_files import source_solutions
 from mlhood.grading.similarity.compare import (
     Document,
     SimilarGroup,
@@ -51,7 +52,7 @@ def package_functions(root: Path | None = None) -> Iterator[Document]:
 
 def source_documents(project: str) -> Iterator[Document]:
     """Yield a document for each task's solution in the source notebook, which is public."""
-    for task, source in synced_solutions(project).items():
+    for task, source in source_solutions(project).items():
         yield Document(f"the public solution of {task}", {task: source})
 
 
