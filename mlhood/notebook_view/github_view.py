@@ -78,6 +78,7 @@ th, td { padding: 6px 13px; border: 1px solid var(--line); text-align: left; }
 .input_area { background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: 8px; }
 .output_area { display: flex; margin-top: .5rem; }
 .output_subarea { padding-top: 8px; }
+.display { display: block; overflow-x: auto; }
 .anchor-link { display: none; }
 .hll { background: var(--soft); }
 .k, .kn, .kd, .kc, .kr, .kp, .ow, .o { color: var(--keyword); }
@@ -170,5 +171,5 @@ def _replace_formulas(page: BeautifulSoup, text: NavigableString) -> None:
 
 def _shown(formula: Formula) -> BeautifulSoup:
     """Return a formula as MathML, or its TeX if it is not understood."""
-    tex = f'<code class="formula">{escape(formula.tex)}</code>'
-    return BeautifulSoup(mathml(formula) or tex, "html.parser")
+    shown = mathml(formula) or f'<code class="formula">{escape(formula.tex)}</code>'
+    return BeautifulSoup(f'<span class="display">{shown}</span>' if formula.display else shown, "html.parser")
