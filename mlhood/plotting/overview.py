@@ -18,7 +18,7 @@ CENTRED: dict[str, Any] = {"ha": "center", "va": "center"}
 TORCH_LANE = (
     ("model(x)", "PyTorch"),
     ("ONNX graph", "operators,\nweights, shapes"),
-    ("integer graph", "typed, fused,\nin 8 bits"),
+    ("typed graph", "fused, in float32\nor in 8 bits"),
     ("vector code", "a ladder\nof kernels"),
     ("tiles in caches", "sliced,\nreordered"),
 )
