@@ -138,7 +138,7 @@ def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequenc
     Args:
         layers: Names in execution order.
         cumulative: SQNR after each layer, with all layers quantised.
-        alone: SQNR after each layer if only this layer is quantised; infinite values, without loss, are not drawn.
+        alone: SQNR at the output if only this layer is quantised; infinite values, without loss, are not drawn.
     """
     alone = [value if np.isfinite(value) else np.nan for value in alone]
     figure, axes = plt.subplots(figsize=(6.4, 4.0), dpi=90)
@@ -155,7 +155,7 @@ def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequenc
         axes.bar(x, height, 0.6, bottom, color=colour, ec="black", hatch=hatch, label=labels.pop(colour, None))
         axes.text(x, bottom - 0.4, f"{after - before:+.1f}", ha="center", va="top", fontsize=8.5)
     xs = np.arange(len(layers))
-    axes.plot(xs, alone, "D", color=VERMILION, ms=6, mec="black", label="only this layer quantised")
+    axes.plot(xs, alone, "D", color=VERMILION, ms=6, mec="black", label="at the output, only this layer quantised")
     axes.set(ylabel="SQNR in dB", ylim=(floor, np.nanmax([*cumulative, *alone]) + 3))
     axes.set_xticks(xs, layers, rotation=30, ha="right", fontsize=8.5)
     axes.legend(frameon=False, fontsize=8.5, ncols=2, loc="lower left", bbox_to_anchor=(-0.05, 1))
@@ -167,7 +167,7 @@ def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequenc
     return set_alt_text(
         figure,
         f"Waterfall chart of the SQNR in dB after each layer, all quantised: {cumulative_text}.",
-        f"Only this layer quantised: {alone_text}.",
+        f"At the output, only this layer quantised: {alone_text}.",
     )
 
 

@@ -10,7 +10,7 @@ Only the weights: quantize_weights(graph, WeightFormat(4, block=32)), in place
 from mlhood.compiler.quantize.distribution import Distribution
 from mlhood.compiler.quantize.profile import Profile, profile
 from mlhood.compiler.quantize.quantize import quantize
-from mlhood.compiler.quantize.report import kept_in_float, layer_sqnr, sqnr, summary
+from mlhood.compiler.quantize.report import kept_in_float, layer_sqnr, output_sqnr, sqnr, summary
 from mlhood.compiler.quantize.schema import SCHEMAS, Recipe, choose_parameters
 from mlhood.compiler.quantize.weights import WeightFormat, quantize_weights
 
@@ -23,6 +23,7 @@ __all__ = [
     "choose_parameters",
     "kept_in_float",
     "layer_sqnr",
+    "output_sqnr",
     "profile",
     "quantize",
     "quantize_weights",

@@ -111,6 +111,36 @@ def layer_sqnr(graph: Graph, quantized: Graph, inputs: Inputs) -> pd.DataFrame:
     return table.astype({"sqnr": float, "alone": float}).set_index("value")
 
 
+def output_sqnr(graph: Graph, quantized: Graph, inputs: Inputs) -> dict[str, float]:
+    """Return what each layer costs at the graph's first output: its SQNR in dB if only this layer is quantised.
+
+    The layer's inputs, weights and result are rounded, as for `alone` in `layer_sqnr`, and all other layers are float.
+    A run of the rest of the float graph for each layer: meant for small graphs.
+
+    Args:
+        graph: The float graph that was quantised.
+        quantized: The quantised graph.
+        inputs: Arrays for one run.
+    """
+    floats, output = _record(graph, inputs), next(iter(graph.outputs.values())).name
+    costs = {}
+    for node in quantized.topological():
+        name = _name_in_float_graph(graph, node)
+        if name in floats and floats[name].dtype.kind == "f":
+            rounded = _to_float(node.outputs[0], _evaluate(node, floats))
+            costs[name] = sqnr(floats[output], _with_value(graph, floats, name, rounded)[output])
+    return costs
+
+
+def _with_value(graph: Graph, arrays: dict[str, np.ndarray], name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the values of a run in which one value is another array."""
+    arrays = arrays | {name: array}
+    for node in graph.topological():
+        if name not in [value.name for value in node.outputs]:
+            arrays |= zip((value.name for value in node.outputs), _evaluate_all(node, arrays), strict=True)
+    return arrays
+
+
 def _name_in_float_graph(graph: Graph, node: Node) -> str:
     """Return the name of a node's result in the float graph: for a quantised placeholder, the placeholder's."""
     (x, *_) = node.inputs or (None,)
@@ -131,10 +161,14 @@ def _to_float(value: Value, array: np.ndarray) -> np.ndarray:
 
 def _evaluate(node: Node, floats: dict[str, np.ndarray]) -> np.ndarray:
     """Return a node's result on the float graph's values, quantised to the types of its inputs."""
+    return _evaluate_all(node, floats)[0]
+
+
+def _evaluate_all(node: Node, floats: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
     arrays = [None if value is None else _input_array(value, floats) for value in node.inputs]
     types = tuple(None if value is None else value.type for value in node.inputs)
     with np.errstate(all="ignore"):
-        return as_tuple(node.operator.evaluate_typed(types, *arrays))[0]
+        return as_tuple(node.operator.evaluate_typed(types, *arrays))
 
 
 def _input_array(value: Value, floats: dict[str, np.ndarray]) -> np.ndarray:

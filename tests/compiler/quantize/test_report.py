@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from mlhood.compiler.backends.interpreter import Interpreter
-from mlhood.compiler.quantize import Recipe, layer_sqnr, quantize, sqnr, summary
+from mlhood.compiler.operators.rescale import parameters_of
+from mlhood.compiler.quantize import Recipe, layer_sqnr, output_sqnr, quantize, sqnr, summary
+from mlhood.compiler.quantize.schema import dequantize_array, quantize_array
 from mlhood.errors import CompilerError
 
 
@@ -71,3 +73,20 @@ def test_float_layers_between_integer_layers(branches_graph, branches_profile, i
     floats = table[table["element"] == "float32"]
     assert set(floats["operator"]) == {"Tanh", "Sigmoid"}
     assert (table["alone"] > 55).all()
+
+
+def test_the_cost_of_a_layer_at_the_output(branches_graph, branches_profile, images):
+    graph, inputs = branches_graph, {"image": images}
+    quantized = quantize(graph, branches_profile)
+    costs, table = output_sqnr(graph, quantized, inputs), layer_sqnr(graph, quantized, inputs)
+    assert list(costs) == list(table.index)
+    last = next(iter(graph.outputs.values())).name
+    assert costs[last] == table["alone"][last]
+    # by hand: a placeholder is rounded, the rest is float
+    (placeholder,) = quantized.placeholders.values()
+    (user,) = [node for node in quantized.topological() if placeholder in node.inputs]
+    value = user.outputs[0]
+    parameters = parameters_of(value.type)
+    rounded = dequantize_array(quantize_array(images, parameters, "int8"), parameters).astype(np.float32)
+    exact, after = (next(iter(Interpreter(graph).run({"image": x}).values())) for x in (images, rounded))
+    assert costs["image"] == pytest.approx(sqnr(exact, after), abs=0.01)  # float32 or float64 after rounding
