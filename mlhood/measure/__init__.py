@@ -13,7 +13,7 @@ from mlhood.measure.machine import Machine, machine
 if TYPE_CHECKING:
     from mlhood.measure.claims import Claim, agree, faster
     from mlhood.measure.comparison import Comparison, compare
-    from mlhood.measure.limits import Ceilings, bandwidth, ceilings, peak
+    from mlhood.measure.limits import Ceilings, bandwidth, ceilings, peak, reading
     from mlhood.measure.measurement import Count, Measurement
     from mlhood.measure.ratio import Ratio
     from mlhood.measure.roofline import Roofline
@@ -38,13 +38,14 @@ __all__ = [
     "faster",
     "machine",
     "peak",
+    "reading",
     "session_options",
     "threads",
 ]
 
 # No module has the name of something that it exports: importing the module would shadow the function.
 _MODULES = {
-    "limits": ("Ceilings", "bandwidth", "ceilings", "peak"),
+    "limits": ("Ceilings", "bandwidth", "ceilings", "peak", "reading"),
     "claims": ("Claim", "agree", "faster"),
     "comparison": ("Comparison", "compare"),
     "measurement": ("Count", "Measurement"),

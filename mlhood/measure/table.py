@@ -168,6 +168,8 @@ class Table:
         claims = "".join(f"<li>{escape(str(verdict))}</li>" for verdict in self.verdicts())
         claims = f"<ul>{claims}</ul>" if claims else ""
         cells = self.frame().map(lambda text: text.replace(" ", "\xa0"))  # a value and its interval stay on one line
+        if len(cells.columns) > 2 * len(cells):
+            cells = cells.T  # few rows of many columns would not fit a page
         return f"{title}{cells.to_html()}<p>{escape(self.note())}</p>{claims}"
 
     def to_dict(self) -> dict[str, Any]:
