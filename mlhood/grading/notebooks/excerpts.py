@@ -48,7 +48,7 @@ EXCERPTS = {
         "table",
         "P2-8-given-2",
         "P2-11-result-4",
-        columns=("network", "numbers", "ms", "speed-up", "weights, MB"),
+        columns=("network", "type", "ms", "speed-up", "weights, MB"),
         caption="Networks in float32 and in 8-bit integers: times, and the size of the weights",
         more_pictures=("P2-14-result-1",),
     ),

@@ -102,18 +102,16 @@ def draw_by_mouse(tab, points):
 @needs_clang
 @needs_browser
 @pytest.mark.browser
-def test_the_picture_in_p2_shows_what_the_page_does(trained_lenet, tmp_path, page):
+def test_the_picture_in_the_readme_shows_what_the_page_does(trained_lenet, tmp_path, page):
     """With PICTURE set to a path, the picture is taken again."""
     (path,) = write_bundle(trained_lenet, tmp_path, "wasm", "power_of_two").paths
     tab = page(path)
     draw_by_mouse(tab, a_three())
     answer = tab.inner_text("#answer")
     assert answer.startswith("This is a 3 (")
-    text = (ROOT / "P2.ipynb").read_text(encoding="utf-8")
-    assert (
-        "![A 3, drawn with the mouse, and the page's answer: this is a 3](.github/images/digit-in-the-browser.png)"
-        in text
-    )
+    text = (ROOT / "mlhood/compiler/README.md").read_text(encoding="utf-8")
+    picture = "../../.github/images/digit-in-the-browser.png"
+    assert f"![A 3, drawn with the mouse, and the page's answer: this is a 3]({picture})" in text
     if target := os.environ.get("PICTURE"):
         tab.set_viewport_size({"width": 760, "height": 480})
         tab.screenshot(path=target)
