@@ -105,7 +105,7 @@ def int8_cases(threads: int, rounds: int, cache: Any) -> Iterable[ConvolutionCas
 def conv_cases(
     threads: int, rounds: int, cache: Any, layers: Iterable[Layer], layout: Layout = "plain", peak: float | None = None
 ) -> Iterable[ConvolutionCase]:
-    """Measure convolutions: our direct one, torch's, ONNX Runtime's, and im2col with BLAS."""
+    """Measure convolutions: our direct one, torch's, ONNX Runtime's, and im2col with BLAS or our own product."""
     for layer in layers:
         alternatives = _convolutions(layer, threads, layout)
         flops = layer.geometry.flops
@@ -120,22 +120,23 @@ def _convolutions(layer: Layer, threads: int, layout: Layout) -> Alternatives:
     w = rng.standard_normal(shape, np.float32)
     options: dict[str, Any] = {"stride": layer.stride, "padding": layer.padding, "groups": layer.groups}
     plain = Direct(g, w)
-    libraries: Alternatives = {
+    others: Alternatives = {
         "onnxruntime": baselines.onnx_runtime(x, w, **options, threads=threads),
         "im2col_blas": lambda: conv.im2col_blas(x, w, **options, threads=threads),
+        "im2col_gemm": lambda: conv.im2col_gemm(x, w, **options, threads=threads),
     }
     if layout == "plain":
         return {
             "torch": baselines.torch(x, w, **options),
             "torch, own layout": baselines.torch_blocked(x, w, **options),
             "direct": lambda: plain(x, threads=threads),
-            **libraries,
+            **others,
             "direct, packing": lambda: conv.direct(x, w, **options, threads=threads),
         }
     return {
         "torch": baselines.torch_blocked(x, w, **options),
         "direct": _blocked_convolution(layer, x, w, threads),
-        **libraries,
+        **others,
         "direct, plain": lambda: plain(x, threads=threads),
     }
 

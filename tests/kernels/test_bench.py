@@ -29,7 +29,8 @@ def test_a_row_has_every_alternative_and_its_ratio(small):
 
 def test_all_convolutions_agree_and_are_summarised():
     cases = list(bench.conv_cases(1, 21, "hot", [Layer(4, 8, 8, 3), Layer(4, 8, 8, 3, groups=4)]))
-    assert cases[0].baselines == ["torch", "torch, own layout", "onnxruntime", "im2col_blas", "direct, packing"]
+    others = ["torch", "torch, own layout", "onnxruntime", "im2col_blas", "im2col_gemm", "direct, packing"]
+    assert cases[0].baselines == others
     summary = bench.summary(cases)
     rows = [case.row() for case in cases]
     for baseline in cases[0].baselines:
@@ -57,7 +58,7 @@ def test_blocked_layers_agree_with_plain_ones():
     layers = [Layer(3, 9, 20, 3, 2), Layer(20, 9, 33, 1)]
     for case in bench.conv_cases(1, 21, "hot", layers, "blocked"):
         assert case.result.measurements["direct"].agreed
-        assert case.baselines == ["torch", "onnxruntime", "im2col_blas", "direct, plain"]
+        assert case.baselines == ["torch", "onnxruntime", "im2col_blas", "im2col_gemm", "direct, plain"]
 
 
 @pytest.mark.parametrize(
