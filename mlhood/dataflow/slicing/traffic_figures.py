@@ -23,6 +23,7 @@ from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import DARK, LIGHT_GREY, ORANGE, SKY, SMALL, STATIONARY, VERMILION
 
 _MARKERS: dict[Order, str] = {"IS": "o", "WS": "s"}
+_LONG = 0.35  # share of the axis from which a bar has room for its label
 _MAX_LINEAR = 8  # ratio of the longest to the shortest time; beyond it the axis is logarithmic
 
 
@@ -40,7 +41,7 @@ def levels(needs: Mapping[str, Sequence[float]], rooms: Sequence[float]) -> Figu
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     for level, (name, capacity) in enumerate(zip(LEVELS, rooms, strict=True)):
         first = level * group
-        limit = "no limit" if capacity == math.inf else f"the line is what may be filled, {binary_size(int(capacity))}"
+        limit = "no limit" if capacity == math.inf else f"the line is the limit, {binary_size(int(capacity))}"
         style = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 9.5, "weight": "bold"}
         axes.text(0.01, first, f"{name}: {limit}", **style)
         _level_bars(axes, [sizes[level] for sizes in needs.values()], capacity, first + 1)
@@ -64,8 +65,10 @@ def _level_bars(axes: Axes, sizes: Sequence[float], capacity: float, first: int)
         share = size / capacity
         axes.barh(row, share, 0.74, color=colour, hatch=hatch, ec="black", lw=0.7)
         text = f"{binary_size(int(size))}{', too large' if too_large else ''}"
+        shift, align = (-6, "right") if share > _LONG * axes.get_xlim()[1] else (6, "left")
         style = {"textcoords": "offset points", "va": "center", "fontsize": 9, "weight": weight, "zorder": 6}
-        axes.annotate(text, (max(share, 1), row), (6, 0), bbox={"fc": "white", "ec": "none", "pad": 0.6}, **style)
+        box = {"fc": "white", "ec": "none", "pad": 0.6}
+        axes.annotate(text, (share, row), (shift, 0), ha=align, bbox=box, **style)
     if capacity < math.inf:
         axes.plot([1, 1], [first - 0.5, first + len(sizes) - 0.5], color=DARK, lw=2.4, zorder=5)
 

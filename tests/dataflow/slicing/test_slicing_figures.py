@@ -131,7 +131,7 @@ def test_needs_above_the_capacity_are_marked():
     assert 0 < sum(too_large) < len(too_large)
     assert [bar.get_hatch() == "xx" for bar in bars] == too_large
     assert text_of(figure).count("too large") == sum(too_large)
-    assert "L1: the line is what may be filled, 28.8 KiB" in text_of(figure)
+    assert "L1: the line is the limit, 28.8 KiB" in text_of(figure)
     assert [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_linewidth() > 2] == [1, 1, 1]
 
 

@@ -65,6 +65,12 @@ def loads(staying, passing, k2, k3):
                 counts["L1"][1] += width
     return {level: tuple(pair) for level, pair in counts.items()}
 """,
+    "P4-3-solution-2": """
+def duration(reads, reading, multiplying, waiting):
+    if reads * reading < multiplying:
+        return multiplying + waiting * reads * reading
+    return reads * reading + waiting * multiplying
+""",
     "P4-4-solution": """
 def needs(order, k1, k2, k3, sizes):
     first, second = k1 * sizes["input"], k1 * sizes["weight"]
@@ -214,6 +220,11 @@ def sliced_product(columns, weights, order, k1, k2, k3, window, filters):
 def loads(staying, passing, k2, k3):
     g2, g3 = np.ceil([passing / k2, staying / k3]).astype(np.int64)
     return {"L1": (staying * g2, staying * passing), "L2": (staying * g2, passing * g3), "L3": (staying, passing * g3)}
+""",
+    "P4-3-solution-2": """
+def duration(reads, reading, multiplying, waiting):
+    bounds = max(reads * reading, multiplying), reads * reading + multiplying
+    return np.interp(waiting, (0, 1), bounds)
 """,
     "P4-4-solution": """
 def needs(order, k1, k2, k3, sizes):

@@ -13,7 +13,7 @@ INTO_L1, INTO_L2, INTO_L3, LAST_GROUPS = "tiles_into_l1", "tiles_into_l2", "tile
 L1, L2, L3 = "l1_holds_one_of_each", "l2_holds_passing_tiles", "l3_holds_staying_tiles"
 SWAPPED, HALVED, PAPER = "orders_change_places", "tiles_are_halved_until_they_fit", "the_papers_example_comes_out"
 NEVER, EXACT = "what_never_fits_is_an_error", "an_exact_fit_fits"
-STILL = "what_is_still_there_is_loaded"
+STILL, BOUNDS = "what_is_still_there_is_loaded", "time_is_between_the_bounds"
 CONVOLVED, SLICED = "convolutions_are_right", "three_by_three_layers_are_sliced"
 PACKED = "weights_are_packed_once"
 NETWORKS, NETWORK_SAME = "network_rows_are_comparisons", "network_is_the_same_in_both_orders"
@@ -131,6 +131,14 @@ ORDERS: tuple[Mistake, ...] = (
             (INTO_L1, INTO_L2, INTO_L3, LAST_GROUPS, STILL),
             "no integer in `L1` of `loads`",
         ),
+        (
+            "reading never takes longer",
+            (2, ("max(reads * reading, multiplying)", "multiplying")),
+            BOUNDS,
+            "the longer of two times",
+        ),
+        ("one reading", (2, ("reads * reading", "reading")), BOUNDS, "the longer of two times"),
+        ("always waiting", (2, ("never + waiting * (always - never)", "always")), BOUNDS, "where between them"),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Checks of P4.3: how many tiles are loaded into each level of memory.
+"""Checks of P4.3: how many tiles are loaded into each level of memory, and how long that takes.
 
 A level loads what it holds whenever the loop that needs it starts an iteration. Where groups are neither single tiles
 nor all there are, memories with least-recently-used replacement arrive at the same counts.
@@ -106,14 +106,14 @@ def tiles_into_l3(submission: Submission) -> Iterator[Arguments]:
 LEVELS_RIGHT: dict[int | str, Check] = dict(enumerate((tiles_into_l1, tiles_into_l2, tiles_into_l3)))
 
 
-@compared(2, "loads", presupposes=LEVELS_RIGHT, hint="a group that is not full is a group, with fewer tiles")
+@compared(1, "loads", presupposes=LEVELS_RIGHT, hint="a group that is not full is a group, with fewer tiles")
 def last_groups_count(submission: Submission) -> Iterator[Arguments]:
     """`loads` counts groups that are not full."""
     return partial_groups(submission)
 
 
 @compared(
-    2,
+    1,
     "loads",
     presupposes=LEVELS_RIGHT,
     hint="whenever a loop moves on, its next tile or group is loaded, even if it is the only one there is",
@@ -121,6 +121,19 @@ def last_groups_count(submission: Submission) -> Iterator[Arguments]:
 def what_is_still_there_is_loaded(submission: Submission) -> Iterator[Arguments]:
     """`loads` counts what is loaded again although it happens to be there still."""
     return lasting_groups(submission)
+
+
+@compared(
+    2,
+    "duration",
+    hint="it takes the longer of two times if it never waits, their sum if it always does; where between them is it?",
+)
+def time_is_between_the_bounds(submission: Submission) -> Iterator[Arguments]:
+    """`duration` lies between the time of a nest that never waits and that of one that always waits."""
+    for waiting in (0.0, 1.0, *submission.rng.uniform(0.2, 0.8, 2).tolist()):
+        reading, multiplying = submission.rng.uniform(1e-3, 2e-3), submission.rng.uniform(3e-3, 5e-3)
+        for reads in (1, int(submission.rng.integers(6, 10))):  # takes less time than multiplying, and more
+            yield reads, float(reading), float(multiplying), waiting
 
 
 P4_3 = Task(
