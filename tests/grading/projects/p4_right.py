@@ -281,7 +281,7 @@ def moved(hlo):
     parts = re.findall(r"^%(fused_computation[.\d]*) .*?\{\n(.*?)^\}", hlo, re.M | re.S)
     lines = {name: [(line, *instruction(line)) for line in body.splitlines()] for name, body in parts}
     return {
-        "read": {name: np.sum([size for _, code, size in found if code == "parameter"])
+        "read": {name: sum(size for _, code, size in found if code == "parameter")
                  for name, found in lines.items()},
         "written": {name: next(size for line, _, size in found if "ROOT %" in line) for name, found in lines.items()},
     }
