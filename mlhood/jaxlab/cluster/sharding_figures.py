@@ -64,9 +64,9 @@ def ring_all_reduce(devices: int, steps: Sequence[int]) -> Figure:
     """
     side = 0.34
     width = max(devices * side, 1.2) + 0.75
-    figure, axes = canvas(len(steps) * width + 0.1, devices * side + 1.0)
+    figure, axes = canvas(len(steps) * width + 0.1, devices * side + 1.15)
     for i, step in enumerate(steps):
-        grid = Grid(axes, i * width + 0.65, devices * side + 0.3, devices, devices, side, side)
+        grid = Grid(axes, i * width + 0.65, devices * side + 0.45, devices, devices, side, side)
         sums, received = _after(step, devices)
         for (part, device), count in np.ndenumerate(sums):
             grid.fill(part, device, 1, 1, LIGHT_GREEN if count == devices else LIGHT_YELLOW if count > 1 else "white")
@@ -77,7 +77,8 @@ def ring_all_reduce(devices: int, steps: Sequence[int]) -> Figure:
             grid.outline(part, device, 1, 1)
         title = "at the start" if not step else f"after step {step}"
         axes.text(grid.centre[0], grid.top + 0.42, title, ha="center", fontsize=10, weight="bold")
-    axes.text(0.65, 0.1, "columns: devices; numbers: of how many devices a part is the sum", fontsize=9)
+    axes.text(0.65, 0.25, "columns: devices; numbers: of how many devices a part is the sum", fontsize=9)
+    axes.text(0.65, 0.08, "framed: just received; yellow: a partial sum; green: a complete one", fontsize=9)
     whole = [f"after {step}: {np.count_nonzero(_after(step, devices)[0] == devices)}" for step in steps]
     return set_alt_text(
         figure,
