@@ -1,4 +1,4 @@
-"""The representations of a function on its way through JAX and XLA: jaxpr, StableHLO, HLO, optimised HLO, LLVM IR.
+"""The representations of a function on its way through JAX and XLA: jaxpr, StableHLO, HLO and optimised HLO.
 
 >>> import jax, jax.numpy as jnp
 >>> from mlhood.jaxlab.xla.views import view
@@ -9,12 +9,9 @@
 
 from __future__ import annotations
 
-import re
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
@@ -144,34 +141,6 @@ class View:
         analysis = (self.compiled if stage == "optimized" else self._lowered).cost_analysis() or {}
         return Cost(float(analysis.get("flops", 0.0)), float(analysis.get("bytes accessed", 0.0)))
 
-    def llvm_ir(self, *, optimized: bool = False) -> dict[str, str]:
-        """Return the LLVM IR that XLA generates, by the name of the fusion or instruction.
-
-        Library calls, which convolutions are on most CPUs, have none: with the option `OWN_CONVOLUTION` XLA generates
-        convolutions itself.
-
-        Args:
-            optimized: Whether to return it after LLVM's passes, vectorised and with unrolled loops.
-
-        Raises:
-            XlaError: XLA generated none.
-        """
-        infix = "with" if optimized else "no"
-        with tempfile.TemporaryDirectory() as folder:
-            self._compile({**self.options, "xla_dump_to": folder})
-            kernels = {
-                _kernel_name(path): path.read_text() for path in sorted(Path(folder).glob(f"*.ir-{infix}-opt.ll"))
-            }
-        if not kernels:
-            raise XlaError(
-                "XLA generated no LLVM IR",
-                where=self.name,
-                expected="at least one operation that XLA compiles itself, on a CPU",
-                got=f"{jax.default_backend()}; {', '.join(self.operations('optimized', inside=False))}",
-                todo="use view(function, ..., options=OWN_CONVOLUTION), and turn JAX's compilation cache off",
-            )
-        return kernels
-
     def _parse(self, stage: str) -> Module:
         if stage == "stablehlo":
             return stablehlo.convert(self._lowered.compiler_ir("stablehlo"), self.name)
@@ -203,13 +172,6 @@ def _translate_errors(call: Callable[[], Any], name: str) -> Any:
             got=f"{type(error).__name__}: {error}",
             todo="call the function without view, with arrays of these shapes; options are XLA's flags without the --",
         ) from error
-
-
-def _kernel_name(path: Path) -> str:
-    """Return NAME of "module_0000.jit_f.__compute_module_NAME.ir-no-opt.ll", or the whole stem of another file name."""
-    stem = path.name.rsplit(".ir-", 1)[0]
-    match = re.fullmatch(r"module_\d+\.[^.]+\.(?:__compute_module_)?(.+?)(?:_elemental)?(?:_kernel_module)?", stem)
-    return match[1] if match else stem
 
 
 # -- the memory layouts of convolutions

@@ -1,7 +1,5 @@
 """The representations of a function: a convolution with bias and relu, whose properties are known in closed form."""
 
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,21 +57,6 @@ def test_all_options_compute_the_same(plain, unfused, own_convolution):
     expected = np.maximum(conv2d(*arguments, 1, 1), 0)
     for compiled in (plain.compiled, unfused.compiled, own_convolution.compiled):
         np.testing.assert_allclose(compiled(*arguments), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_the_llvm_ir_of_a_convolution_has_the_seven_loops_of_its_definition(own_convolution):
-    kernels = own_convolution.llvm_ir()
-    name = next(name for name in kernels if name.startswith("conv"))
-    assert len(re.findall(r"^[\w.]+\.loop_header\.\w+(?:\.\d+)?:", kernels[name], re.MULTILINE)) == 7
-    assert "fmul" in kernels[name] or "llvm.fma" in kernels[name]
-    assert kernels[name] != own_convolution.llvm_ir(optimized=True)[name]
-    assert not any(opcode == "convolution" for opcodes in own_convolution.fusions().values() for opcode in opcodes)
-
-
-def test_the_identity_has_no_llvm_ir():
-    with pytest.raises(XlaError, match="no LLVM IR") as caught:
-        view(lambda x: x, np.ones(3, np.float32)).llvm_ir()
-    assert "OWN_CONVOLUTION" in str(caught.value)
 
 
 def test_layouts_are_those_of_the_source_before_optimisation_and_without_canonicalisation(plain, own_convolution):
