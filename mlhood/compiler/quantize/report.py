@@ -115,7 +115,7 @@ def output_sqnr(graph: Graph, quantized: Graph, inputs: Inputs) -> dict[str, flo
     """Return what each layer costs at the graph's first output: its SQNR in dB if only this layer is quantised.
 
     The layer's inputs, weights and result are rounded, as for `alone` in `layer_sqnr`, and all other layers are float.
-    A run of the rest of the float graph for each layer: meant for small graphs.
+    It runs what follows a layer again for each layer: meant for small graphs.
 
     Args:
         graph: The float graph that was quantised.
@@ -133,12 +133,13 @@ def output_sqnr(graph: Graph, quantized: Graph, inputs: Inputs) -> dict[str, flo
 
 
 def _with_value(graph: Graph, arrays: dict[str, np.ndarray], name: str, array: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the values of a run in which one value is another array."""
-    arrays = arrays | {name: array}
+    """Return the values of a run in which one value is another array: those that depend on it are computed again."""
+    changed = {name: array}
     for node in graph.topological():
-        if name not in [value.name for value in node.outputs]:
-            arrays |= zip((value.name for value in node.outputs), _evaluate_all(node, arrays), strict=True)
-    return arrays
+        if any(value is not None and value.name in changed for value in node.inputs):
+            results = _evaluate_all(node, arrays | changed)
+            changed |= zip((value.name for value in node.outputs), results, strict=True)
+    return arrays | changed
 
 
 def _name_in_float_graph(graph: Graph, node: Node) -> str:
