@@ -313,18 +313,21 @@ def draw_serial(submission: Submission, number: int) -> tuple[Layer, Cut, dict[s
     return layer, cut, machine
 
 
-def _moved_cases(submission: Submission, order: str) -> Iterator[Arguments]:
+def _serial_cases(submission: Submission) -> Iterator[tuple[Layer, Cut, dict[str, int]]]:
+    """Draw layers, slices and machines; the rows of a slice are full, whatever number of columns it says."""
     for number in range(4):
-        layer, cut, _ = draw_serial(submission, number)
-        # rows are full, whatever it says
-        yield layer, cut | {"columns": int(submission.rng.integers(1, cut["columns"]))}, order
+        layer, cut, machine = draw_serial(submission, number)
+        yield layer, cut | {"columns": int(submission.rng.integers(1, cut["columns"]))}, machine
+
+
+def _moved_cases(submission: Submission, order: str) -> Iterator[Arguments]:
+    for layer, cut, _ in _serial_cases(submission):
+        yield layer, cut, order
 
 
 def _cycles_cases(submission: Submission) -> Iterator[Arguments]:
-    for number in range(4):
-        layer, cut, machine = draw_serial(submission, number)
-        told = cut | {"columns": int(submission.rng.integers(1, cut["columns"]))}
-        yield layer, told, int(submission.rng.integers(1000, 9999)), machine
+    for layer, cut, machine in _serial_cases(submission):
+        yield layer, cut, int(submission.rng.integers(1000, 9999)), machine
 
 
 BYTES_HINTS = {
