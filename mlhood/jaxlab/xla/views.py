@@ -23,9 +23,6 @@ from mlhood.jaxlab.xla.hlo import Computation, HloInstruction, Module, parse, st
 Stage = Literal["stablehlo", "hlo", "optimized"]
 Options = Mapping[str, str | bool | int]
 
-OWN_CONVOLUTION: Options = {"xla_disable_hlo_passes": "convolution-canonicalization"}
-"""XLA's CPU compiler calls a library for convolutions, unless it cannot canonicalise them into the layout that the
-library takes (xla/service/cpu/conv_canonicalization.cc); with this option it generates loops itself."""
 UNFUSED: Options = {"xla_disable_hlo_passes": "fusion"}
 """Without the pass each operation is a loop: XLA wraps it in its own fusion."""
 
@@ -87,7 +84,7 @@ class View:
         Raises:
             XlaError: An option is unknown to XLA.
         """
-        return self._compile(self.options)
+        return _translate_errors(lambda: self._lowered.compile(compiler_options=self.options), self.name)
 
     @property
     def jaxpr(self) -> str:
@@ -147,9 +144,6 @@ class View:
         if stage not in ("hlo", "optimized"):
             raise XlaError("unknown stage", expected="stablehlo, hlo or optimized", got=stage)
         return parse(self.hlo if stage == "hlo" else self.optimized)
-
-    def _compile(self, options: Options) -> Any:
-        return _translate_errors(lambda: self._lowered.compile(compiler_options=dict(options)), self.name)
 
 
 def view(function: Callable[..., Any], *arguments: Any, options: Options | None = None) -> View:

@@ -8,7 +8,7 @@ import pytest
 from mlhood.errors import KernelError, XlaError
 from mlhood.jaxlab.operators.resnet import conv2d
 from mlhood.jaxlab.xla.hlo import parse
-from mlhood.jaxlab.xla.views import OWN_CONVOLUTION, ConvolutionLayout, convolutions, view
+from mlhood.jaxlab.xla.views import ConvolutionLayout, convolutions, view
 
 RESULT = 16 * 10 * 12
 
@@ -104,4 +104,4 @@ def test_errors_of_jax_are_raised_as_xla_errors(call, message):
 def test_errors_of_the_function_itself_pass_through():
     x, w = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((1, 3, 4, 4), (2, 4, 1, 1)))
     with pytest.raises(KernelError):
-        view(conv2d, x, w, options=OWN_CONVOLUTION)
+        view(conv2d, x, w)
