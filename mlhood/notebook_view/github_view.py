@@ -47,7 +47,7 @@ _KEPT_ATTRIBUTES = {
     "ol": {"start"},
 }
 _DROPPED_WITH_TEXT = {"script", "style"}
-_NO_FORMULAS = {"pre", "code", "kbd", "samp", "svg", "script", "style"}
+_NO_FORMULAS = {"pre", "code", "kbd", "samp"}
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 STYLE = """
 :root { color-scheme: light dark; --text: #1f2328; --page: #ffffff; --soft: #f6f8fa; --line: #d1d9e0;
