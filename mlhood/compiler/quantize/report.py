@@ -114,7 +114,8 @@ def layer_sqnr(graph: Graph, quantized: Graph, inputs: Inputs) -> pd.DataFrame:
 def output_sqnr(graph: Graph, quantized: Graph, inputs: Inputs) -> dict[str, float]:
     """Return what each layer costs at the graph's first output: its SQNR in dB if only this layer is quantised.
 
-    The layer's inputs, weights and result are rounded, as for `alone` in `layer_sqnr`, and all other layers are float.
+    The layer's weights and result are rounded; its inputs, and all other layers, are float, so that each rounding
+    belongs to one layer. Layers that round nothing, such as a max pooling of integers, are left out.
     It runs what follows a layer again for each layer: meant for small graphs.
 
     Args:
@@ -125,11 +126,26 @@ def output_sqnr(graph: Graph, quantized: Graph, inputs: Inputs) -> dict[str, flo
     floats, output = _record(graph, inputs), next(iter(graph.outputs.values())).name
     costs = {}
     for node in quantized.topological():
-        name = _name_in_float_graph(graph, node)
-        if name in floats and floats[name].dtype.kind == "f":
-            rounded = _to_float(node.outputs[0], _evaluate(node, floats))
+        (value, *_), name = node.outputs, _name_in_float_graph(graph, node)
+        if name not in floats or value.type.quantization is None:
+            continue
+        layer = graph.value(name).producer
+        if layer is None or layer.operator != node.operator:
+            exact = floats[name] if layer is None else _with_weights_of(layer, node, floats)
+            rounded = _to_float(value, quantize_array(exact, value.type.quantization, value.type.element))
             costs[name] = sqnr(floats[output], _with_value(graph, floats, name, rounded)[output])
     return costs
+
+
+def _with_weights_of(layer: Node, quantized: Node, floats: dict[str, np.ndarray]) -> np.ndarray:
+    """Return a layer's result in float, with the weights of its quantised node."""
+    arrays = [None if value is None else _input_array(value, floats) for value in layer.inputs]
+    for i, rounded in enumerate(
+        quantized.inputs[: len(arrays)]
+    ):  # fewer, if constants of the layer are in its operator
+        if isinstance(rounded, Constant):
+            arrays[i] = _to_float(rounded, rounded.data)
+    return as_tuple(layer.operator.evaluate(*arrays))[0]
 
 
 def _with_value(graph: Graph, arrays: dict[str, np.ndarray], name: str, array: np.ndarray) -> dict[str, np.ndarray]:

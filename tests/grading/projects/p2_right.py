@@ -335,11 +335,9 @@ def fuse_relu(graph):
 """,
     "P2-8-solution-3": """
 import pandas as pd
-def answers(ratios, alone):
-    eight = pd.Series(ratios)[lambda each: ~each.index.str.endswith("int16")]
-    return dict(best=eight.idxmax(), worst=eight.idxmin(),
-                gain=ratios["power_of_two, int16"] - ratios["power_of_two"],
-                layer=pd.Series(alone).sort_values().index[0])
+def budget(alone):
+    noise = 10 ** (pd.Series(alone) / -10)
+    return {"share": (noise / noise.sum()).to_dict(), "sqnr": np.float64(10) * np.log10(1 / noise.sum())}
 """,
     "P2-9-solution": """
 by_hand = lambda x, w, b, y, pads, kernel: (lambda conv, views: [

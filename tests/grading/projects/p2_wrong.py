@@ -15,7 +15,7 @@ ASYMMETRIC, SYMMETRIC, UNSIGNED = "asymmetric_is_right", "symmetric_is_right", "
 POWER = "power_of_two_is_right"
 SUMS, PADDED, WIDE = "sums_are_right", "padding_stands_for_zero", "sums_do_not_overflow"
 ROUNDED, SATURATED = "rescale_rounds", "rescale_saturates"
-RATIO, ROW, ANSWERS = "sqnr_is_measured", "rows_are_measured", "answers_are_found"
+RATIO, ROW, BUDGET = "sqnr_is_measured", "rows_are_measured", "noise_adds_up"
 COMPUTED, HELD = "program_computes_both_nodes", "nothing_is_held_too_long"
 PROGRAM = ("program_is_accepted", COMPUTED, HELD)
 RANGES, VIEWS = "ranges_are_found", "views_keep_their_owner_alive"
@@ -61,7 +61,6 @@ def fastest(layer):
 END = "    ### END SOLUTION"
 DEALLOC = "        Dealloc(conv),\n"
 ALL_SIDES = "race({name: partial(side, x) for name, side in sides.items()})"
-GAIN = 'ratios["power_of_two, int16"] - ratios["power_of_two"]'
 
 
 def sizes(*changes: tuple[str, str]) -> dict[str, str]:
@@ -289,18 +288,15 @@ WRONG: tuple[Mistake, ...] = (
             "a constant error is noise",
         ),
         ("agreement with the labels", (2, ("exact.argmax(1)", "data.test_labels")), ROW, "whatever the label"),
+        ("amplitudes add up", (3, ("-ratio / 10", "-ratio / 20")), BUDGET, "energies do"),
         (
-            "typed in",
-            (
-                3,
-                ("max(eight_bits, key=eight_bits.get)", '"asymmetric, per channel"'),
-                ("min(eight_bits, key=eight_bits.get)", '"power_of_two"'),
-                ("min(alone, key=alone.get)", '"relu_3"'),
-            ),
-            ANSWERS,
-            "of `answers` is wrong",
+            "decibels add up",
+            (3, ("10 ** (-ratio / 10)", "ratio"), ("-10 * np.log10(total)", "total")),
+            BUDGET,
+            "energies do",
         ),
-        ("a rounded gain", (3, (GAIN, f"round({GAIN}, 1)")), ANSWERS, "Not rounded"),
+        ("a share in percent", (3, ("energy / total", "100 * energy / total")), BUDGET, "which fraction is this"),
+        ("only the noisiest", (3, ("sum(noise", "max(noise")), BUDGET, "`sqnr` of `budget` is wrong"),
     ),
     *mistakes(
         "P2.9",

@@ -1,4 +1,4 @@
-"""Checks of P2.8: the signal-to-noise ratio, the table of schemas, and the answers read from it."""
+"""Checks of P2.8: the signal-to-noise ratio, the table of schemas, and what the noise of each layer predicts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mlhood.models import digits
 
 # the last argument of `sqnr`
 SQNR_ARGUMENT = Parameter("sqnr_argument", ("none", "axis", "peak", "in_bits"))
-# the column of the table that compares with the float graph, and what `answers` finds besides the rows and the layer
+# the column of the table that compares with the float graph, and what `budget` predicts for each layer
 AGREEMENT = Parameter("agreement", ("agreement", "disagreement", "matches", "differences"))
-GAIN = Parameter("gain", ("gain", "spread", "median", "price"))
+EACH_LAYER = Parameter("each_layer", ("share", "without", "finer", "coarser"))
 
 COSTS = "mlhood.grading.projects.reference_runs:recipe_costs"
 CALIBRATION = 300
@@ -114,73 +114,45 @@ COLUMNS = {
 }
 
 
-# recipes of 8 bits besides those that `answers` names
-OTHERS = (
-    "symmetric",
-    "symmetric_unsigned",
-    "asymmetric, per channel",
-    "symmetric, per channel",
-    "power_of_two, per channel",
-)
-# SQNRs of recipes of 8 bits and of 16, and of layers, from the least to the largest
-RANGES = (
-    ((20, 40), (70, 90), (30, 50)),  # such as the notebook's
-    ((20, 40), (5, 15), (30, 50)),  # sixteen bits are worse
-    ((-40, -10), (10, 30), (-60, -20)),
-    ((110, 140), (150, 180), (120, 150)),
-)
-
-
-def _draw_ratios(rng: np.random.Generator, number: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Draw the SQNRs of recipes, and of layers alone, from one of `RANGES`."""
-    few, many, single = RANGES[number]
-    eight = ["asymmetric", "power_of_two", *(str(name) for name in rng.permutation(OTHERS)[: 3 - number % 2])]
-    names = [*eight, "power_of_two, int16", "symmetric, int16"]
-    ratios = np.round([*rng.uniform(*few, len(eight)), *rng.uniform(*many, 2)], 3).tolist()
-    results = {names[i]: ratios[i] for i in rng.permutation(len(names))}
-    layers = [f"v{i}" for i in rng.permutation(20)[: int(rng.integers(5, 9))]]
-    return results, dict(zip(layers, rng.uniform(*single, len(layers)).tolist(), strict=True))
+RANGES = ((30, 50), (-60, -20), (120, 150))  # SQNRs of layers in dB: such as the notebook's, and others
 
 
 @points(2, solved=True)
-def answers_are_found(submission: Submission) -> None:
-    """`answers` finds the best and the worst recipe, {{ "the gain of sixteen bits" if gain == "gain" else "the " ~ gain }}, and the most costly layer."""  # noqa: E501 a template
-    for number in range(len(RANGES)):
-        ratios, alone = _draw_ratios(submission.rng, number)
-        want = submission.solution("answers", ratios, alone)
-        with expect.case(_listed("recipes with", ratios)):
-            found = expect.mapping(submission.call("answers", ratios, alone), tuple(want), "what `answers` returns")
-        for key, right in want.items():
-            what, got = f"`{key}` of `answers`", found[key]
-            given = _listed("layers with", alone) if key == "layer" else _listed("recipes with", ratios)
-            with expect.case(given, ANSWER_HINTS[key]):
-                if isinstance(right, str):
-                    expect.equal(str(got), right, f"{what} is wrong")
-                else:
-                    expect.close_number(expect.number(got, what), right, f"{what} is wrong")
+def noise_adds_up(submission: Submission) -> None:
+    """`budget` predicts the SQNR of all layers together, and {{ {"share": "each layer's share of the noise", "without": "the SQNR without each layer", "finer": "the SQNR if one layer gets one bit more", "coarser": "the SQNR if one layer gets one bit less"}[each_layer] }}."""  # noqa: E501 a template
+    key = submission.parameters.each_layer
+    for low, high in RANGES:
+        names = [f"v{i}" for i in submission.rng.permutation(20)[: int(submission.rng.integers(5, 9))]]
+        ratios = np.round(submission.rng.uniform(low, high, len(names)), 2).tolist()
+        alone = dict(zip(names, ratios, strict=True))
+        want = submission.solution("budget", alone)
+        given = ", ".join(f"{name}: {ratio:.2f}" for name, ratio in alone.items())
+        with expect.case(f"alone {{{given}}}"):
+            found = expect.mapping(submission.call("budget", alone), ("sqnr", key), "what `budget` returns")
+            with expect.case(None, "decibels do not add up, energies do: how large is the noise beside a signal of 1?"):
+                what = "`sqnr` of `budget`"
+                expect.close_number(expect.number(found["sqnr"], what), want["sqnr"], f"{what} is wrong")
+            layers = expect.mapping(found[key], tuple(names), f"`{key}` of `budget`")
+            for name, right in want[key].items():
+                what = f"`{key}` of `budget` for {name}"
+                with expect.case(None, HINTS[key]):
+                    expect.close_number(expect.number(layers[name], what), right, f"{what} is wrong")
 
 
-def _listed(what: str, ratios: dict[str, float]) -> str:
-    return f"{what} the SQNR " + ", ".join(f"{name} {ratio:.1f}" for name, ratio in ratios.items())
-
-
-ANSWER_HINTS = {
-    "best": "which recipes have eight bits? Those of sixteen do not count, good or bad",
-    "worst": "which recipes have eight bits?",
-    "layer": "the waterfall's diamonds: the lowest",
-    "gain": "two recipes, and which of them minus which? Not rounded",
-    "spread": "which recipes have eight bits? Of these, the best and the worst, not rounded",
-    "median": "which recipes have eight bits? Of these, the one in the middle, not rounded",
-    "price": "two recipes, and which of them minus which? Not rounded",
+HINTS = {
+    "share": "of the noise energy of all layers, which fraction is this?",
+    "without": "what is left of the energy of all layers if this one has none?",
+    "finer": "errors half as large have which part of their energy?",
+    "coarser": "errors twice as large have how many times their energy?",
 }
 
 
 P2_8 = Task(
     "P2.8",
     "What does it cost?",
-    checks=(sqnr_is_measured, answers_are_found, rows_are_measured),
+    checks=(sqnr_is_measured, noise_adds_up, rows_are_measured),
     libraries=RECIPES,
     minutes=20,
     builds_on=("P2.6",),
-    varies=(SQNR_ARGUMENT, AGREEMENT, GAIN),
+    varies=(SQNR_ARGUMENT, AGREEMENT, EACH_LAYER),
 )
