@@ -148,6 +148,34 @@ def times(table: Table) -> Figure:
     return set_alt_text(figure, f"Times in ms with intervals, and the ratio WS / IS. {'; '.join(rows)}.")
 
 
+def waits(reads: int, reading: float, multiplying: float) -> Figure:
+    """Draw when a nest reads and when it multiplies, if it never waits for its data, always does, or half the time.
+
+    Args:
+        reads: How often it reads its data.
+        reading: Seconds of each reading.
+        multiplying: Seconds of all multiply-adds, an equal part after each reading.
+    """
+    figure, axes = plt.subplots(figsize=(6.2, 2.6), dpi=90, layout="constrained")
+    never, always = max(reads * reading, multiplying), reads * reading + multiplying
+    times = {"never waits": never, "halfway": (never + always) / 2, "always waits": always}
+    style = {"height": 0.36, "ec": "black", "lw": 0.8}
+    for row, time in enumerate(times.values()):
+        begins = [time / reads * i for i in range(reads)]
+        ends = [begin + (time - multiplying) / reads for begin in begins]  # of waiting, where multiplying goes on
+        axes.barh([row - 0.19] * reads, reading, left=begins, color=ORANGE, hatch="//", label="reads", **style)
+        axes.barh([row + 0.19] * reads, multiplying / reads, left=ends, color=SKY, label="multiplies", **style)
+        axes.text(time + 0.02 * always, row, f"{time:g} s", va="center", fontsize=9.5, weight="bold")
+    axes.set_yticks(range(len(times)), list(times), fontsize=9)
+    axes.set(xlabel="s", xlim=(0, 1.12 * always), ylim=(len(times) - 0.5, -0.5))
+    figure.legend(*(part[:2] for part in axes.get_legend_handles_labels()), loc="outside upper center", ncols=2)
+    text = listing((name, f"{time:g} s") for name, time in times.items())
+    return set_alt_text(
+        figure,
+        f"{reads} readings of {reading:g} s and {multiplying:g} s of multiply-adds, one above the other: {text}.",
+    )
+
+
 def bounds(nests: Mapping[str, tuple[float, float, float, float]]) -> Figure:
     """Draw for each nest the times between which it lies, the predicted one and the measured one.
 
