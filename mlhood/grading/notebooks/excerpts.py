@@ -59,11 +59,11 @@ EXCERPTS = {
         more_pictures=("P3-7-result-2", "P3-9-result-1", "P3-10-result-2", "P3-11-result-2"),
     ),
     "P4": Excerpt(
-        "table",
-        "P4-2-result-1",
+        "picture",
+        "P4-6-result-3",
         "P4-6-result-3",
         caption="GPT-2's last layer in three orders: reads of the weights, and the time, predicted and measured",
-        more_pictures=("P4-5-result-1", "P4-8-result-1"),
+        more_pictures=("P4-2-result-1", "P4-5-result-1", "P4-8-result-1"),
     ),
     "P5": Excerpt(
         "picture",

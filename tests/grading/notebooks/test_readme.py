@@ -31,7 +31,7 @@ TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 TABLE = """
-<table><tr><th></th><th>layer</th><th>ms</th></tr>
+<table><tr><th></th><th>network</th><th>ms</th></tr>
 <tr><th>0</th><td>C1 | C2</td><td>1.5</td></tr><tr><th>1</th><td>C3</td><td>2</td></tr></table><p>best of
   <b>9</b></p>
 """
@@ -60,18 +60,18 @@ def test_every_image_of_the_readme_is_written_and_every_written_image_is_shown()
 
 def test_a_changed_output_changes_the_readme_alone(repository):
     before = readme_files(repository, PROJECTS.values())
-    notebook = read(repository / "P4.ipynb")
+    notebook = read(repository / "P2.ipynb")
     table = new_output("display_data", {"text/html": TABLE})
-    next(cell for cell in notebook.cells if cell.id == EXCERPTS["P4"].table).outputs = [table]
-    write(notebook, repository / "P4.ipynb")
+    next(cell for cell in notebook.cells if cell.id == EXCERPTS["P2"].table).outputs = [table]
+    write(notebook, repository / "P2.ipynb")
     after = readme_files(repository, PROJECTS.values())
     assert {name for name in after if after[name] != before[name]} == {"README.md"}
-    assert "| layer | ms |\n|---|---|\n| C1 \\| C2 | 1.5 |" in after["README.md"].decode()
+    assert "| network | ms |\n|---|---|\n| C1 \\| C2 | 1.5 |" in after["README.md"].decode()
 
 
 def test_a_notebook_that_is_not_executed_leaves_the_readme_as_it_is(repository):
     before = readme_files(repository, PROJECTS.values())
-    for name in ("P4", "P5"):
+    for name in ("P2", "P5"):
         notebook = read(repository / f"{name}.ipynb")
         for cell in notebook.cells:
             if cell.cell_type == "code":
@@ -105,7 +105,7 @@ def test_the_first_output_of_a_type_counts():
 
 
 def test_a_table_in_markdown():
-    assert markdown_table(TABLE) == "| layer | ms |\n|---|---|\n| C1 \\| C2 | 1.5 |\n| C3 | 2 |\n"
+    assert markdown_table(TABLE) == "| network | ms |\n|---|---|\n| C1 \\| C2 | 1.5 |\n| C3 | 2 |\n"
     assert markdown_table(TABLE, ("ms",)) == "| ms |\n|---|\n| 1.5 |\n| 2 |\n"
 
 
