@@ -24,6 +24,7 @@ from mlhood.plotting.diagram import (
     canvas,
 )
 
+BARS = 120  # of a histogram
 HATCHES = ("", "//", "..", "xx", "\\\\", "oo")
 
 
@@ -87,7 +88,8 @@ def grids(counts: np.ndarray, edges: np.ndarray, parameters: Mapping[str, tuple[
     figure, (top, bottom) = plt.subplots(
         2, 1, figsize=(6.4, 4.2), dpi=90, sharex=True, height_ratios=(3, 0.55 + 0.45 * len(parameters))
     )
-    top.stairs(counts, edges, fill=True, color=SKY, ec="#224455")
+    firsts = np.arange(0, len(counts), -(-len(counts) // BARS))  # wide enough to be seen
+    top.stairs(np.add.reduceat(counts, firsts), [*edges[firsts], edges[-1]], fill=True, fc=SKY, ec="#224455")
     top.set(yscale="symlog", ylim=(0, None), ylabel="count", title=title)
     low, high = edges[0], edges[-1]
     uses = {}
