@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mlhood.plotting.alt_text import listing, set_alt_text
 
@@ -91,6 +91,21 @@ def shares(table: Any) -> Figure:
     )
 
 
+def readers(found: Mapping[str, tuple[int, float]], joined: Sequence[str]) -> Figure:
+    """Plot readers by the numbers that they store and the share that they read correctly, and join some by a line."""
+    figure, axes = plt.subplots(figsize=(6.5, 3.2), dpi=90, layout="constrained")
+    axes.plot(*zip(*(found[name] for name in joined), strict=True), color="#888888", zorder=1)
+    for name, (numbers, share) in found.items():
+        axes.scatter(numbers, share, color="#888888" if name in joined else "#d55e00", zorder=2)
+        axes.annotate(name, (numbers, share), xytext=(6, -12), textcoords="offset points", fontsize=9)
+    axes.set(xscale="log", xlabel="numbers in the file", ylabel="read correctly")
+    axes.margins(x=0.2, y=0.2)
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
+    axes.grid(visible=True, alpha=0.3)
+    points = listing((name, f"{share:.1%} with {numbers:,} numbers") for name, (numbers, share) in found.items())
+    return set_alt_text(figure, f"Share of digits read correctly by the numbers that a file stores: {points}.")
+
+
 def feature_map(features: Any, labels: Any) -> Figure:
     """Plot features [N, D] projected onto their first two principal axes; each image is drawn as its digit."""
     centred = np.asarray(features) - np.mean(features, axis=0)
@@ -109,7 +124,7 @@ def feature_map(features: Any, labels: Any) -> Figure:
         xlabel="first principal axis",
         ylabel="second",
         title=f"{shares[0]:.0%} have one of their own kind as the nearest neighbour;\n"
-        f"along all {centred.shape[1]} directions, {shares[1]:.1%} have",
+        f"along all {centred.shape[1]} directions, {shares[1]:.1%} do",
     )
     figure.tight_layout()
     return set_alt_text(

@@ -21,7 +21,9 @@ _FILLS = (LIGHT_BLUE, LIGHT_YELLOW, LIGHT_GREEN, "#f6d5e5", "#d9d2f0", "#ffd9c7"
 _MAX_SIDE, _MIN_SIDE, _GAP = 2.0, 0.45, 0.5  # inches: sides of an array, and the gap between arrays
 
 
-def layout(arrays: Mapping[str, jax.Array | tuple[tuple[int, ...], Sharding]]) -> Figure:
+def layout(
+    arrays: Mapping[str, jax.Array | tuple[tuple[int, ...], Sharding]], notes: Mapping[str, str] | None = None
+) -> Figure:
     """Draw how arrays are sharded: a tile for each shard, with the numbers of the devices that hold it.
 
     A tile's colour is that of its first device. Arrays are drawn by their first two dimensions, the first downwards;
@@ -29,19 +31,25 @@ def layout(arrays: Mapping[str, jax.Array | tuple[tuple[int, ...], Sharding]]) -
 
     Args:
         arrays: By name: JAX arrays, or shapes with shardings.
+        notes: By name: what to write below an array, such as what is sent of it.
     """
+    notes = notes or {}
     inputs = {name: a if isinstance(a, tuple) else (a.shape, a.sharding) for name, a in arrays.items()}
     shards = {name: _shards(shape, sharding) for name, (shape, sharding) in inputs.items()}
     sizes = {name: _size(shape) for name, (shape, _) in inputs.items()}
-    height = max(high for _, high in sizes.values()) + 0.9
+    margin = 0.25 + 0.18 * max((note.count("\n") + 1 for note in notes.values()), default=0)
+    height = max(high for _, high in sizes.values()) + 0.65 + margin
     figure, axes = canvas(sum(max(wide, 1.1) + _GAP for wide, _ in sizes.values()) + _GAP, height)
     left = _GAP
     for name, (shape, _) in inputs.items():
         _draw_array(axes, (left, height - 0.65), sizes[name], shape, shards[name])
         text = f"{name}  [{', '.join(map(str, shape))}]"
         axes.text(left, height - 0.5, text, fontsize=10, va="bottom")
+        if name in notes:
+            axes.text(left, height - 0.7 - sizes[name][1], notes[name], fontsize=9, va="top")
         left += max(sizes[name][0], 1.1) + _GAP
     descriptions = [f"{name} {list(shape)}: {_shards_text(shards[name])}" for name, (shape, _) in inputs.items()]
+    descriptions += [f"{name} is {' '.join(note.split())}" for name, note in notes.items()]
     return set_alt_text(figure, f"How arrays are sharded over devices. {'; '.join(descriptions)}.")
 
 

@@ -40,7 +40,7 @@ def step_seconds(measured: Comparison) -> Figure:
     return set_alt_text(figure, f"Bar chart of the time of a step: {bars}.")
 
 
-def largest_gradients(images: Any, labels: Any, norms: Any, false: Any, count: int = 8) -> Figure:
+def largest_gradients(images: Any, labels: Any, norms: Any, false: Any, title: str, count: int = 8) -> Figure:
     """Draw the norms of all examples' gradients, and the images of the largest with label and norm.
 
     Args:
@@ -48,6 +48,7 @@ def largest_gradients(images: Any, labels: Any, norms: Any, false: Any, count: i
         labels: [N].
         norms: Norms [N] of the gradients.
         false: Indices of the examples whose labels are false; they are marked.
+        title: Of the figure.
         count: Number of images.
     """
     images, norms = np.asarray(images), np.asarray(norms)
@@ -59,7 +60,7 @@ def largest_gradients(images: Any, labels: Any, norms: Any, false: Any, count: i
     ranks = np.arange(1, len(order) + 1)
     for picked, colour, marker, label in ((~marked, BLUE, ".", "right label"), (marked, VERMILION, "D", "false label")):
         axes.plot(ranks[picked], norms[order][picked], marker, color=colour, label=label)
-    axes.set(xlabel="example, by the norm of its gradient", ylabel="norm")
+    axes.set(title=title, xlabel="example, by the norm of its gradient", ylabel="norm")
     axes.legend(fontsize=9)
     for rank, example in enumerate(order[:count]):
         panel = figure.add_subplot(grid[1, rank])
@@ -71,6 +72,6 @@ def largest_gradients(images: Any, labels: Any, norms: Any, false: Any, count: i
     largest = [f"{labels[i]} ({'false' if i in false else 'right'}, norm {norms[i]:.3g})" for i in order[:count]]
     return set_alt_text(
         figure,
-        f"Norms of the gradients of {len(norms)} examples, and the images of the largest.",
+        f"{title}: norms of the gradients of {len(norms)} examples, and the images of the largest.",
         f"Their labels: {', '.join(largest)}.",
     )

@@ -323,6 +323,12 @@ PLANS = mistakes(
         "data parallelism is one of the plans",
     ),
     (
+        "weights summed after columns, too",
+        (1, ("inputs / 8 + outputs + weights", "2 * inputs + 2 * weights")),
+        (check.REACHED,),
+        "every pair of kinds",
+    ),
+    (
         "all in all",
         (2, ("LAYOUTS[kind]", "LAYOUTS[kind][0], P()")),
         (check.DIVIDED, check.BEATS, check.NEAR, check.REACHED),

@@ -19,7 +19,7 @@ def comparison():
 NORMS, IMAGES = np.array([3.0, 0.01, 0.4, 20.0]), np.eye(8).reshape(1, 1, 8, 8).repeat(4, 0)
 FIGURES = {
     "seconds": lambda: training_figures.step_seconds(comparison()),
-    "gradients": lambda: training_figures.largest_gradients(IMAGES, [1, 2, 3, 4], NORMS, [0], 2),
+    "gradients": lambda: training_figures.largest_gradients(IMAGES, [1, 2, 3, 4], NORMS, [0], "after 9 steps", 2),
 }
 
 

@@ -31,7 +31,8 @@ ELEMENTWISE = 8  # operations on each element of each h, forward and backward; m
 def _draw_sizes(submission: Submission) -> list[Sizes]:
     """Draw batches and widths, of which each ratio is as likely as its inverse: any of them may be the largest.
 
-    Half of them are drawn until another plan sends nearly as little: there, every term has to be counted right.
+    Half of them are drawn until another plan sends nearly as little: there, every term has to be counted right. In two
+    of these data parallelism follows columns, if it does in the best plan for one of the sizes drawn, which is rare.
     """
     input_gradient = submission.parameters.input_gradient
 
@@ -41,21 +42,22 @@ def _draw_sizes(submission: Submission) -> list[Sizes]:
     def draw(layers: int) -> Sizes:
         return size(16, 1024), [size(32, 1024) for _ in range(layers + 1)]
 
-    layers = submission.rng.permutation([2, 2, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4]).tolist()
-    close = [
-        min((draw(count) for _ in range(CANDIDATES)), key=lambda sizes: _lead(*sizes, input_gradient=input_gradient))
-        for count in layers[6:]
-    ]
-    return [*map(draw, layers[:6]), *close]
+    def draw_close(layers: int) -> Sizes:
+        drawn = [(sizes, *_best(*sizes, input_gradient)) for sizes in (draw(layers) for _ in range(CANDIDATES))]
+        turning = [each for each in drawn if layers == 4 and ("columns", "data") in itertools.pairwise(each[1])]
+        return min(turning or drawn, key=lambda each: each[2])[0]
+
+    return [*map(draw, (2, 3, 3, 3, 3, 4)), *map(draw_close, (2, 3, 3, 3, 4, 4))]
 
 
-def _lead(batch: int, widths: list[int], *, input_gradient: bool) -> float:
-    """Return how many times the least the next plan sends, of those that send at least `MIN_LEAD` times as much."""
-    choices = itertools.product(reference.LAYOUTS, repeat=len(widths) - 1)
-    least, *others = sorted(
-        reference.elements_sent(kinds, batch, widths, input_gradient=input_gradient) for kinds in choices
-    )
-    return next(sent for sent in others if sent >= MIN_LEAD * least) / least
+def _best(batch: int, widths: list[int], input_gradient: bool) -> tuple[tuple[str, ...], float]:
+    """Return the best plan's kinds, and how much the next plan sends, from `MIN_LEAD` times as much on."""
+    sent = {
+        kinds: reference.elements_sent(kinds, batch, widths, input_gradient=input_gradient)
+        for kinds in itertools.product(reference.LAYOUTS, repeat=len(widths) - 1)
+    }
+    best = min(sent, key=sent.__getitem__)
+    return best, min(each for each in sent.values() if each >= MIN_LEAD * sent[best]) / sent[best]
 
 
 def _plans(submission: Submission) -> list[Planned]:
@@ -181,7 +183,7 @@ def plans_reach_the_course(submission: Submission) -> None:
     if all(plan.divided for plan in plans):
         sent, course = (sum(getattr(plan, name) for plan in plans) for name in ("sent", "course"))
         submission.reach(sent, course=course, smaller_is_better=True)
-    hint = "add up what every kind of layer sends, forward and backward, for all plans"
+    hint = "add up what every pair of kinds sends, forward and backward: it depends on the layer before"
     _check_sent(submission, lambda plan: 1.001 * plan.course, hint)
 
 
@@ -190,7 +192,7 @@ P5_14 = Task(
     "The fewest bytes",
     libraries=PLANS,
     varies=(INPUT_GRADIENT,),
-    minutes=120,
+    minutes=100,
     builds_on=("P5.10", "P5.11", "P5.12"),
     leaderboard="bytes sent by each device",
 )

@@ -188,21 +188,24 @@ def plan_of(kinds: Sequence[str]) -> dict[str, tuple[str | None, ...]]:
 
 
 def elements_sent(kinds: Sequence[str], batch: int, widths: Sequence[int], *, input_gradient: bool = False) -> float:
-    """Estimate what each device sends, in elements: an all-gather is 1, an all-reduce 2 times (n - 1) / n of its data.
+    """Return what each device sends, in elements: an all-gather is 1, an all-reduce 2 times (n - 1) / n of its data.
 
     Every layer has what it needs for its own gradient; forward, some need whole inputs, and backward, all have to give
-    the gradient of theirs, the first only if the step gives the gradient of x, too. Where a result is whole on every
-    device, as after `rows`, XLA lets all of them compute the same gradient unless the next layer divides its columns:
-    such plans do not divide the work. `rows` after `data` is no better than `data`, since XLA gathers the weight.
+    the gradient of theirs, the first only if the step gives the gradient of x, too. `data` after `columns` sends an
+    eighth of its inputs, all-to-all; each device has the whole batch for its columns of the inputs, so it gathers the
+    gradient of the results, computes its part of that of the weights, and gathers this, instead of summing it. Where a
+    result is whole on every device, as after `rows`, XLA lets all of them compute the same gradient unless the next
+    layer divides its columns: such plans do not divide the work. `rows` after `data` is no better than `data`, since
+    XLA gathers the weight.
     """
-    total, before = 0, "data"
+    total, before = 0.0, "data"
     for i, kind in enumerate(kinds):
         inputs, outputs, weights = batch * widths[i], batch * widths[i + 1], widths[i] * widths[i + 1]
         if kind == "data":
-            total += 2 * weights + {"data": 0, "columns": 2, "rows": math.inf}[before] * inputs
+            total += {"data": 2 * weights, "columns": inputs / 8 + outputs + weights, "rows": math.inf}[before]
         elif kind == "columns":
             total += {"data": 1, "columns": 1, "rows": 0}[before] * inputs + (2 * inputs if i or input_gradient else 0)
         else:
-            total += 2 * outputs + {"data": math.inf, "columns": 0, "rows": math.inf}[before] * inputs
+            total += {"data": math.inf, "columns": 2 * outputs, "rows": math.inf}[before]
         before = kind
     return total
