@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -163,7 +164,7 @@ def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequenc
     axes.legend(frameon=False, fontsize=8.5, ncols=2, loc="lower left", bbox_to_anchor=(-0.05, 1))
     figure.tight_layout()
     cumulative_text, alone_text = (
-        listing((name, f"{value:.1f}") for name, value in zip(layers, values, strict=True))
+        listing((name, f"{value:.1f}") for name, value in zip(layers, values, strict=True) if np.isfinite(value))
         for values in (cumulative, alone)
     )
     return set_alt_text(
@@ -171,6 +172,36 @@ def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequenc
         f"Waterfall chart of the SQNR in dB after each layer, all quantised: {cumulative_text}.",
         f"At the output, only this layer quantised: {alone_text}.",
     )
+
+
+def speedups(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw how many times as fast as in its first type each network is in its others, with 95 % intervals.
+
+    Args:
+        rows: Of each network and type, with the keys "network", "type", "ms" and "speed-up", a `Ratio`.
+    """
+    networks: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        networks.setdefault(row["network"], []).append(row)
+    figure, axes = plt.subplots(figsize=(6.4, 3.0), dpi=90, layout="constrained")
+    types = list(dict.fromkeys(row["type"] for row in rows))[1:]
+    for i, (kind, colour, hatch) in enumerate(zip(types, (SKY, ORANGE, GREEN), HATCHES, strict=False)):
+        bars = [(y, row) for y, group in enumerate(networks.values()) for row in group if row["type"] == kind]
+        ys = [y + 0.38 * (i - (len(types) - 1) / 2) for y, _ in bars]
+        values, low, high = np.array([(r.value, r.low, r.high) for r in (row["speed-up"] for _, row in bars)]).T
+        axes.barh(ys, values, 0.36, color=colour, hatch=hatch, ec="black", lw=0.8, label=kind)
+        axes.errorbar(values, ys, xerr=(values - low, high - values), fmt="none", ecolor="black", capsize=3, lw=1.2)
+        for y, end, value, (_, row) in zip(ys, high, values, bars, strict=True):
+            place = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+            axes.annotate(f"{value:.2f}x  ({row['ms']} ms)", (max(end, 1), y), fontsize=8.5, **place)
+    axes.axvline(1, color="black", lw=1.4)
+    labels = [f"{name}\n{group[0]['type']}: {group[0]['ms']} ms" for name, group in networks.items()]
+    axes.set_yticks(range(len(networks)), labels, fontsize=9)
+    axes.set(xlim=(0, 1.35 * max(row["speed-up"].high for row in rows)), ylim=(len(networks) - 0.5, -0.5))
+    axes.set_xlabel("times as fast as in float32: right of the line, integers win")
+    figure.legend(loc="outside upper center", ncols=len(types), frameon=False, fontsize=9)
+    text = listing((f"{row['network']}, {row['type']}", f"{row['speed-up'].value:.2f}") for row in rows)
+    return set_alt_text(figure, f"Bar chart of how many times as fast networks are in integers: {text}.")
 
 
 def parameters_of(

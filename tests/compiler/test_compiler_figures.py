@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mlhood.compiler import compiler_figures
+from mlhood.measure.ratio import Ratio
 from tests.plotting.texts import check_texts, strings
 
 COUNTS, EDGES = np.histogram(np.linspace(0, 10, 1000), 50)
@@ -15,6 +16,13 @@ FIGURES = {
     "compared": lambda: compiler_figures.compared(np.eye(5), np.eye(5) + 0.1, 0.2),
     "waterfall": lambda: compiler_figures.waterfall(
         ["image", "conv", "pool"], [44.0, 38.0, 39.5], [44.0, 40.0, np.inf]
+    ),
+    "speedups": lambda: compiler_figures.speedups(
+        [
+            {"network": network, "type": kind, "ms": "1.23", "speed-up": Ratio(value, 0.9 * value, 1.1 * value)}
+            for network, faster in {"LeNet": 0.7, "dense": 6.8}.items()
+            for kind, value in {"float32": 1.0, "int8": faster, "offset": 0.8 * faster}.items()
+        ]
     ),
 }
 

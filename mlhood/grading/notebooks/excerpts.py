@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from bs4 import BeautifulSoup, Tag
 from nbformat import NotebookNode
@@ -12,18 +11,16 @@ from nbformat import NotebookNode
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Which outputs of a notebook the README shows, and which pictures the report of `mlhood run` shows besides.
+    """Which output of a notebook the README shows, and which ones the report of `mlhood run` shows besides.
 
     Args:
-        shown: What the README shows of it: the picture or the table.
-        picture: Id of the cell whose first picture it is.
-        table: Id of the cell whose first table it is.
+        picture: Id of the cell whose first picture the README shows.
+        table: Id of the cell whose first table the report shows.
         columns: The columns to show; all if empty.
         caption: What the table shows, if it has no title.
         more_pictures: Ids of further cells, whose pictures only the report shows.
     """
 
-    shown: Literal["picture", "table"]
     picture: str
     table: str
     columns: tuple[str, ...] = ()
@@ -38,35 +35,30 @@ class Excerpt:
 
 EXCERPTS = {
     "P1": Excerpt(
-        "picture",
         "P1-6-result-1",
         "P1-6-result-1",
         caption="The operators of LeNet, with their parameters and multiply-accumulates",
         more_pictures=("P1-7-result-1", "P1-3-result-1"),
     ),
     "P2": Excerpt(
-        "table",
-        "P2-8-given-2",
+        "P2-11-result-7",
         "P2-11-result-4",
         columns=("network", "type", "ms", "speed-up", "weights, MB"),
         caption="Networks in float32 and in 8-bit integers: times, and the size of the weights",
-        more_pictures=("P2-14-result-1",),
+        more_pictures=("P2-8-given-2", "P2-14-result-1"),
     ),
     "P3": Excerpt(
-        "picture",
         "P3-10-result-3",
         "P3-5-solution-2",
         more_pictures=("P3-7-result-2", "P3-9-result-1", "P3-10-result-2", "P3-11-result-2"),
     ),
     "P4": Excerpt(
-        "picture",
         "P4-6-result-3",
         "P4-6-result-3",
         caption="GPT-2's last layer in three orders: reads of the weights, and the time, predicted and measured",
         more_pictures=("P4-2-result-1", "P4-5-result-1", "P4-8-result-1"),
     ),
     "P5": Excerpt(
-        "picture",
         "P5-3-result-1",
         "P5-3-solution-3",
         more_pictures=("P5-8-result-1", "P5-8-result-2", "P5-12-result-2"),

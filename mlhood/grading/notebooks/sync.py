@@ -9,7 +9,7 @@
    solutions (`solutions.json`), which replace unsolved tasks, and of which copies are found, and the written questions
    with their rubrics (`questions.json`), which the person who marks the answers sees beside them, and the templates
    of code cells (`variants.json`), from which other variants of the course are made.
-5. The README gets a picture and a table of each executed notebook (see `readme`).
+5. The README gets a picture of each executed notebook, and the syllabus (see `readme`).
 6. `.github/INTERFACE.md` lists what the notebooks import (see `interface`).
 """
 
