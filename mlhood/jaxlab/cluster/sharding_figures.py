@@ -49,7 +49,7 @@ def layout(
             axes.text(left, height - 0.7 - sizes[name][1], notes[name], fontsize=9, va="top")
         left += max(sizes[name][0], 1.1) + _GAP
     descriptions = [f"{name} {list(shape)}: {_shards_text(shards[name])}" for name, (shape, _) in inputs.items()]
-    descriptions += [f"{name} is {' '.join(note.split())}" for name, note in notes.items()]
+    descriptions += [f"below {name}: {' '.join(note.split())}" for name, note in notes.items()]
     return set_alt_text(figure, f"How arrays are sharded over devices. {'; '.join(descriptions)}.")
 
 

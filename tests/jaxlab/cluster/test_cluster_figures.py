@@ -41,6 +41,15 @@ def test_the_tiles_cover_an_array_exactly_once(mesh_2x4):
     assert len({tuple(corner) for corner in boxes[:, :2].round(6)}) == 8
 
 
+def test_a_note_is_written_below_its_array(mesh_2x4):
+    arrays = {name: ((8, 8), NamedSharding(mesh_2x4, P())) for name in "wh"}
+    figure = layout(arrays, notes={"h": "summed\nforward"})
+    (array, note) = (text for text in figure.axes[0].texts if text.get_text() in ("h  [8, 8]", "summed\nforward"))
+    assert (array.get_position()[0], "h") == (note.get_position()[0], array.get_text()[0])
+    assert note.get_position()[1] < min(tile.get_y() for tile in patches(figure, Rectangle))
+    assert "below h: summed forward" in alt_text(figure)
+
+
 def test_scalars_and_more_dimensions_can_be_drawn(mesh_2x4):
     shapes = {"n": ((), P()), "w": ((4, 2, 3, 3), P("model"))}
     figure = layout({name: (shape, NamedSharding(mesh_2x4, spec)) for name, (shape, spec) in shapes.items()})
