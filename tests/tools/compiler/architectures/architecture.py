@@ -41,7 +41,7 @@ class Architecture:
     """A kind of network, small.
 
     Args:
-        name: In commands and tables, such as "resnet".
+        name: In commands and tables, such as "lenet".
         build: Returns the module, with torch's default weights.
         inputs: What its `forward` takes.
     """

@@ -1,4 +1,4 @@
-"""Transformers for text and images, and perceptrons that mix tokens."""
+"""Transformers for text and images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from mlhood.models.transformers import Block, Config
-from tests.tools.compiler.architectures.architecture import Architecture, Input, image, series, tokens
+from tests.tools.compiler.architectures.architecture import Architecture, Input, image, tokens
 
 WIDTH, HEADS = 16, 2
 BLOCK = Config(1, WIDTH, HEADS, hidden=32, packed=True, gelu="tanh")
@@ -49,21 +49,6 @@ class GPT(nn.Module):
         positions = torch.arange(ids.shape[1], device=ids.device)
         y = self.norm(self.blocks(self.words(ids) + self.positions(positions)))
         return y @ self.words.weight.T
-
-
-class CausalSDPA(nn.Module):
-    """Causal attention by torch's `scaled_dot_product_attention`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv, self.last = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map [N, T, width] to [N, T, width]."""
-        n, t, _ = x.shape
-        q, k, v = (part.view(n, t, HEADS, -1).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.last(y.transpose(1, 2).reshape(n, t, WIDTH))
 
 
 class RMSNorm(nn.Module):
@@ -202,23 +187,6 @@ class Swin(nn.Module):
         return self.head(self.merge(torch.cat(corners, -1)).mean((1, 2)))
 
 
-class Mixer(nn.Module):
-    """Perceptrons over patches and over channels in turn (Tolstikhin et al., NeurIPS 2021)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.patches, self.head = nn.Conv2d(3, WIDTH, 8, 8), nn.Linear(WIDTH, 10)
-        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.tokens, self.channels = (nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16)) for _ in range(2))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map [N, 3, 32, 32] to logits [N, 10]."""
-        x = self.patches(x).flatten(2).transpose(1, 2)
-        x = x + self.tokens(self.norm1(x).transpose(1, 2)).transpose(1, 2)
-        x = x + self.channels(self.norm2(x))
-        return self.head(x.mean(1))
-
-
 class T5(nn.Module):
     """Attention with a bias for buckets of relative positions, no scale (Raffel et al., JMLR 2020)."""
 
@@ -249,14 +217,11 @@ class T5(nn.Module):
 _PAIR = (Input(("batch", 6, WIDTH), name="source"), Input(("batch", 4, WIDTH), name="target"))
 
 ARCHITECTURES = (
-    Architecture("transformer_encoder", encoder, series(6, WIDTH)),
     Architecture("transformer", EncoderDecoder, _PAIR),
     Architecture("gpt", GPT, tokens()),
-    Architecture("causal_attention", CausalSDPA, series(6, WIDTH)),
     Architecture("llama", Llama, tokens()),
     Architecture("bert", BERT, (*tokens(), Input(("batch", 10), 2, "mask"))),
     Architecture("vit", ViT, image()),
     Architecture("swin", Swin, image()),
-    Architecture("mlp_mixer", Mixer, image()),
     Architecture("t5", T5, tokens()),
 )

@@ -1,4 +1,4 @@
-"""Networks that predict for each pixel or each box: segmentation, detection, feature pyramids."""
+"""Networks that predict for each pixel or each box: segmentation, detection."""
 
 from __future__ import annotations
 
@@ -28,20 +28,6 @@ class UNet(nn.Module):
         return self.last(self.merge1(torch.cat([self.up1(y), first], 1)))
 
 
-class FCN(nn.Module):
-    """Logits at an eighth of the size, interpolated to the image's (Long et al., CVPR 2015)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.features = nn.Sequential(conv(3, 8, 3, 2), conv(8, 16, 3, 2), conv(16, 16, 3, 2))
-        self.head = nn.Conv2d(16, 4, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map [N, 3, H, W] to four logits for each pixel, [N, 4, H, W]."""
-        y = self.head(self.features(x))
-        return functional.interpolate(y, size=x.shape[-2:], mode="bilinear", align_corners=False)
-
-
 class DeepLab(nn.Module):
     """Dilated convolutions side by side, and the image's mean (ASPP: Chen et al. 2017)."""
 
@@ -58,26 +44,6 @@ class DeepLab(nn.Module):
         mean = functional.interpolate(self.pool(y), size=y.shape[-2:], mode="bilinear", align_corners=False)
         y = self.last(torch.cat([*(rate(y) for rate in self.rates), mean], 1))
         return functional.interpolate(y, size=x.shape[-2:], mode="bilinear", align_corners=True)
-
-
-class FPN(nn.Module):
-    """A feature pyramid: coarse features, doubled and added to finer ones (Lin et al., CVPR 2017)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stages = nn.ModuleList([conv(3, 8, 3, 2), conv(8, 16, 3, 2), conv(16, 32, 3, 2)])
-        self.lateral = nn.ModuleList([nn.Conv2d(channels, 8, 1) for channels in (8, 16, 32)])
-        self.smooth = nn.ModuleList([nn.Conv2d(8, 8, 3, padding=1) for _ in range(3)])
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return the features at a half, a quarter and an eighth of the size, finest first."""
-        maps = []
-        for stage, lateral in zip(self.stages, self.lateral, strict=True):
-            x = stage(x)
-            maps.append(lateral(x))
-        for i in (1, 0):
-            maps[i] = maps[i] + functional.interpolate(maps[i + 1], scale_factor=2.0, mode="nearest")
-        return tuple(smooth(y) for smooth, y in zip(self.smooth, maps, strict=True))
 
 
 class YOLO(nn.Module):
@@ -106,51 +72,8 @@ class YOLO(nn.Module):
         return y.view(y.shape[0], -1, y.shape[-1])
 
 
-class SSD(nn.Module):
-    """Boxes and classes from two scales, flattened and concatenated (Liu et al., ECCV 2016)."""
-
-    def __init__(self, anchors: int = 2, classes: int = 3) -> None:
-        super().__init__()
-        self.classes = classes
-        self.stages = nn.ModuleList([nn.Sequential(conv(3, 8, 3, 2), conv(8, 16, 3, 2)), conv(16, 16, 3, 2)])
-        self.boxes = nn.ModuleList([nn.Conv2d(16, 4 * anchors, 3, padding=1) for _ in self.stages])
-        self.scores = nn.ModuleList([nn.Conv2d(16, classes * anchors, 3, padding=1) for _ in self.stages])
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return boxes [N, A, 4] and the classes' probabilities [N, A, classes]."""
-        boxes, scores = [], []
-        for stage, box, score in zip(self.stages, self.boxes, self.scores, strict=True):
-            x = stage(x)
-            boxes.append(box(x).permute(0, 2, 3, 1).reshape(x.shape[0], -1, 4))
-            scores.append(score(x).permute(0, 2, 3, 1).reshape(x.shape[0], -1, self.classes))
-        return torch.cat(boxes, 1), functional.softmax(torch.cat(scores, 1), -1)
-
-
-class DETR(nn.Module):
-    """Learned queries attend to an image's features (Carion et al., ECCV 2020)."""
-
-    def __init__(self, width: int = 16, queries: int = 5) -> None:
-        super().__init__()
-        self.backbone = nn.Sequential(conv(3, 8, 3, 2), conv(8, width, 3, 2))
-        self.positions = nn.Parameter(torch.randn(1, 64, width))
-        self.queries = nn.Parameter(torch.randn(1, queries, width))
-        layer = nn.TransformerDecoderLayer(width, 2, 32, batch_first=True)
-        self.decoder = nn.TransformerDecoder(layer, 1)
-        self.classes, self.boxes = nn.Linear(width, 4), nn.Linear(width, 4)
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Map [N, 3, 32, 32] to logits and boxes of each query, [N, queries, 4] both."""
-        memory = self.backbone(x).flatten(2).permute(0, 2, 1) + self.positions
-        y = self.decoder(self.queries.expand(x.shape[0], -1, -1), memory)
-        return self.classes(y), self.boxes(y).sigmoid()
-
-
 ARCHITECTURES = (
     Architecture("unet", UNet, image()),
-    Architecture("fcn", FCN, image()),
     Architecture("deeplab", DeepLab, image()),
-    Architecture("fpn", FPN, image()),
     Architecture("yolo", YOLO, image()),
-    Architecture("ssd", SSD, image()),
-    Architecture("detr", DETR, image()),
 )

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tests.tools.compiler.architectures.architecture import Architecture, Input, image
-from tests.tools.compiler.architectures.blocks import Add, conv
+from tests.tools.compiler.architectures.blocks import Add
 
 
 def dcgan_generator() -> nn.Module:
@@ -22,23 +22,6 @@ def dcgan_discriminator() -> nn.Module:
     """Build DCGAN's discriminator: strided convolutions with leaky ReLUs."""
     layers = (nn.Conv2d(3, 8, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(8, 16, 4, 2, 1), nn.BatchNorm2d(16))
     return nn.Sequential(*layers, nn.LeakyReLU(0.2), nn.Conv2d(16, 1, 8), nn.Flatten(), nn.Sigmoid())
-
-
-class VAE(nn.Module):
-    """A variational autoencoder; the noise is an input (Kingma and Welling, ICLR 2014)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU())
-        self.mean, self.log_variance = nn.Linear(32, 4), nn.Linear(32, 4)
-        self.decoder = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 64), nn.Sigmoid())
-
-    def forward(self, x: torch.Tensor, noise: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return the reconstruction, [N, 1, 8, 8], and the latent mean and logarithm of the variance, [N, 4]."""
-        hidden = self.encoder(x)
-        mean, log_variance = self.mean(hidden), self.log_variance(hidden)
-        latent = mean + noise * torch.exp(0.5 * log_variance)
-        return self.decoder(latent).view_as(x), mean, log_variance
 
 
 def autoencoder() -> nn.Module:
@@ -77,19 +60,6 @@ class Diffusion(nn.Module):
         time = self.time(torch.cat([angles.sin(), angles.cos()], dim=-1))[:, :, None, None]
         x = self.first(x)
         return self.last(x + self.conv(torch.nn.functional.silu(self.norm(x) + time)))
-
-
-class Sine(nn.Module):
-    """sin(30 x)."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sine of each element, times 30 before it."""
-        return torch.sin(30 * x)
-
-
-def siren() -> nn.Module:
-    """Build SIREN: a perceptron with sines (Sitzmann et al., NeurIPS 2020)."""
-    return nn.Sequential(nn.Linear(2, 32), Sine(), nn.Linear(32, 32), Sine(), nn.Linear(32, 3))
 
 
 class NeRF(nn.Module):
@@ -133,21 +103,13 @@ class KAN(nn.Module):
         return torch.einsum("nik,iok->no", bases, self.edges) + self.base(nn.functional.silu(x))
 
 
-def pixel_fold() -> nn.Module:
-    """Build a network that folds pixels into channels and back: pixel unshuffle, convolution, pixel shuffle."""
-    return nn.Sequential(nn.PixelUnshuffle(2), conv(12, 12), nn.PixelShuffle(2))
-
-
 ARCHITECTURES = (
     Architecture("dcgan_generator", dcgan_generator, (Input(("batch", 16, 1, 1)),)),
     Architecture("dcgan_discriminator", dcgan_discriminator, image()),
-    Architecture("vae", VAE, (*image(1, 8), Input(("batch", 4), name="noise"))),
     Architecture("autoencoder", autoencoder, image()),
     Architecture("super_resolution", super_resolution, image(1, 16)),
     Architecture("style_transfer", style_transfer, image()),
     Architecture("diffusion", Diffusion, (*image(3, 16), Input(("batch",), 100, "t"))),
-    Architecture("siren", siren, (Input(("batch", 2)),)),
     Architecture("nerf", NeRF, (Input(("batch", 3)), Input(("batch", 3), name="direction"))),
     Architecture("kan", lambda: nn.Sequential(KAN(4, 8), KAN(8, 3)), (Input(("batch", 4)),)),
-    Architecture("pixel_fold", pixel_fold, image()),
 )

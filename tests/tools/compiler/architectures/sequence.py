@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.tools.compiler.architectures.architecture import Architecture, Input, series, tokens
+from tests.tools.compiler.architectures.architecture import Architecture, Input, series
 from tests.tools.compiler.architectures.blocks import conv
 
 
@@ -28,19 +28,6 @@ class Recurrent(nn.Module):
         """Map vectors [N, T, inputs] or ids [N, T] to logits [N, 4]."""
         y, _ = self.layer(self.embedding(x))
         return self.last(y[:, -1])
-
-
-class TimeMajor(nn.Module):
-    """An LSTM that takes and returns its state, with time as the first axis."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lstm = nn.LSTM(6, 8)
-
-    def forward(self, x: torch.Tensor, h: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Map [T, N, 6] and states [1, N, 8] to [T, N, 8] and the last states."""
-        y, (h, c) = self.lstm(x, (h, c))
-        return y, h, c
 
 
 class Cells(nn.Module):
@@ -126,21 +113,6 @@ class TCN(nn.Module):
         return self.last(x[:, :, -1])
 
 
-class TextCNN(nn.Module):
-    """Convolutions of several widths over embedded words, their maxima over time (Kim, EMNLP 2014)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(50, 8, padding_idx=0)
-        self.convs = nn.ModuleList([nn.Conv1d(8, 6, size) for size in (2, 3, 4)])
-        self.last = nn.Linear(18, 2)
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Map ids [N, T] to logits [N, 2]."""
-        x = self.embedding(ids).transpose(1, 2)
-        return self.last(torch.cat([torch.relu(layer(x)).max(dim=2).values for layer in self.convs], 1))
-
-
 class Mamba(nn.Module):
     """A selective state space, its recurrence stepped through time (Gu and Dao 2023, algorithm 2)."""
 
@@ -170,23 +142,12 @@ class Mamba(nn.Module):
         return self.outwards(y * functional.silu(gate))
 
 
-_STATES = tuple(Input((1, "batch", 8), name=name) for name in ("h", "c"))
-
 ARCHITECTURES = (
-    Architecture("lstm", lambda: Recurrent(nn.LSTM(8, 16, batch_first=True), 16, 50), tokens()),
-    Architecture("gru", lambda: Recurrent(nn.GRU(6, 16, batch_first=True), 16), series(7, 6)),
     Architecture("rnn", lambda: Recurrent(nn.RNN(6, 16, batch_first=True), 16), series(7, 6)),
-    Architecture(
-        "bidirectional_lstm",
-        lambda: Recurrent(nn.LSTM(6, 8, num_layers=2, bidirectional=True, batch_first=True), 16),
-        series(7, 6),
-    ),
-    Architecture("lstm_time_major", TimeMajor, (Input((5, "batch", 6)), *_STATES)),
     Architecture("lstm_cell", Cells, series(3, 4)),
     Architecture("seq2seq", Seq2Seq, (Input(("batch", 6), 50, "source"), Input(("batch", 5), 50, "target"))),
     Architecture("crnn", CRNN, (Input(("batch", 1, 8, 32)),)),
     Architecture("wavenet", WaveNet, (Input(("batch", 1, 20)),)),
     Architecture("tcn", TCN, (Input(("batch", 4, 16)),)),
-    Architecture("text_cnn", TextCNN, tokens()),
     Architecture("mamba", Mamba, series(5, 8)),
 )
