@@ -45,7 +45,7 @@ def conformance(as_json: AsJson = False) -> None:
 @app.command()
 def zoo(
     architecture: Annotated[
-        list[str] | None, typer.Option(help="Only this architecture, such as resnet; may be repeated.")
+        list[str] | None, typer.Option(help="Only this architecture, such as lenet; may be repeated.")
     ] = None,
     exporter: Annotated[
         list[str] | None, typer.Option(help="Only this exporter, such as torchscript-17 or dynamo-18.")
@@ -57,7 +57,7 @@ def zoo(
 
     The exit code is 1 if a result is wrong.
 
-    Example: python -m tests.tools.compiler zoo --architecture resnet --architecture bert --exporter torchscript-17
+    Example: python -m tests.tools.compiler zoo --architecture lenet --architecture bert --exporter torchscript-17
     """
     from tests.tools.compiler.zoo import format_table, score_zoo, share
 
@@ -87,7 +87,7 @@ def quantization(
     The columns are the SQNR of the output with the least, in dB, ours first; 6 dB are one bit. A star marks where ours
     is more than 1 dB below.
 
-    Example: python -m tests.tools.compiler quantization resnet mobilenet_v3 gpt
+    Example: python -m tests.tools.compiler quantization googlenet mobilenet_v3 gpt
     """
     from mlhood.files.atomic import check_output, write_atomic
     from tests.tools.compiler import quantization as bench
