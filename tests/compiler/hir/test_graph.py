@@ -55,9 +55,9 @@ def test_nodes_come_after_what_they_read_whatever_the_order_of_edits():
 
 
 def test_a_long_chain_is_no_deeper_than_a_short_one():
-    graph = chain(50_000)
+    graph = chain(5_000)
     verify(graph)
-    assert len(graph.topological()) == 50_000
+    assert len(graph.topological()) == 5_000
 
 
 # -- what verification finds

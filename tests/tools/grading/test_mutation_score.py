@@ -112,7 +112,8 @@ def test_the_solutions_before_a_task_have_run(course):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "sample"), [("P3.1", 6), pytest.param("P3.3", 12, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("task", "sample"), [("P3.1", 6), ("P3.3", 12)])
 def test_checks_of_the_course_refuse_mutants_and_accept_styles(task, sample):
     """A sample of `python -m tests.tools.grading checks`."""
     project = PROJECTS[task.partition(".")[0]]
