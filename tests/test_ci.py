@@ -66,7 +66,7 @@ def run_ci(tmp_path: Path, fails: str = "", part: str = "", **programs: str) -> 
     return done.returncode, done.stdout, calls.read_text(encoding="utf-8").splitlines()
 
 
-INSTALL, TESTS = "pip install -q --no-compile -e .[test]", "pytest --durations=25"
+INSTALL, TESTS = "pip install -q -e .[test]", "pytest --durations=25"
 COMPILE = ["python -m compileall -q -j 0 -x /tests/ .venv/lib", "python -m compileall -q mlhood"]
 STEP_OF = {
     "pip": "install",
