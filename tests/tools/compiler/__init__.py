@@ -1,1 +1,1 @@
-"""Conformance to ONNX, a zoo of architectures, and what quantisation costs on it."""
+"""Conformance to ONNX, a zoo of architectures, and the search for slices."""

@@ -1,4 +1,4 @@
-"""Score the compiler on ONNX's own tests and on a zoo of architectures, and measure what 8 bits cost.
+"""Score the compiler on ONNX's own tests and on a zoo of architectures, and the neural processor's search for slices.
 
 python -m tests.tools.compiler conformance
 """
@@ -69,39 +69,6 @@ def zoo(
     right, count = share(outcomes)
     echo(json.dumps([vars(outcome) for outcome in outcomes], indent=2) if as_json else format_table(outcomes))
     raise typer.Exit(0 if right == count else 1)
-
-
-@app.command()
-def quantization(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Architectures of the zoo; all by default.", show_default=False),
-    ] = None,
-    exporter: Annotated[str, typer.Option(help="How they are exported: torchscript-17, dynamo-18, ...")] = (
-        "torchscript-17"
-    ),
-    as_json: Annotated[Path | None, typer.Option("--json", help="Also write the rows to this file.")] = None,
-) -> None:
-    """Quantise the zoo's architectures to 8 bits with our compiler and with ONNX Runtime, and compare the loss.
-
-    The columns are the SQNR of the output with the least, in dB, ours first; 6 dB are one bit. A star marks where ours
-    is more than 1 dB below.
-
-    Example: python -m tests.tools.compiler quantization googlenet mobilenet_v3 gpt
-    """
-    from mlhood.files.atomic import check_output, write_atomic
-    from tests.tools.compiler import quantization as bench
-
-    if as_json is not None:
-        check_output(as_json)
-    rows = []
-    for row in bench.measure(names or (), exporter):
-        echo(row)
-        rows.append(row)
-    echo(bench.summary(rows))
-    if as_json is not None:
-        data = {"bench": "quantization", "exporter": exporter, "rows": [vars(row) for row in rows]}
-        write_atomic(as_json, json.dumps(data, indent=2).encode())
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Small versions of well-known architectures with random weights, to try exporters, compilers and quantisation on.
+"""Small versions of well-known architectures with random weights, to try exporters and compilers on.
 
 In: a name. Out: an `Architecture`: a torch module with seeded weights, and random inputs for any batch size.
 """

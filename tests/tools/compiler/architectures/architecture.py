@@ -50,17 +50,14 @@ class Architecture:
     build: Callable[[], nn.Module]
     inputs: tuple[Input, ...]
 
-    def model(self, seed: int = 0) -> nn.Module:
+    def model(self) -> nn.Module:
         """Return the network in evaluation mode; the state of torch's generator is left as it was.
 
         Statistics and factors of normalisations are random as well, as after training: at their initial values they
         would hide what is computed from them.
-
-        Args:
-            seed: Of the weights.
         """
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(0)
             model = self.build()
             for name, tensor in (*model.named_parameters(), *model.named_buffers()):
                 _randomize(name, tensor.detach())
