@@ -41,7 +41,7 @@ PLAN: dict[str, set[str]] = {
     "compiler.nmp_commands": {"compiler", "compiler.backends"},
     "compiler.commands": {"exchange", "graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.compile", "compiler.analysis", "compiler.bundle", "compiler.nmp_commands"},
-    # the generators are self-contained: the cache of object code digests their sources only
+    # the cache of object code digests this package and the package of the generator
     "kernels.codegen": set(),
     "kernels": {"kernels.codegen"},
     "gpu": set(),

@@ -1,21 +1,31 @@
-"""Products with weights of 8 or 4 bits as native calls: for few rows, where reading the weights is what takes time."""
+"""Products with weights of 8 or 4 bits, for few rows, where reading the weights is what takes time.
+
+c[m, n] = sum over g of s[n, g] a[m, g] b[g, n] + bias, and an epilogue. b is packed into panels [columns / width, k,
+width] of signed bytes, or of pairs of k in a byte, the first in its low four bits, which are decoded in registers; s
+into [columns / width, groups, width]. The sum of a group of k is multiplied by its scales once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from llvmlite import ir
 
 from mlhood.errors import KernelError
-from mlhood.kernels.codegen import jit, small_weights_kernel
-from mlhood.kernels.codegen.small_weights_kernel import FIELDS
-from mlhood.kernels.codegen.steps import Step
+from mlhood.kernels.codegen import jit
+from mlhood.kernels.codegen.arguments import Arguments
+from mlhood.kernels.codegen.ir_builder import BYTE, FLOAT, INT32, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.remainder import store_first
+from mlhood.kernels.codegen.steps import Step, finish
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.product import UNBOUNDED, Clip, ProductSizes, pack
 
 _TASKS_PER_THREAD = 4
+FIELDS = ("tasks", "chunk_panels", "panels", "m", "n", "k", "group", "a", "b", "s", "bias", "out", "floor", "ceiling")
 
 
 def bits_of(w: np.ndarray, group: int) -> int:
@@ -84,8 +94,93 @@ def prepare(
     values |= {"b": packed.ctypes.data, "s": scales.ctypes.data, "bias": padded.ctypes.data}
     floor, ceiling = clip or UNBOUNDED
     options = bits, rows, sizes.m % rows, vectors, checked_steps(epilogue, 1)
-    kernel = jit.load(small_weights_kernel.build, target, *options)
+    kernel = jit.load(build, target, *options)
     floats = {"floor": floor, "ceiling": ceiling}
     return native_call(
         kernel, FIELDS, values, ("a", "out"), floats=floats, keep=(packed, scales, padded), name=f"int{bits}_product"
     )
+
+
+# -- the generated code
+
+
+def build(target: Target, bits: int, rows: int, rest: int, vectors: int, epilogue: tuple[Step, ...] = ()) -> str:
+    """Return the LLVM IR of the kernel.
+
+    Args:
+        target: The processor.
+        bits: Of a weight, 8 or 4.
+        rows: Rows of the register tile.
+        rest: Rows that remain below the last full tile; 0 for none.
+        vectors: Vector registers in one of its rows.
+        epilogue: Steps that are applied to the result instead of clamping it.
+    """
+    arguments, width = Arguments(FIELDS), vectors * target.lanes
+    code = arguments.code
+    f = {name: arguments.integer(name) for name in ("tasks", "chunk_panels", "panels", "m", "n", "k", "group")}
+    pointers = {name: arguments.pointer(name) for name in ("a", "s", "bias", "out")}
+    limits = [arguments.float32(name) for name in ("floor", "ceiling")]
+    groups = (f["k"] + f["group"] - 1) // f["group"]
+    with arguments.tasks(f["tasks"]) as task:
+        first = task * f["chunk_panels"]
+        with code.loop(first, (first + f["chunk_panels"]).minimum(f["panels"])) as panel:
+            b = arguments.pointer("b", BYTE).at(panel * (f["k"] * (width * bits // 8)))
+            s, column = pointers["s"].at(panel * groups * width), panel * width
+            full = f["m"] - f["m"] % rows
+
+            def tile(height: int, row: Int, b: Pointer = b, s: Pointer = s, column: Int = column) -> None:
+                sums = _sums(code, f, pointers["a"].at(row * f["k"]), b, s, (bits, height, vectors, target.lanes))
+                for m, vector_sums in enumerate(sums):
+                    for v, value in enumerate(vector_sums):
+                        place = column + v * target.lanes
+                        biased = code.builder.fadd(value, pointers["bias"].at(place).load(target.lanes))
+                        result = finish(code, epilogue, biased, limits)
+                        count = (f["n"] - place).minimum(target.lanes)
+                        with code.builder.if_then(code.constant(0) < count):
+                            out = pointers["out"].at((row + m) * f["n"] + place)
+                            store_first(code, out, result, count, target)
+
+            with code.loop(0, full, rows) as row:
+                tile(rows, row)
+            if rest:
+                tile(rest, full)
+    return arguments.finished()
+
+
+def _sums(
+    code: FunctionBuilder, f: dict[str, Int], a: Pointer, b: Pointer, s: Pointer, sizes: tuple[int, int, int, int]
+) -> list[list[Any]]:
+    """Return the scaled sums of a tile, by row and vector."""
+    bits, rows, vectors, lanes = sizes
+    kind, width, together = ir.VectorType(FLOAT, lanes), vectors * lanes, 8 // bits
+    zero = ir.Constant(kind, [0.0] * lanes)
+    totals = [[code.variable(kind, zero) for _ in range(vectors)] for _ in range(rows)]
+    sums = [[code.variable(kind, zero) for _ in range(vectors)] for _ in range(rows)]
+    with code.loop(0, (f["k"] + f["group"] - 1) // f["group"]) as group:
+        start = group * f["group"]
+        for each in (each for row in sums for each in row):
+            each.set(zero)
+        with code.loop(start, (start + f["group"]).minimum(f["k"]), together) as k:
+            packed = b.at(k * (width * bits // 8))
+            for v in range(vectors):
+                for offset, weights in enumerate(_decode(code, packed.at(v * lanes), bits, lanes)):
+                    for m in range(rows):
+                        x = code.splat(a.at(f["k"] * m + k + offset).load(), lanes)
+                        sums[m][v].set(code.fma(x, weights, sums[m][v].get()))
+        for v in range(vectors):
+            scales = s.at(group * width + v * lanes).load(lanes)
+            for m in range(rows):
+                totals[m][v].set(code.fma(sums[m][v].get(), scales, totals[m][v].get()))
+    return [[each.get() for each in row] for row in totals]
+
+
+def _decode(code: FunctionBuilder, packed: Pointer, bits: int, lanes: int) -> list[Any]:
+    """Return the float32 weights that are packed in a vector of bytes: of one k, or of two."""
+    builder, kind = code.builder, ir.VectorType(INT32, lanes)
+    integers = builder.sext(packed.load(lanes), kind)
+    if bits == 4:
+        low = builder.ashr(builder.shl(integers, ir.Constant(kind, [28] * lanes)), ir.Constant(kind, [28] * lanes))
+        parts = [low, builder.ashr(integers, ir.Constant(kind, [4] * lanes))]
+    else:
+        parts = [integers]
+    return [builder.sitofp(part, ir.VectorType(FLOAT, lanes)) for part in parts]

@@ -1,16 +1,25 @@
-"""Depthwise convolution and pooling of blocked activations, prepared once."""
+"""Operations on the windows of each channel alone, on blocked activations: depthwise convolution and pooling.
+
+Channels are in the lanes. Where all windows of a row lie inside the image, several pixels are computed at once, and
+neighbouring windows share their loads; a window that reaches over the left or right border is computed alone. Tables
+hold which rows and columns of each window lie inside the image, so no padded copy is made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
+from llvmlite import ir
 
 from mlhood.kernels.codegen import jit
-from mlhood.kernels.codegen.steps import Step
+from mlhood.kernels.codegen.arguments import Arguments
+from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, Int, Pointer, StackSlot
+from mlhood.kernels.codegen.steps import Step, add_and_finish
 from mlhood.kernels.codegen.target import Target, host
-from mlhood.kernels.codegen.window_kernel import FIELDS, Operation, WindowVariant, build
 from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.native import NativeCall, native_call
@@ -19,6 +28,10 @@ from mlhood.kernels.product import UNBOUNDED, Clip
 _TASKS_PER_THREAD = 4
 _MAX_PIXELS = 8  # that are computed at once
 _TILE, _SINGLE = 2, 4  # costs in pixels: of beginning a tile, and of a pixel on its own
+Operation = Literal["convolution", "maximum", "mean"]
+_IMAGE = ("tasks", "planes", "row_chunks", "chunk_rows", "high", "wide", "out_high", "out_wide", "first", "last")
+_OPERANDS = ("x", "y", "residual", "w", "bias", "blocks", "rows", "columns", "row_counts", "column_counts")
+FIELDS = (*_IMAGE, *_OPERANDS, "top", "left", "floor", "ceiling")
 
 
 @dataclass(frozen=True)
@@ -179,3 +192,134 @@ def _prepare(
         keep=(rows, columns, *keep),
         name="depthwise" if operation == "convolution" else f"{operation} pool",
     )
+
+
+# -- the generated code
+
+
+@dataclass(frozen=True)
+class WindowVariant:
+    """A variant of the kernel.
+
+    Args:
+        operation: What is computed of each window.
+        kernel: Height and width of the window.
+        stride: Vertical and horizontal.
+        dilation: Vertical and horizontal.
+        pixels: Number of pixels that are computed at once.
+        epilogue: Steps that are applied to a convolution instead of clamping it.
+    """
+
+    operation: Operation
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    pixels: int
+    epilogue: tuple[Step, ...] = ()
+
+
+def build(target: Target, variant: WindowVariant) -> str:
+    """Return the module as LLVM IR."""
+    return _LoopNest(Arguments(FIELDS), target, variant).build()
+
+
+class _LoopNest:
+    def __init__(self, arguments: Arguments, target: Target, variant: WindowVariant) -> None:
+        self.code, self.arguments, self.variant, self.lanes = arguments.code, arguments, variant, target.lanes
+        self.field = {name: arguments.integer(name) for name in FIELDS}
+        self.kind = ir.VectorType(FLOAT, target.lanes)
+
+    def build(self) -> str:
+        """Build the function: a task computes some rows of one block of channels of one image."""
+        f = self.field
+        with self.arguments.tasks(f["tasks"]) as task:
+            plane, first = task // f["row_chunks"], task % f["row_chunks"] * f["chunk_rows"]
+            with self.code.loop(first, (first + f["chunk_rows"]).minimum(f["out_high"])) as row:
+                self._row(plane, row)
+        return self.arguments.finished()
+
+    def _row(self, plane: Int, row: Int) -> None:
+        """Compute a row: windows at the left border, inside (several at once, then one at a time), at the right one."""
+        f, pixels = self.field, self.variant.pixels
+        inside = f["last"] - (f["last"] - f["first"]) % pixels
+        with self.code.loop(0, f["first"]) as column:
+            self._pixel(plane, row, column)
+        with self.code.loop(f["first"], inside, pixels) as column:
+            self._tile(plane, row, column)
+        with self.code.loop(inside, f["out_wide"]) as column:
+            self._pixel(plane, row, column)
+
+    def _tile(self, plane: Int, row: Int, column: Int) -> None:
+        """Compute neighbouring pixels whose windows lie inside the row."""
+        v, f, lanes = self.variant, self.field, self.lanes
+        sums = self._sums(v.pixels)
+        line_start = column * v.stride[1] - f["left"]
+        with self._lines(plane, row) as (tap, line):
+            loaded: dict[int, Any] = {}
+            for k in range(v.kernel[1]):
+                weight = self._weight(plane, tap, self.code.constant(k))
+                for pixel, total in enumerate(sums):
+                    offset = pixel * v.stride[1] + k * v.dilation[1]
+                    if offset not in loaded:
+                        loaded[offset] = line.at((line_start + offset) * lanes).load(lanes)
+                    total.set(self._accumulate(total.get(), loaded[offset], weight))
+        for pixel, total in enumerate(sums):
+            self._store(plane, row, column + pixel, total.get())
+
+    def _pixel(self, plane: Int, row: Int, column: Int) -> None:
+        """Compute one pixel, from the part of its window that lies inside the image."""
+        v, f, lanes = self.variant, self.field, self.lanes
+        (total,) = self._sums(1)
+        first, last = self._bounds("columns", column)
+        start = column * v.stride[1] - f["left"]
+        with self._lines(plane, row) as (tap, line), self.code.loop(first, last) as k:
+            vector = line.at((start + k * v.dilation[1]) * lanes).load(lanes)
+            total.set(self._accumulate(total.get(), vector, self._weight(plane, tap, k)))
+        self._store(plane, row, column, total.get())
+
+    def _sums(self, count: int) -> list[StackSlot]:
+        initial = float("-inf") if self.variant.operation == "maximum" else 0.0
+        return [self.code.variable(self.kind, ir.Constant(self.kind, [initial] * self.lanes)) for _ in range(count)]
+
+    @contextmanager
+    def _lines(self, plane: Int, row: Int) -> Iterator[tuple[Int, Pointer]]:
+        """Loop over the rows of a window that lie inside the image: (row of the window, its line of the image)."""
+        f, v = self.field, self.variant
+        first, last = self._bounds("rows", row)
+        with self.code.loop(first, last) as tap:
+            line = row * v.stride[0] - f["top"] + tap * v.dilation[0]
+            yield tap, self.arguments.pointer("x").at((plane * f["high"] + line) * f["wide"] * self.lanes)
+
+    def _bounds(self, table: str, index: Int) -> tuple[Int, Int]:
+        pair = self.arguments.pointer(table, INDEX).at(index * 2)
+        return pair.load_int(), pair.at(1).load_int()
+
+    def _weight(self, plane: Int, row: Int, column: Int) -> Any:
+        if self.variant.operation != "convolution":
+            return None
+        high, wide = self.variant.kernel
+        tap = (plane % self.field["blocks"] * high + row) * wide + column
+        return self.arguments.pointer("w").at(tap * self.lanes).load(self.lanes)
+
+    def _accumulate(self, total: Any, vector: Any, weight: Any) -> Any:
+        builder = self.code.builder
+        if weight is not None:
+            return self.code.fma(vector, weight, total)
+        if self.variant.operation == "mean":
+            return builder.fadd(total, vector)
+        # NaN on either side propagates
+        keep = builder.or_(builder.fcmp_ordered(">=", total, vector), builder.fcmp_unordered("uno", total, total))
+        return builder.select(keep, total, vector)
+
+    def _store(self, plane: Int, row: Int, column: Int, total: Any) -> None:
+        f, builder, lanes = self.field, self.code.builder, self.lanes
+        pixel = ((plane * f["out_high"] + row) * f["out_wide"] + column) * lanes
+        if self.variant.operation == "mean":
+            counts = (("row_counts", row), ("column_counts", column))
+            numbers = [self.arguments.pointer(name).at(index).load() for name, index in counts]
+            count = builder.fmul(*numbers)
+            total = builder.fdiv(total, self.code.splat(count, lanes))
+        if self.variant.operation == "convolution":
+            bias = self.arguments.pointer("bias").at(plane % f["blocks"] * lanes).load(lanes)
+            total = add_and_finish(self.arguments, self.variant.epilogue, total, bias, pixel)
+        self.arguments.pointer("y").at(pixel).store(total)

@@ -8,8 +8,7 @@ import torch
 
 from mlhood.errors import KernelError
 from mlhood.kernels import attention
-from mlhood.kernels.attention import AttentionSizes, Mask
-from mlhood.kernels.codegen.attention_kernel import KEYS
+from mlhood.kernels.attention import KEYS, AttentionSizes, Mask
 from mlhood.kernels.native import run
 from tests.kernels.guards import Guarded
 

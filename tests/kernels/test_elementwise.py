@@ -5,9 +5,9 @@ import pytest
 
 from mlhood.errors import KernelError
 from mlhood.kernels import elementwise
-from mlhood.kernels.codegen import elementwise_kernel, jit
-from mlhood.kernels.codegen.elementwise_kernel import Operand
+from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.target import AARCH64
+from mlhood.kernels.elementwise import Operand
 from mlhood.kernels.native import KernelSequence, run
 from tests.kernels.guards import guarded, run_guarded
 
@@ -175,6 +175,6 @@ def test_too_many_dimensions_are_refused():
 
 def test_a_chain_for_arm_is_assembled():
     operands = Operand(vector=True, moves=True), Operand(vector=False, moves=False)
-    text = jit.compile_ir(elementwise_kernel.build(AARCH64, SUM, operands, False), AARCH64, assembly=True)
+    text = jit.compile_ir(elementwise.build(AARCH64, SUM, operands, False), AARCH64, assembly=True)
     assert text.count("fadd\tv") >= 6
     assert "\tbl\t" not in text

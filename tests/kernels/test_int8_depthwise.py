@@ -7,7 +7,8 @@ from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.operators.integer import QuantizedConv
 from mlhood.compiler.operators.rescale import parameters_of
 from mlhood.errors import KernelError
-from mlhood.kernels.codegen import int8_depthwise_kernel, jit
+from mlhood.kernels import int8_depthwise
+from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.requantize import Requantization
 from mlhood.kernels.codegen.target import AARCH64
 from mlhood.kernels.geometry import geometry, to_blocked, to_plain
@@ -70,5 +71,5 @@ def test_other_convolutions_are_refused():
 
 
 def test_the_code_for_arm_is_assembled():
-    text = jit.compile_ir(int8_depthwise_kernel.build(AARCH64, 4, Requantization(True)), AARCH64, assembly=True)
+    text = jit.compile_ir(int8_depthwise.build(AARCH64, 4, Requantization(True)), AARCH64, assembly=True)
     assert text.count("smlal") >= 16

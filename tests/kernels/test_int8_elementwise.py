@@ -15,7 +15,8 @@ from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.rescale import Rescale, bit_width, max_magnitude, parameters_of
 from mlhood.errors import KernelError
-from mlhood.kernels.codegen import int8_flat_kernel, int8_pool_kernel, jit
+from mlhood.kernels import int8_flat, int8_pool
+from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.requantize import Requantization
 from mlhood.kernels.codegen.target import AARCH64
 from mlhood.kernels.geometry import to_blocked, to_plain
@@ -142,7 +143,7 @@ def test_a_global_average_is_the_operators(target, values):
 def test_the_code_for_arm_is_assembled():
     kind = Requantization(True)
     for text in (
-        int8_flat_kernel.build(AARCH64, "quantize", kind),
-        int8_pool_kernel.build(AARCH64, kind, largest=True),
+        int8_flat.build(AARCH64, "quantize", kind),
+        int8_pool.build(AARCH64, kind, largest=True),
     ):
         assert "ret" in jit.compile_ir(text, AARCH64, assembly=True)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlhood.errors import KernelError
-from mlhood.kernels import int8_product
-from mlhood.kernels.codegen import gemm_kernel, jit
+from mlhood.kernels import int8_product, vectorised
+from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.target import AARCH64, Target, available
 
 VNNI = Target("avx512", "x86_64-unknown-linux-gnu", "cascadelake", "", lanes=16, registers=32, masked=True, dot=True)
@@ -64,5 +64,5 @@ def test_invalid_operands_are_refused(a, b, message):
     ("target", "integers", "instruction"), [(VNNI, "bytes", "vpdpbusd"), (AARCH64, "pairs", "smull")]
 )
 def test_other_processors_code_is_assembled(target, integers, instruction):
-    text = jit.compile_ir(gemm_kernel.build(target, 6, 2, True, False, integers), target, assembly=True)
+    text = jit.compile_ir(vectorised.build(target, 6, 2, True, False, integers), target, assembly=True)
     assert text.count(instruction) >= 12

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlhood.kernels import int8_tiles, vectorised
-from mlhood.kernels.codegen import amx_conv_kernel, gemm_kernel, jit
+from mlhood.kernels.codegen import amx_conv_kernel, jit
 from mlhood.kernels.codegen.requantize import Requantization
 from mlhood.kernels.codegen.target import Target, available
 from mlhood.kernels.int8_conv import prepare_conv
@@ -143,6 +143,6 @@ def test_the_code_is_assembled_on_every_machine(signed, instruction):
 
 
 def test_a_products_code_is_assembled_on_every_machine():
-    text = jit.compile_ir(gemm_kernel.build(AMX, 32, 2, True, False, "tiles"), AMX, assembly=True)
+    text = jit.compile_ir(vectorised.build(AMX, 32, 2, True, False, "tiles"), AMX, assembly=True)
     assert text.count("tdpbusd") == 4
     assert text.count("ldtilecfg") == text.count("tilerelease") == 1

@@ -5,8 +5,9 @@ import pytest
 
 from mlhood.errors import KernelError
 from mlhood.kernels import geometry, layout
-from mlhood.kernels.codegen import jit, layout_kernel
+from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.target import AARCH64
+from tests.kernels import quantized
 from tests.kernels.guards import run_guarded
 
 SHAPES = [
@@ -45,5 +46,19 @@ def test_only_images_have_layouts():
 
 @pytest.mark.parametrize("direction", ["to_blocked", "to_plain"])
 def test_transpositions_for_arm_stay_in_registers(direction):
-    text = jit.compile_ir(layout_kernel.build(AARCH64, direction), AARCH64, assembly=True)
+    text = jit.compile_ir(layout.build(AARCH64, direction), AARCH64, assembly=True)
     assert text.count("\tzip") + text.count("\ttrn") + text.count("\tuzp") >= 8
+
+
+# -- bytes
+
+
+@pytest.mark.parametrize("shape", [(2, 37, 5, 7), (1, 16, 4, 8), (1, 3, 1, 1), (3, 32, 2, 3)])
+def test_bytes_are_converted_and_back(target, shape):
+    x = np.random.default_rng(0).integers(-128, 128, shape).astype(np.int8)
+    blocked = geometry.to_blocked(x, 16)
+    call = layout.prepare_bytes(shape, to_blocked=True, target=target)
+    out = quantized.run_guarded(call, 2, {"x": x}, blocked)
+    assert np.array_equal(geometry.to_plain(out, shape[1]), x)
+    call = layout.prepare_bytes(shape, to_blocked=False, target=target)
+    assert np.array_equal(quantized.run_guarded(call, 2, {"x": blocked}, x), x)

@@ -6,7 +6,7 @@ import torch
 
 from mlhood.errors import KernelError
 from mlhood.kernels import rows
-from mlhood.kernels.codegen import jit, rows_kernel
+from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.target import AARCH64
 from mlhood.kernels.native import run
 from tests.kernels.guards import guarded, run_guarded
@@ -114,6 +114,6 @@ def test_invalid_requests_are_refused():
 
 
 def test_softmax_for_arm_is_assembled():
-    text = jit.compile_ir(rows_kernel.build_softmax(AARCH64, True), AARCH64, assembly=True)
+    text = jit.compile_ir(rows.build_softmax(AARCH64, True), AARCH64, assembly=True)
     assert text.count("fmla") >= 20
     assert "\tbl\t" not in text

@@ -7,7 +7,7 @@ import pytest
 
 from mlhood.errors import KernelError
 from mlhood.kernels import strided_copy
-from mlhood.kernels.codegen import jit, strided_copy_kernel
+from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.target import AARCH64
 from tests.kernels.guards import CANARY, run_guarded
 
@@ -125,5 +125,5 @@ def test_invalid_requests_are_refused(arguments, message):
 
 
 def test_a_transposition_for_arm_stays_in_registers():
-    text = jit.compile_ir(strided_copy_kernel.build(AARCH64, "transpose", "strided", 4), AARCH64, assembly=True)
+    text = jit.compile_ir(strided_copy.build(AARCH64, "transpose", "strided", 4), AARCH64, assembly=True)
     assert text.count("\tzip") + text.count("\ttrn") + text.count("\tuzp") >= 8

@@ -7,9 +7,8 @@ import torch
 from mlhood.kernels import native, windows
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.target import AARCH64, available, host
-from mlhood.kernels.codegen.window_kernel import WindowVariant, build
 from mlhood.kernels.geometry import geometry, stored_shape, to_blocked, to_plain
-from mlhood.kernels.windows import Windows
+from mlhood.kernels.windows import Windows, WindowVariant, build
 from tests.kernels.guards import Guarded
 
 # channels, height, width, kernel, stride, padding, dilation

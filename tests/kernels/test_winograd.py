@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mlhood.kernels import native, winograd
-from mlhood.kernels.codegen import jit, winograd_kernel
+from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.target import AARCH64, available, host
 from mlhood.kernels.geometry import geometry, stored_shape, to_blocked, to_plain
 from tests.kernels.guards import Guarded
@@ -105,6 +105,6 @@ def test_other_convolutions_are_not_supported(change, reason):
     assert winograd.supports(geometry((1, 32, 9, 9), (32, 32, 3, 3)), 8)
 
 
-@pytest.mark.parametrize("build", [winograd_kernel.build_input, winograd_kernel.build_output])
+@pytest.mark.parametrize("build", [winograd.build_input, winograd.build_output])
 def test_the_code_compiles_for_arm(build):
     assert "fmla" in jit.compile_ir(build(AARCH64, 4), AARCH64, assembly=True)

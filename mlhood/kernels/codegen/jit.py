@@ -33,8 +33,8 @@ def load(build: Build, target: Target, *arguments: Any) -> Kernel:
     """Return the function `kernel` of the module that `build(target, *arguments)` generates.
 
     Args:
-        build: A function that returns LLVM IR as text. It is defined in this package, or in a module that depends on no
-            other module of its own package for the IR: only these sources are part of the cache key.
+        build: A function that returns LLVM IR as text. The cache key includes the sources of this package and of the
+            modules beside `build`: the IR may depend on these only.
         target: The processor; it must be this machine's.
         arguments: Plain values with a distinctive `repr`.
     """
@@ -45,7 +45,7 @@ def load(build: Build, target: Target, *arguments: Any) -> Kernel:
 def _load(build: Build, target: Target, arguments: tuple[Any, ...], text: str) -> Kernel:
     _initialize()  # the text is an argument because 0.0 == -0.0
     request = (build.__module__, build.__qualname__, target, arguments, llvm.get_process_triple())
-    key = hashlib.sha256(f"{_source_digest(inspect.getfile(build))} {request!r}".encode()).hexdigest()[:40]
+    key = hashlib.sha256(f"{_source_digest(Path(inspect.getfile(build)).parent)} {request!r}".encode()).hexdigest()[:40]
     path = cache_folder() / f"{key}.o"
     code = read_cached(path)
     if code is None:
@@ -135,13 +135,9 @@ def write_cached(path: Path, code: bytes) -> None:
 
 
 @functools.cache
-def _source_digest(generator: str) -> str:
-    """Return a digest of llvmlite's version and of all sources that determine the code: the generator and this package.
-
-    Args:
-        generator: Path of the file with the `build` function.
-    """
+def _source_digest(folder: Path) -> str:
+    """Return a digest of llvmlite's version and of all sources that determine the code: this package and the folder."""
     digest = hashlib.sha256(importlib.metadata.version("llvmlite").encode())
-    for path in sorted({Path(generator), *Path(__file__).parent.glob("*.py")}):
+    for path in sorted({*folder.glob("*.py"), *Path(__file__).parent.glob("*.py")}):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -39,6 +39,8 @@ _SMALLEST_NORMAL = 2.0**-126
 
 POWERS = (-3, -2, -1, -0.5, 0.5, 1, 2, 3, 4)  # the exponents of `power`
 
+Combine = Callable[[FunctionBuilder, Any, Any], Any]
+
 
 def constant(like: Any, value: float) -> Any:
     """Return a vector of the same type as `like`, with the value in every lane."""
@@ -63,6 +65,17 @@ def _intrinsic(code: FunctionBuilder, name: str, *operands: Any) -> Any:
     signature = ir.FunctionType(kind, [kind] * len(operands))
     callee = code.module.globals.get(symbol) or ir.Function(code.module, signature, symbol)
     return code.builder.call(callee, operands)
+
+
+def across_lanes(code: FunctionBuilder, combine: Combine, vector: Any) -> Any:
+    """Return the reduction of a vector's elements, in all lanes."""
+    lanes = vector.type.count
+    distance = lanes // 2
+    while distance:
+        partner = code.shuffle(vector, vector, [lane ^ distance for lane in range(lanes)])
+        vector = combine(code, vector, partner)
+        distance //= 2
+    return vector
 
 
 # -- bounds and signs

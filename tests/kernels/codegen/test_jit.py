@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from mlhood.kernels.codegen import direct_kernel, gemm_kernel, jit
+from mlhood.kernels import vectorised
+from mlhood.kernels.codegen import direct_kernel, jit
 from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.direct_kernel import DirectVariant
 from mlhood.kernels.codegen.ir_builder import INDEX
@@ -135,7 +136,7 @@ def test_a_convolution_for_arm_is_assembled():
 
 
 def test_a_product_for_arm_is_assembled():
-    text = jit.compile_ir(gemm_kernel.build(AARCH64, 6, 4, True, False), AARCH64, assembly=True)
+    text = jit.compile_ir(vectorised.build(AARCH64, 6, 4, True, False), AARCH64, assembly=True)
     assert text.count("fmla") >= 24
 
 
