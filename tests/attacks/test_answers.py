@@ -27,8 +27,8 @@ ANSWERS = {
     "P1.6": ["mlhood:compile"],
     "P2.2": ["mlhood.compiler.operators.windows:read_window", "mlhood.compiler.operators.elementwise:Relu.from_onnx"],
     "P2.3": ["mlhood.compiler.operators.convolution:Conv.infer", "onnx.shape_inference:infer_node_outputs"],
-    "P2.4": ["mlhood.compiler.passes.activation:fuse_activation", "mlhood.compiler.passes.rewriting:sweep"],
-    "P2.5": ["mlhood.compiler.passes.dead_code:remove_dead_code"],
+    "P2.4": ["mlhood.compiler.passes.fusion:fuse_activation", "mlhood.compiler.passes.rewriting:sweep"],
+    "P2.5": ["mlhood.compiler.passes.removal:remove_dead_code"],
     "P2.6": ["mlhood.compiler.quantize.schema:choose_parameters"],
     "P2.7": [
         "mlhood.compiler.backends.interpreter:run",

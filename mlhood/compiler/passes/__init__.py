@@ -1,8 +1,8 @@
-"""Graph optimisation: one module per pass, and the table of passes.
+"""Graph optimisation: the passes, in modules by kind, and their table.
 
 A pass modifies a graph in place and returns whether it changed anything. It preserves the semantics of the graph, the
 names and types of its placeholders and outputs, and the names of all remaining values: a name denotes the same tensor
-before and after. To add a pass, write such a module and add its function to `PASSES`.
+before and after. Its docstring gives its rules by number. To add a pass, write such a function and add it to `PASSES`.
 
 In: a verified graph. Out: an equivalent graph that is cheaper to execute (`optimize`).
 """
@@ -14,23 +14,14 @@ from collections.abc import Callable, Iterable
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.pass_manager import run_passes
-from mlhood.compiler.passes.activation import fuse_activation
-from mlhood.compiler.passes.affine import fold_affine
+from mlhood.compiler.passes.activations import fuse_gates, fuse_gelu
+from mlhood.compiler.passes.canonicalization import limits_to_clip, means_to_pools, products_to_dense
 from mlhood.compiler.passes.clean_quantization import clean_quantization
-from mlhood.compiler.passes.common_subexpressions import merge_common_subexpressions
 from mlhood.compiler.passes.constant_folding import fold_constants
-from mlhood.compiler.passes.dead_code import remove_dead_code
-from mlhood.compiler.passes.dense import products_to_dense
-from mlhood.compiler.passes.gates import fuse_gates
-from mlhood.compiler.passes.gelu import fuse_gelu
+from mlhood.compiler.passes.fusion import fold_affine, fuse_activation, fuse_residual, merge_padding
 from mlhood.compiler.passes.layer_normalization import fuse_layer_normalization
-from mlhood.compiler.passes.limits import limits_to_clip
-from mlhood.compiler.passes.means import means_to_pools
-from mlhood.compiler.passes.no_ops import remove_no_ops
 from mlhood.compiler.passes.packed_weights import keep_packed_weights
-from mlhood.compiler.passes.padding import merge_padding
-from mlhood.compiler.passes.reshapes import merge_reshapes
-from mlhood.compiler.passes.residual import fuse_residual
+from mlhood.compiler.passes.removal import merge_common_subexpressions, merge_reshapes, remove_dead_code, remove_no_ops
 from mlhood.compiler.passes.transposes import sink_transposes
 
 __all__ = ["PASSES", "Pass", "optimize"]

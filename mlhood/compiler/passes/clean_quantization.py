@@ -1,21 +1,4 @@
-"""Quantisation clean-up: remove redundant conversions to float and back, and redundant rescalings.
-
-1. Quantize(Dequantize(x)) with the parameters of x  ->  x   for 8 and 16 bits, which float32 represents exactly
-2. Quantize(Dequantize(x)) with others  ->  Rescale(x)       if the result is the same for all integers of x's type
-3. Rescale(x) with the parameters of x  ->  x
-4. f(Rescale(x))  ->  Rescale(f(x))                          f: MaxPool, and operators that only move elements
-5. Rescale(Quantize(x)), Rescale(Rescale(x))  ->  one of them, with the later parameters
-6. Rescale(layer(x))  ->  layer(x) with the later parameters
-7. layer(Rescale(x))  ->  layer(x)                           layer: an integer operator that accepts any parameters
-8. Dequantize(Rescale(x))  ->  Dequantize(x)
-
-Rules 1 to 4 preserve every integer; rule 4 reduces the number of elements to rescale. Rules 5 to 8 remove an
-intermediate rounding and so reduce the error; a Rescale is only created by quantising, so they do not affect imported
-models. A Rescale with an activation is merged into a layer without one (rule 6), and otherwise stays.
-
-Unlike in Glow, Dequantize(Quantize(x)) is not replaced by x: in an imported quantised model, these pairs specify what
-is computed with integers.
-"""
+"""Quantisation clean-up: remove redundant conversions to float and back, and redundant rescalings."""
 
 from __future__ import annotations
 
@@ -51,7 +34,24 @@ _LAYERS = (*_ANY_PARAMETERS, QuantizedConv, QuantizedFullyConnected, Lookup)
 
 
 def clean_quantization(graph: Graph) -> bool:
-    """Remove redundant conversions and rescalings; return whether anything changed."""
+    """Remove redundant conversions and rescalings; return whether anything changed.
+
+    1. Quantize(Dequantize(x)) with the parameters of x  ->  x   for 8 and 16 bits, which float32 represents exactly
+    2. Quantize(Dequantize(x)) with others  ->  Rescale(x)       if the result is the same for all integers of x's type
+    3. Rescale(x) with the parameters of x  ->  x
+    4. f(Rescale(x))  ->  Rescale(f(x))                          f: MaxPool, and operators that only move elements
+    5. Rescale(Quantize(x)), Rescale(Rescale(x))  ->  one of them, with the later parameters
+    6. Rescale(layer(x))  ->  layer(x) with the later parameters
+    7. layer(Rescale(x))  ->  layer(x)                           layer: an integer operator that accepts any parameters
+    8. Dequantize(Rescale(x))  ->  Dequantize(x)
+
+    Rules 1 to 4 preserve every integer; rule 4 reduces the number of elements to rescale. Rules 5 to 8 remove an
+    intermediate rounding and so reduce the error; a Rescale is only created by quantising, so they do not affect
+    imported models. A Rescale with an activation is merged into a layer without one (rule 6), and otherwise stays.
+
+    Unlike in Glow, Dequantize(Quantize(x)) is not replaced by x: in an imported quantised model, these pairs specify
+    what is computed with integers.
+    """
     changed = [
         sweep(graph, _remove_round_trip, Quantize),
         sweep(graph, _remove_identity, Rescale),

@@ -1,12 +1,4 @@
-"""Constant folding: evaluate nodes with constant inputs at compile time.
-
-1. f(constants)              ->  constant    by the operator's reference semantics
-2. Shape(x), Slice(Shape(x)) ->  constant    if all sizes involved are static
-
-A result that is larger than its inputs is folded only up to `MAX_RESULT_BYTES`, and at most `MAX_ADDED_BYTES` are
-added in total, so that a small file cannot expand to gigabytes. A Dequantize is not folded, because it keeps a weight
-in eight bits; nor are If and Loop, which may run for long.
-"""
+"""Constant folding: evaluate nodes with constant inputs at compile time."""
 
 from __future__ import annotations
 
@@ -28,7 +20,15 @@ MAX_WORKSPACE_BYTES = 2**29
 
 
 def fold_constants(graph: Graph) -> bool:
-    """Replace nodes with constant results by constants; return whether anything changed."""
+    """Replace nodes with constant results by constants; return whether anything changed.
+
+    1. f(constants)              ->  constant    by the operator's reference semantics
+    2. Shape(x), Slice(Shape(x)) ->  constant    if all sizes involved are static
+
+    A result that is larger than its inputs is folded only up to `MAX_RESULT_BYTES`, and at most `MAX_ADDED_BYTES` are
+    added in total, so that a small file cannot expand to gigabytes. A Dequantize is not folded, because it keeps a
+    weight in eight bits; nor are If and Loop, which may run for long.
+    """
     changed, added = False, 0
     for node in graph.topological() if any(map(_is_constant, graph.nodes.values())) else ():
         size = _result_bytes(node) if _is_constant(node) else None

@@ -1,17 +1,4 @@
-"""Fusion of layer normalisation from the nodes that exporters write for it, as torch does before opset 17.
-
-    d = x - mean(x)        n = d / sqrt(mean(d^2) + epsilon)
-
-1. n scale + bias   ->  LayerNormalization(x, scale, bias)
-2. n scale          ->  LayerNormalization(x, scale)
-3. n, n + bias      ->  LayerNormalization(x, ones), LayerNormalization(x, ones, bias)
-
-The means keep their axes, which are the last ones, of static length; x is float32. d^2 may be a product or a power, the
-quotient a product with the reciprocal or with a power of -1/2. Scale and bias are constants for the elements of these
-axes. Not applied if a value in between has another use or is an output of the graph.
-
-Source: J. L. Ba et al., "Layer normalization", arXiv 1607.06450.
-"""
+"""Fusion of layer normalisation from the nodes that exporters write for it, as torch does before opset 17."""
 
 from __future__ import annotations
 
@@ -45,7 +32,20 @@ class _Match:
 
 
 def fuse_layer_normalization(graph: Graph) -> bool:
-    """Fuse layer normalisations from their parts; return whether anything changed."""
+    """Fuse layer normalisations from their parts; return whether anything changed.
+
+        d = x - mean(x)        n = d / sqrt(mean(d^2) + epsilon)
+
+    1. n scale + bias   ->  LayerNormalization(x, scale, bias)
+    2. n scale          ->  LayerNormalization(x, scale)
+    3. n, n + bias      ->  LayerNormalization(x, ones), LayerNormalization(x, ones, bias)
+
+    The means keep their axes, which are the last ones, of static length; x is float32. d^2 may be a product or a power,
+    the quotient a product with the reciprocal or with a power of -1/2. Scale and bias are constants for the elements of
+    these axes. Not applied if a value in between has another use or is an output of the graph.
+
+    Source: J. L. Ba et al., "Layer normalization", arXiv 1607.06450.
+    """
     return sweep(graph, _fuse, Div, Mul)
 
 

@@ -1,12 +1,4 @@
-"""Products with integers in blocks, each with a scale, to BlockDense: the weights stay in 8 bits or fewer.
-
-1. MatMul(x, Cast(w) scale)       ->  BlockDense(x, w^T, scale^T)   w int8 [K, F] and scale constant, as the importer
-                                                                    writes a DequantizeLinear with a `block_size`
-2. MatMul(x, (Cast(w) scale)^T)   ->  BlockDense(x, w, scale)       w int8 [F, K]
-3. Gemm(x, Cast(w) scale, c)      ->  as 1 or 2 by `transB`, with c as the bias
-
-It must run before constants are folded: that computes the real weights, in 32 bits.
-"""
+"""Products with integers in blocks, each with a scale, to BlockDense: the weights stay in 8 bits or fewer."""
 
 from __future__ import annotations
 
@@ -21,12 +13,20 @@ from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.matrix import Gemm, MatMul
 from mlhood.compiler.operators.movement import Transpose
 from mlhood.compiler.operators.quantized import BlockDense
-from mlhood.compiler.passes.dead_code import remove_dead_code
+from mlhood.compiler.passes.removal import remove_dead_code
 from mlhood.compiler.passes.rewriting import constant_array, defining_node, sweep, try_infer, type_of
 
 
 def keep_packed_weights(graph: Graph) -> bool:
-    """Rewrite products with integers in blocks to BlockDense; return whether anything changed."""
+    """Rewrite products with integers in blocks to BlockDense; return whether anything changed.
+
+    1. MatMul(x, Cast(w) scale)       ->  BlockDense(x, w^T, scale^T)   w int8 [K, F] and scale constant, which is how
+                                                                        the importer writes a blocked DequantizeLinear
+    2. MatMul(x, (Cast(w) scale)^T)   ->  BlockDense(x, w, scale)       w int8 [F, K]
+    3. Gemm(x, Cast(w) scale, c)      ->  as 1 or 2 by `transB`, with c as the bias
+
+    It must run before constants are folded: that computes the real weights, in 32 bits.
+    """
     changed = sweep(graph, _pack, MatMul, Gemm)
     if changed:
         remove_dead_code(graph)  # before anything folds the real weights, which nobody reads

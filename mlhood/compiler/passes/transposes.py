@@ -1,24 +1,4 @@
-"""Sinking of Transposes towards the outputs, until they cancel.
-
-Graphs exported from frameworks with channels last have a pair of Transposes around each convolution. With T_p a
-Transpose by the permutation p, and f an elementwise operator:
-
- 1. T_q(T_p(x))              ->  x                       if q is the inverse of p, even if T_p(x) has other uses
- 2. T_q(T_p(x))              ->  T(x) by their composition
- 3. f(T_p(x))                ->  T_p(f(x))
- 4. f(T_p(a), T_p(b), c, ..) ->  T_p(f(a, b, c', ...))   c' is T_q(c) with q the inverse of p: for a constant c,
-                                                         computed; for any other, if the graph contains it already
- 5. Concat(T_p(a), c, ...)   ->  T_p(Concat(a, c', ...)), with the axis permuted
- 6. Pad, Slice, Softmax, reductions with keepdims=1 (T_p(x))  ->  T_p of the same on x, with the axes permuted
- 7. Squeeze, reductions with keepdims=0 (T_p(x))   ->  T of the remaining axes, of the same on x
-
- 8. T(x) that moves only axes of size 1            ->  Reshape(x)
- 9. FullyConnected(flatten(T(x)), w)               ->  FullyConnected(flatten(x), w with its columns permuted)
-
-Rules 3 to 7 are applied only if they do not increase the number of Transposes, which they would if a Transpose has
-other uses. Every rule removes a Transpose or moves it closer to the outputs, so the pass terminates. Rules 8 and 9 are
-applied last, because a Reshape does not sink.
-"""
+"""Sinking of Transposes towards the outputs, until they cancel."""
 
 from __future__ import annotations
 
@@ -50,7 +30,27 @@ _MAX_USERS = 64
 
 
 def sink_transposes(graph: Graph) -> bool:
-    """Sink Transposes towards the outputs and cancel inverse ones; return whether anything changed."""
+    """Sink Transposes towards the outputs and cancel inverse ones; return whether anything changed.
+
+    Graphs exported from frameworks with channels last have a pair of Transposes around each convolution. With T_p a
+    Transpose by the permutation p, and f an elementwise operator:
+
+     1. T_q(T_p(x))              ->  x                       if q is the inverse of p, even if T_p(x) has other uses
+     2. T_q(T_p(x))              ->  T(x) by their composition
+     3. f(T_p(x))                ->  T_p(f(x))
+     4. f(T_p(a), T_p(b), c, ..) ->  T_p(f(a, b, c', ...))   c' is T_q(c) with q the inverse of p: for a constant c,
+                                                             computed; for any other, if the graph contains it already
+     5. Concat(T_p(a), c, ...)   ->  T_p(Concat(a, c', ...)), with the axis permuted
+     6. Pad, Slice, Softmax, reductions with keepdims=1 (T_p(x))  ->  T_p of the same on x, with the axes permuted
+     7. Squeeze, reductions with keepdims=0 (T_p(x))   ->  T of the remaining axes, of the same on x
+
+     8. T(x) that moves only axes of size 1            ->  Reshape(x)
+     9. FullyConnected(flatten(T(x)), w)               ->  FullyConnected(flatten(x), w with its columns permuted)
+
+    Rules 3 to 7 are applied only if they do not increase the number of Transposes, which they would if a Transpose has
+    other uses. Every rule removes a Transpose or moves it closer to the outputs, so the pass terminates. Rules 8 and 9
+    are applied last, because a Reshape does not sink.
+    """
     if not any(isinstance(node.operator, Transpose) for node in graph.nodes.values()):
         return False
     if sweep(graph, _merge, Transpose) | sweep(graph, _move, Operator):

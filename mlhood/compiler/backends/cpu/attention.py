@@ -23,8 +23,8 @@ from mlhood.compiler.operators.matrix import MatMul
 from mlhood.compiler.operators.movement import Expand, Transpose
 from mlhood.compiler.operators.normalization import Softmax
 from mlhood.compiler.operators.shape import Reshape, Unsqueeze
-from mlhood.compiler.passes.dead_code import remove_dead_code
 from mlhood.compiler.passes.patterns import orders, replace_pattern, scalar
+from mlhood.compiler.passes.removal import remove_dead_code
 from mlhood.compiler.passes.rewriting import defining_node, sweep, try_infer
 
 

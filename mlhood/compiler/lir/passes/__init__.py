@@ -1,8 +1,8 @@
 """Optimisation of programs: the passes and their table.
 
 A pass replaces a program's instructions and returns whether it changed anything. It preserves the outputs bit for bit,
-and the declared weights; names of activations may change, as they denote memory, not values. To add a pass, write such
-a module and add its function to `PASSES`.
+and the declared weights; names of activations may change, as they denote memory, not values. Its docstring
+gives its rules by number. To add a pass, write such a function and add it to `PASSES`.
 
 In: a verified program. Out: an equivalent one that needs fewer instructions and less memory (`optimize`). `merging` is
 what the passes that let buffers share memory have in common.
@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from mlhood.compiler.lir.passes.dead_stores import eliminate_dead_stores
-from mlhood.compiler.lir.passes.lifetimes import tighten_lifetimes
 from mlhood.compiler.lir.passes.merging import eliminate_copies, share_buffers
-from mlhood.compiler.lir.passes.peephole import simplify_instructions
 from mlhood.compiler.lir.passes.schedule import schedule_instructions
+from mlhood.compiler.lir.passes.simplification import eliminate_dead_stores, simplify_instructions, tighten_lifetimes
 from mlhood.compiler.lir.program import Program
 from mlhood.compiler.lir.verify import verify
 from mlhood.compiler.pass_manager import run_passes

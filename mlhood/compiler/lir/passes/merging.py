@@ -1,18 +1,4 @@
-"""Merging of buffers, so that they share memory: elementwise instructions work in place, and copies disappear.
-
-`share_buffers`, where a is an activation that nothing uses afterwards, y is not used before, and a has the shape of y
-and elements of the same size; if their types differ, one becomes a tensorview of the other:
-
-1. alloc y; elementwise @out y, @in a, ...; dealloc a  ->  elementwise @inout a, ...; use a instead of y
-2. alloc a; ...; elementwise @out y, @in a; dealloc a  ->  write y instead of a; elementwise @inout y    y: an output
-
-`eliminate_copies`, where nothing uses a or y before the copy, and nothing writes a, y or b after it, so that both would
-always hold the same; where b is a view, its memory is merged with that of a or y:
-
-3. alloc a; ...; copy @out a, @in b; use a     ->  use b                a: an activation
-4. alloc b; write b; ...; copy @out y, @in b   ->  write y              y: an output, b: an activation
-5. copy @out a, @in b                          ->  nothing              a and b are in the same memory
-"""
+"""Merging of buffers, so that they share memory: elementwise instructions work in place, and copies disappear."""
 
 from __future__ import annotations
 
@@ -140,7 +126,14 @@ class Merger:
 
 
 def share_buffers(program: Program) -> bool:
-    """Let results overwrite inputs that are used for the last time; return whether anything changed."""
+    """Let results overwrite inputs that are used for the last time; return whether anything changed.
+
+    1. alloc y; elementwise @out y, @in a, ...; dealloc a  ->  elementwise @inout a, ...; use a instead of y
+    2. alloc a; ...; elementwise @out y, @in a; dealloc a  ->  write y instead of a; elementwise @inout y   y: an output
+
+    a is an activation that nothing uses afterwards, y is not used before, and a has the shape of y and elements of the
+    same size; if their types differ, one becomes a tensorview of the other.
+    """
     merger = Merger(program)
     for number, instruction in enumerate(program.instructions):
         if isinstance(instruction, Compute) and len(instruction.results) == 1:
@@ -169,7 +162,15 @@ def _is_free(merger: Merger, number: int, instruction: Compute, result: Buffer, 
 
 
 def eliminate_copies(program: Program) -> bool:
-    """Remove copies by letting source and target share memory; return whether anything changed."""
+    """Remove copies by letting source and target share memory; return whether anything changed.
+
+    1. alloc a; ...; copy @out a, @in b; use a     ->  use b                a: an activation
+    2. alloc b; write b; ...; copy @out y, @in b   ->  write y              y: an output, b: an activation
+    3. copy @out a, @in b                          ->  nothing              a and b are in the same memory
+
+    Nothing uses a or y before the copy, and nothing writes a, y or b after it, so that both would always hold the same;
+    where b is a view, its memory is merged with that of a or y.
+    """
     merger = Merger(program)
     for number, instruction in enumerate(program.instructions):
         if isinstance(instruction, Copy) and _merge(merger, number, instruction):
@@ -179,15 +180,15 @@ def eliminate_copies(program: Program) -> bool:
 
 def _merge(merger: Merger, number: int, copy: Copy) -> bool:
     target, source = copy.target, copy.source
-    if merger.owner(target) is merger.owner(source):  # rule 5
+    if merger.owner(target) is merger.owner(source):  # rule 3
         return True
     is_first = merger.is_new(target, number)
     if not is_first or merger.uses(target).last_write > number or merger.uses(source).last_write > number:
         return False
-    if not isinstance(target, Weight):  # rule 3
+    if not isinstance(target, Weight):  # rule 1
         merger.merge(target, source)
         return True
-    if merger.is_allocated(source):  # rule 4
+    if merger.is_allocated(source):  # rule 2
         merger.merge(merger.owner(source), target)
         return True
     return False

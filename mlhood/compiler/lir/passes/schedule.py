@@ -1,12 +1,4 @@
-"""Scheduling: another order of the instructions, in which less memory is live at once.
-
-1. a; b  ->  b; a    where b does not depend on a, and the maximum of the live bytes falls
-
-The next instruction is always the one, of those whose inputs are ready, after which the least is live: it frees more
-than it allocates. The order is only changed if that lowers the maximum over the whole program. (To find the best order
-is NP-complete: Sethi, Complete Register Allocation Problems, SIAM Journal on Computing 4(3), 1975.) A dynamic axis
-counts as one element.
-"""
+"""Scheduling: another order of the instructions, in which less memory is live at once."""
 
 from __future__ import annotations
 
@@ -15,14 +7,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Dealloc, Instruction, TensorView, Weight
-from mlhood.compiler.lir.passes.lifetimes import tighten_lifetimes
+from mlhood.compiler.lir.passes.simplification import tighten_lifetimes
 from mlhood.compiler.lir.program import Program
 
 MAX_INSTRUCTIONS = 10_000  # the time grows with their number times how many are ready at once
 
 
 def schedule_instructions(program: Program) -> bool:
-    """Reorder the instructions if that lowers the maximum of the live bytes; return whether anything changed."""
+    """Reorder the instructions if that lowers the maximum of the live bytes; return whether anything changed.
+
+    1. a; b  ->  b; a    where b does not depend on a, and the maximum of the live bytes falls
+
+    The next instruction is always the one, of those whose inputs are ready, after which the least is live: it frees
+    more than it allocates. The order is only changed if that lowers the maximum over the whole program. (To find the
+    best order is NP-complete: Sethi, Complete Register Allocation Problems, SIAM Journal on Computing 4(3), 1975.) A
+    dynamic axis counts as one element.
+    """
     work = [each for each in program.instructions if not isinstance(each, Alloc | Dealloc | TensorView)]
     if len(work) > MAX_INSTRUCTIONS:
         return False
