@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import platform
-import sys
 
-from mlhood.measure.machine import linux, macos, software, windows
+from mlhood.measure.machine import hardware, software
 from mlhood.measure.machine.facts import Cores, Machine, MainMemory, binary_size, describe_cores, describe_vector
-from mlhood.measure.machine.vector import host_features, host_name, vector
 
 __all__ = ["Machine", "binary_size", "describe_cores", "describe_vector", "machine"]
 
@@ -20,17 +18,17 @@ def machine() -> Machine:
     import psutil
 
     architecture = platform.machine() or "unknown"
-    hardware = {"win32": windows.read, "darwin": macos.read}.get(sys.platform, linux.read)()
+    found = hardware.read()
     logical, process, total = psutil.cpu_count(), psutil.Process(), psutil.virtual_memory().total
     allowed = len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else logical  # macOS has no affinity
-    usable = [count for count in (allowed, *hardware.quotas) if count is not None]
-    limits = [limit for limit in hardware.limits if limit < total]
+    usable = [count for count in (allowed, *found.quotas) if count is not None]
+    limits = [limit for limit in found.limits if limit < total]
     return Machine(
-        cpu=hardware.cpu or host_name() or f"unknown {architecture} processor",
+        cpu=found.cpu or hardware.host_name() or f"unknown {architecture} processor",
         architecture=architecture,
         cores=Cores(psutil.cpu_count(logical=False), logical, min(usable, default=None)),
-        vector=vector(host_features(), architecture),
-        caches=hardware.caches,
+        vector=hardware.vector(hardware.host_features(), architecture),
+        caches=found.caches,
         memory=MainMemory(total, min(limits, default=None)),
         system=software.system_name(),
         python=f"{platform.python_implementation()} {platform.python_version()}",

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import mlhood.measure
-from mlhood.measure.machine import binary_size, describe_cores, describe_vector, linux, macos, windows
+from mlhood.measure.machine import binary_size, describe_cores, describe_vector, hardware
 from mlhood.measure.machine.facts import Blas, CacheSizes, Cores, Hardware, Vector
+from mlhood.measure.machine.hardware import vector
 from mlhood.measure.machine.software import choose_blas
-from mlhood.measure.machine.vector import vector
 
 APPLE = """\
 hw.l1dcachesize: 65536
@@ -66,8 +66,7 @@ def test_one_line_names_the_processor_and_the_caches():
 
 
 def test_what_control_groups_allow_bounds_what_the_machine_has(monkeypatch):
-    for system in (linux, macos, windows):
-        monkeypatch.setattr(system, "read", lambda: Hardware(quotas=(0.5, 10_000), limits=(2**62, 2**20)))
+    monkeypatch.setattr(hardware, "read", lambda: Hardware(quotas=(0.5, 10_000), limits=(2**62, 2**20)))
     machine = mlhood.measure.machine()
     assert machine.cores.logical > machine.cores.usable == 0.5
     assert machine.memory.total > machine.memory.limit == 2**20
@@ -87,17 +86,17 @@ def test_linux_reads_processor_and_caches(tmp_path):
             **cache_files(3, 3, "Unified", "32M"),
         },
     )
-    hardware = linux.read(root)
-    assert hardware.cpu == "Some CPU @ 3 GHz"
-    assert hardware.caches == CacheSizes(l1d=48 * 2**10, l2=2**20, l3=32 * 2**20, line=64)
+    found = hardware.read_linux(root)
+    assert found.cpu == "Some CPU @ 3 GHz"
+    assert found.caches == CacheSizes(l1d=48 * 2**10, l2=2**20, l3=32 * 2**20, line=64)
 
 
 def test_linux_without_its_files_leaves_everything_unknown(tmp_path):
-    assert linux.read(tmp_path) == Hardware()
+    assert hardware.read_linux(tmp_path) == Hardware()
 
 
 def test_an_arm_kernel_names_no_processor():
-    assert linux.parse_cpuinfo("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n") is None
+    assert hardware.parse_cpuinfo("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n") is None
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,7 @@ def test_an_arm_kernel_names_no_processor():
     [("48K", 49152), ("8M\n", 8 * 2**20), ("512", 512), ("", None), ("max", None), ("-1", None)],
 )
 def test_sizes(text, size):
-    assert linux.parse_size(text) == size
+    assert hardware.parse_size(text) == size
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,7 @@ def test_sizes(text, size):
     [("150000 100000\n", 1.5), ("max 100000", None), ("-1 100000", None), ("", None), ("5 0", None)],
 )
 def test_processor_quotas(text, quota):
-    assert linux.parse_cpu_max(text) == quota
+    assert hardware.parse_cpu_max(text) == quota
 
 
 def test_cgroup_v2_limits_of_ancestors_apply(tmp_path):
@@ -127,9 +126,9 @@ def test_cgroup_v2_limits_of_ancestors_apply(tmp_path):
             "sys/fs/cgroup/memory.max": "2147483648\n",
         },
     )
-    hardware = linux.read(root)
-    assert hardware.quotas == (0.5,)
-    assert hardware.limits == (2 * 2**30,)
+    found = hardware.read_linux(root)
+    assert found.quotas == (0.5,)
+    assert found.limits == (2 * 2**30,)
 
 
 def test_cgroup_v1_limits(tmp_path):
@@ -142,26 +141,26 @@ def test_cgroup_v1_limits(tmp_path):
             "sys/fs/cgroup/memory/box/memory.limit_in_bytes": "9223372036854771712\n",
         },
     )
-    hardware = linux.read(root)
-    assert hardware.quotas == (0.25,)
-    assert hardware.limits == (9223372036854771712,)
+    found = hardware.read_linux(root)
+    assert found.quotas == (0.25,)
+    assert found.limits == (9223372036854771712,)
 
 
 # -- macOS
 
 
 def test_apple_silicon_reports_the_performance_cores_and_no_third_level():
-    hardware = macos.parse_sysctl(APPLE)
-    assert hardware.cpu == "Apple M2"
-    assert hardware.caches == CacheSizes(l1d=131072, l2=16 * 2**20, l3=None, line=128)
+    found = hardware.parse_sysctl(APPLE)
+    assert found.cpu == "Apple M2"
+    assert found.caches == CacheSizes(l1d=131072, l2=16 * 2**20, l3=None, line=128)
 
 
 def test_an_intel_mac_has_three_levels():
-    assert macos.parse_sysctl(INTEL_MAC).caches == CacheSizes(l1d=32768, l2=262144, l3=12 * 2**20, line=None)
+    assert hardware.parse_sysctl(INTEL_MAC).caches == CacheSizes(l1d=32768, l2=262144, l3=12 * 2**20, line=None)
 
 
 def test_empty_output_of_sysctl_is_unknown():
-    assert macos.parse_sysctl("") == Hardware()
+    assert hardware.parse_sysctl("") == Hardware()
 
 
 # -- Windows
@@ -188,12 +187,12 @@ def test_windows_takes_the_first_data_cache_of_a_level():
             record(3, bytes(16)),
         ]
     )
-    assert windows.parse_caches(records) == CacheSizes(l1d=49152, l2=1310720, l3=12582912, line=64)
+    assert hardware.parse_caches(records) == CacheSizes(l1d=49152, l2=1310720, l3=12582912, line=64)
 
 
 @pytest.mark.parametrize("records", [b"", b"\0" * 7, bytes(64), record(2, b"")], ids=len)
 def test_truncated_windows_records_are_unknown(records):
-    assert windows.parse_caches(records) == CacheSizes()
+    assert hardware.parse_caches(records) == CacheSizes()
 
 
 # -- vectors
