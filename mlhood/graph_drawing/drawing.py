@@ -141,18 +141,17 @@ def _palette(colors: tuple[str, ...]) -> Image.Image:
     return palette
 
 
-def draw_scene(scene: Scene, *, columns: int | None = None, name: str | None = None) -> Drawing:
+def draw_scene(scene: Scene, *, name: str | None = None) -> Drawing:
     """Draw a scene from top to bottom.
 
     Args:
         scene: What to draw.
-        columns: Into how many columns a component is split; by its height and width if omitted.
         name: Title; the scene's if omitted.
 
     Raises:
         DrawingError: Too many values pass by other nodes to be drawn.
     """
-    placement = place_scene(scene, columns)
+    placement = place_scene(scene)
     figure = partial(render, placement, scene.styles)
     return Drawing(placement, scene.styles, figure, name or scene.name, describe_scene(scene))
 

@@ -130,19 +130,18 @@ class TargetComparison:
         width = max(len(difference.name) for difference in shown)
         return [f"  {'  ' if d.agrees else '* '}{d.name:{width}}  {d.error:7.1e}  {_bar(d.error)}" for d in shown]
 
-    def draw(self, path: str | Path | None = None, *, hops: int = 2) -> Drawing:
+    def draw(self, path: str | Path | None = None) -> Drawing:
         """Draw the nodes around the first value that differs, each with its error; the whole graph if all agree.
 
         Args:
             path: Where to save the drawing, .svg or .png; nowhere if omitted.
-            hops: How many nodes before and behind the differing one are shown.
 
         Raises:
             DrawingError: Too many values pass by other nodes, or the file's name has another ending.
             OutputError: The file cannot be written.
         """
         first = None if self.first_difference is None else self.first_difference.value.producer
-        scene = describe(self.graph, part=None if first is None else neighbourhood(first, hops))
+        scene = describe(self.graph, part=None if first is None else neighbourhood(first))
         errors: dict[str, Difference] = {}
         for difference in self.differences:
             if difference.value.producer is not None:
@@ -231,11 +230,11 @@ def difference(
     return Difference(value, error, not count, worst, expected[worst].item(), got[worst].item(), count, got.size)
 
 
-def neighbourhood(node: Node, hops: int) -> list[str]:
-    """Return the names of the nodes that are at most so many edges before or behind a node, and its own."""
+def neighbourhood(node: Node) -> list[str]:
+    """Return the names of the nodes that are at most two edges before or behind a node, and its own."""
     names = {node.name: None}
     before, behind = [node], [node]
-    for _ in range(hops):
+    for _ in range(2):
         before = [value.producer for each in before for value in each.inputs if value is not None and value.producer]
         behind = [user for each in behind for value in each.outputs for user in value.users]
         names |= dict.fromkeys(each.name for each in (*before, *behind))

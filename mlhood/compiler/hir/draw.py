@@ -24,7 +24,6 @@ def draw(
     path: str | Path | None = None,
     *,
     part: Iterable[str] | None = None,
-    columns: int | None = None,
 ) -> Drawing:
     """Draw a graph from top to bottom: inputs, operators, outputs; the type of each value beside its wire.
 
@@ -35,7 +34,6 @@ def draw(
         graph: The graph.
         path: Where to save the drawing, .svg or .png; nowhere if omitted.
         part: Names of the nodes to draw; all if omitted.
-        columns: Into how many columns a long graph is split; by its height and width if omitted.
 
     Raises:
         CompilerError: The graph has more nodes than `MAX_NODES`, a cycle, or no node of a name in `part`.
@@ -44,9 +42,7 @@ def draw(
     """
     part = part if part is None or isinstance(part, str) else list(part)
     _check_size(graph, part)
-    if columns is not None and columns < 1:
-        raise CompilerError("a drawing has at least one column", where=f"graph {graph.name!r}", got=columns)
-    drawing = draw_scene(describe(graph, part=part), columns=columns)
+    drawing = draw_scene(describe(graph, part=part))
     if path is not None:
         drawing.save(path)
     return drawing

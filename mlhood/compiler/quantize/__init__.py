@@ -7,8 +7,7 @@ layer_sqnr(graph, quantized, {"image": images})
 Only the weights: quantize_weights(graph, WeightFormat(4, block=32)), in place
 """
 
-from mlhood.compiler.quantize.distribution import Distribution
-from mlhood.compiler.quantize.profile import Profile, profile
+from mlhood.compiler.quantize.profile import Distribution, Profile, profile
 from mlhood.compiler.quantize.quantize import quantize
 from mlhood.compiler.quantize.report import kept_in_float, layer_sqnr, output_sqnr, sqnr, summary
 from mlhood.compiler.quantize.schema import SCHEMAS, Recipe, choose_parameters

@@ -10,8 +10,7 @@ from mlhood.compiler.hir.types import Quantization
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.rescale import Rescale, parameters_of
-from mlhood.compiler.quantize.distribution import Distribution
-from mlhood.compiler.quantize.profile import Profile, pre_activation_name
+from mlhood.compiler.quantize.profile import Distribution, Profile, pre_activation_name
 from mlhood.compiler.quantize.schema import Recipe, choose_parameters, quantize_array, tensor_parameters
 
 

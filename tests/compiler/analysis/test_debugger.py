@@ -105,12 +105,12 @@ def test_the_first_wrong_layer_is_found(graph, tmp_path):
     assert f"{len(graph.nodes) - len(behind)} of {len(graph.nodes)} values agree" in text
     assert f"the first that differs: value {wrong.outputs[0].name!r} of {wrong.where}" in text
     assert "element [0, 3, 4, 5]; 1 of 1,600 elements differ" in text
-    drawing = comparison.draw(tmp_path / "difference.svg", hops=1)
+    drawing = comparison.draw(tmp_path / "difference.svg")
     (marked,) = (placed.box for placed in drawing.placement.boxes if placed.box.mark)
     assert marked.key == ("node", wrong.name)
     assert f"error {first.error:.1e}" in (tmp_path / "difference.svg").read_text(encoding="utf-8")
     drawn = {placed.box.key[1] for placed in drawing.placement.boxes if placed.box.key[0] == "node"}
-    assert drawn == set(neighbourhood(wrong, 1)) < set(graph.nodes)
+    assert drawn == set(neighbourhood(wrong)) < set(graph.nodes)
 
 
 def test_one_wrong_integer_is_found_in_a_quantised_graph(quantized):

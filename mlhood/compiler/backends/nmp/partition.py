@@ -10,14 +10,14 @@ H. Stone, Multiprocessor Scheduling with the Aid of Network Flow Algorithms, IEE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
 from mlhood.compiler.backends.minimum_cut import source_side
 from mlhood.compiler.backends.nmp.codegen.search import search
-from mlhood.compiler.backends.nmp.machine import Machine, default_machine
+from mlhood.compiler.backends.nmp.machine import Machine
 from mlhood.compiler.backends.nmp.stages import images, is_alias, works_of
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.values import Constant, Node, Value
@@ -48,6 +48,9 @@ class Host:
     node_seconds: float = 2e-6
     link_bytes_per_second: float = 4e9
     link_seconds: float = 5e-6
+
+
+HOST = Host()
 
 
 @dataclass(frozen=True)
@@ -142,23 +145,13 @@ class Partition:
         return f"{sizes}, in {parts} parts; {len(self.transfers())} transfers of {moved:,} bytes"
 
 
-def partition(
-    graph: Graph,
-    machine: Machine | None = None,
-    host: Host | None = None,
-    dispatch: Callable[[Node], Dispatch] | None = None,
-) -> Partition:
-    """Assign each node of a graph to a device, at the least estimated time.
+def partition(graph: Graph, machine: Machine) -> Partition:
+    """Assign each node of a graph without dynamic axes to a device, at the least estimated time."""
+    return assign(graph, {node: dispatch_node(node, machine, HOST) for node in graph.topological()}, HOST)
 
-    Args:
-        graph: A graph without dynamic axes.
-        machine: The neural processor; the course's by default.
-        host: The processor beside it.
-        dispatch: Tells where a node can run; `dispatch_node` by default.
-    """
-    machine, host = machine or default_machine(), host or Host()
-    tell = dispatch or (lambda node: dispatch_node(node, machine, host))
-    dispatches = {node: tell(node) for node in graph.topological()}
+
+def assign(graph: Graph, dispatches: Mapping[Node, Dispatch], host: Host) -> Partition:
+    """Return the partition of least cost, given where each node can run."""
     devices = _cut(graph, dispatches, host)
     return Partition(graph, dispatches, devices, cost(graph, dispatches, devices, host), host)
 

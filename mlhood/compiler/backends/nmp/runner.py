@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from mlhood.compiler.backends.interpreter import Observer
 from mlhood.compiler.backends.nmp.codegen.generate import generate
 from mlhood.compiler.backends.nmp.isa.encoding import decode, encode
 from mlhood.compiler.backends.nmp.machine import Machine, default_machine
-from mlhood.compiler.backends.nmp.partition import CPU, NMP, Host, Partition, partition
+from mlhood.compiler.backends.nmp.partition import CPU, NMP, Partition, partition
 from mlhood.compiler.backends.nmp.program import NmpProgram
 from mlhood.compiler.backends.nmp.simulator import Simulator
 from mlhood.compiler.backends.nmp.stages import unsupported
@@ -71,33 +71,21 @@ class Plan:
         return [runner.program for device, runner in self.parts if device == NMP]
 
 
-Executor = Callable[[Graph], Any]
-
-
 class Heterogeneous:
     """A graph, prepared for the CPU and the neural processor together; its results are the interpreter's.
 
     Args:
         graph: A graph; it is verified, and must not be modified afterwards.
         machine: The neural processor; the course's by default.
-        host: The processor beside it, for the estimates that decide what runs where.
-        executors: What prepares a part for a device, instead of the target "cpu" and the simulator.
 
     Raises:
         CompilerError: The graph is invalid, or the neural processor can run no node of it.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        machine: Machine | None = None,
-        host: Host | None = None,
-        executors: Mapping[str, Executor] | None = None,
-    ) -> None:
+    def __init__(self, graph: Graph, machine: Machine | None = None) -> None:
         verify(graph)
         self.graph = graph
-        self.machine, self.host = machine or default_machine(), host
-        self._executors = {CPU: Cpu, NMP: lambda part: Simulated(part, self.machine)} | dict(executors or {})
+        self.machine = machine or default_machine()
         self._types = {name: placeholder.type for name, placeholder in graph.placeholders.items()}
         self._plans: dict[tuple[tuple[str, int], ...], Plan] = {}
         _check_supported(self.graph.copy(dict.fromkeys(self.axes(), 1)))
@@ -115,10 +103,13 @@ class Heterogeneous:
             while len(self._plans) >= _MAX_PLANS:
                 self._plans.pop(next(iter(self._plans)))
             graph = self.graph.copy(dims)
-            cut = partition(graph, self.machine, self.host)
-            parts = [(device, self._executors[device](_part(graph, nodes))) for device, nodes in cut.segments()]
-            self._plans[key] = Plan(graph, cut, tuple(parts))
+            cut = partition(graph, self.machine)
+            parts = tuple((device, self._prepared(device, _part(graph, nodes))) for device, nodes in cut.segments())
+            self._plans[key] = Plan(graph, cut, parts)
         return self._plans[key]
+
+    def _prepared(self, device: str, part: Graph) -> Cpu | Simulated:
+        return Cpu(part) if device == CPU else Simulated(part, self.machine)
 
     def run(self, inputs: Mapping[str, Any], observe: Observer | None = None) -> dict[str, np.ndarray]:
         """Run the graph once; see `Interpreter.run`."""

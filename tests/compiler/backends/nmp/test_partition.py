@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlhood.compiler.backends.nmp.partition import CPU, DEVICES, NMP, Dispatch, Host, cost, partition
+from mlhood.compiler.backends.nmp.partition import CPU, DEVICES, NMP, Dispatch, Host, assign, cost
 from mlhood.compiler.backends.nmp.partition_drawing import draw_partition
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import TensorType
@@ -53,7 +53,7 @@ def random_dispatch(graph: Graph, seed: int):
 @given(graphs(), st.integers(0, 2**31))
 def test_no_assignment_costs_less(graph, seed):
     dispatches = random_dispatch(graph, seed)
-    cut = partition(graph, host=HOST, dispatch=dispatches.__getitem__)
+    cut = assign(graph, dispatches, HOST)
     nodes = graph.topological()
     costs = [
         cost(graph, dispatches, dict(zip(nodes, devices, strict=True)), HOST)
@@ -67,7 +67,7 @@ def test_no_assignment_costs_less(graph, seed):
 @given(graphs(), st.integers(0, 2**31))
 def test_parts_run_one_after_another(graph, seed):
     dispatches = random_dispatch(graph, seed)
-    cut = partition(graph, host=HOST, dispatch=dispatches.__getitem__)
+    cut = assign(graph, dispatches, HOST)
     ready = set(graph.placeholders.values())
     for device, nodes in cut.segments():
         assert {cut.devices[node] for node in nodes} == {device}
@@ -92,7 +92,7 @@ def test_a_node_that_gains_less_than_the_transfers_stays_on_the_cpu():
     node = graph.nodes["n0"]
     for gain, device in ((3e-5, NMP), (1e-5, CPU)):  # two transfers of about 1.4e-5 each
         told = Dispatch(node, {CPU: 1e-5 + gain, NMP: 1e-5 - gain / 2 if gain < 2e-5 else 0.0}, {CPU: "", NMP: ""})
-        cut = partition(graph, host=HOST, dispatch=lambda _, told=told: told)
+        cut = assign(graph, {node: told}, HOST)
         assert cut.devices[node] == device
 
 
@@ -102,7 +102,7 @@ def test_a_value_with_several_readers_crosses_once():
     for i in range(3):
         graph.output(graph.add(Relu(), x, name=f"n{i}").outputs[0])
     told = {node: Dispatch(node, {CPU: 1.0, NMP: 0.0}, {CPU: "", NMP: ""}) for node in graph.topological()}
-    cut = partition(graph, host=HOST, dispatch=told.__getitem__)
+    cut = assign(graph, told, HOST)
     assert [value.name for value, (source, _) in cut.transfers().items() if source == CPU] == ["x"]
     assert cut.seconds == pytest.approx(4 * (1e-5 + 16e-6))
 
@@ -113,7 +113,7 @@ def test_the_drawing_tells_the_devices_apart_without_colour(tmp_path):
         node: Dispatch(node, {CPU: 1.0, NMP: 0.0} if node.name == "n0" else {CPU: 0.0}, {CPU: "", NMP: ""})
         for node in graph.topological()
     }
-    cut = partition(graph, host=HOST, dispatch=told.__getitem__)
+    cut = assign(graph, told, HOST)
     draw_partition(cut, tmp_path / "cut.svg")
     text = (tmp_path / "cut.svg").read_text(encoding="utf-8")
     for words in ("neural processor", "cpu → nmp: 4 bytes", "nmp → cpu: 4 bytes"):

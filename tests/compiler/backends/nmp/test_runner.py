@@ -9,8 +9,9 @@ from torch import nn
 
 from mlhood.compiler.analysis.debugger import compare
 from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.backends.nmp import partition
 from mlhood.compiler.backends.nmp.machine import default_machine, parse_machine
-from mlhood.compiler.backends.nmp.partition import CPU, NMP, Host
+from mlhood.compiler.backends.nmp.partition import CPU, NMP
 from mlhood.compiler.backends.nmp.runner import Heterogeneous
 from mlhood.compiler.compile import compile as compile_model
 from mlhood.compiler.quantize import Recipe
@@ -40,7 +41,12 @@ class ChannelSoftmax(nn.Module):
 
 
 SHAPE = (3, 12, 12)
-EAGER = Host(node_seconds=1.0)  # what the neural processor supports runs there
+
+
+@pytest.fixture
+def slow_host(monkeypatch):
+    """What the neural processor supports runs there."""
+    monkeypatch.setattr(partition, "HOST", partition.Host(node_seconds=1.0))
 
 
 def quantized(tmp_path, model: nn.Module, element="int8", shape=SHAPE, batch: int | None = 1):
@@ -59,9 +65,10 @@ def quantized(tmp_path, model: nn.Module, element="int8", shape=SHAPE, batch: in
     "middle",
     [nn.Identity(), nn.Sigmoid(), nn.LeakyReLU(0.3), ChannelSoftmax(), nn.AvgPool2d(3, 1, 1), nn.MaxPool2d(3, 1, 1)],
 )
+@pytest.mark.usefixtures("slow_host")
 def test_an_operator_that_it_lacks_in_the_middle(tmp_path, middle, element):
     graph = quantized(tmp_path, Residual(middle), element)
-    runner = Heterogeneous(graph, host=EAGER)
+    runner = Heterogeneous(graph)
     x = np.random.default_rng(1).normal(size=(1, 3, 12, 12)).astype(np.float32)
     expected = Interpreter(graph).run({"image": x})
     actual = runner.run({"image": x})
@@ -77,34 +84,30 @@ def test_both_devices_take_part(tmp_path):
     assert len(plan.programs) == [device for device, _ in plan.parts].count(NMP) >= 1
 
 
+@pytest.mark.usefixtures("slow_host")
 def test_any_batch(tmp_path):
     graph = quantized(tmp_path, Residual(nn.Sigmoid()), batch=None)
-    runner = Heterogeneous(graph, host=EAGER)
+    runner = Heterogeneous(graph)
     for batch in (1, 3):
         x = np.random.default_rng(batch).normal(size=(batch, 3, 12, 12)).astype(np.float32)
         expected = Interpreter(graph).run({"image": x})["logits"]
         np.testing.assert_array_equal(runner.run({"image": x})["logits"], expected)
 
 
+@pytest.mark.usefixtures("slow_host")
 def test_a_machine_of_one_tilelet(tmp_path):
     machine = parse_machine("name = 'one'\ntiles = 1\ntilelets = 1\nblob_bytes = 1024", "test", default_machine())
     graph = quantized(tmp_path, Residual(nn.Identity()))
     x = np.random.default_rng(1).normal(size=(1, 3, 12, 12)).astype(np.float32)
     expected = Interpreter(graph).run({"image": x})["logits"]
-    np.testing.assert_array_equal(Heterogeneous(graph, machine, EAGER).run({"image": x})["logits"], expected)
+    np.testing.assert_array_equal(Heterogeneous(graph, machine).run({"image": x})["logits"], expected)
 
 
-def test_executors_can_be_replaced(tmp_path):
-    graph = quantized(tmp_path, Residual(nn.Sigmoid()))
-    x = np.random.default_rng(1).normal(size=(1, 3, 12, 12)).astype(np.float32)
-    runner = Heterogeneous(graph, host=EAGER, executors={CPU: Interpreter, NMP: Interpreter})
-    np.testing.assert_array_equal(runner.run({"image": x})["logits"], Interpreter(graph).run({"image": x})["logits"])
-
-
+@pytest.mark.usefixtures("slow_host")
 def test_the_debugger_finds_no_difference(tmp_path):
     graph = quantized(tmp_path, Residual(nn.Sigmoid()))
     x = np.random.default_rng(1).normal(size=(1, 3, 12, 12)).astype(np.float32)
-    assert compare(graph, Heterogeneous(graph, host=EAGER), {"image": x}).agrees
+    assert compare(graph, Heterogeneous(graph), {"image": x}).agrees
 
 
 @pytest.mark.parametrize("recipe", [None, Recipe("asymmetric")])
