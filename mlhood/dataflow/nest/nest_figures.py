@@ -11,9 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from mlhood.dataflow.nest.count import AccessCounts
+from mlhood.dataflow.nest.count import AccessCounts, visits
 from mlhood.dataflow.nest.loop_nest import LoopNest
-from mlhood.dataflow.nest.space import visits
 from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import BLUE, COLOURS, HATCHES, LIGHT_GREY, VERMILION
 
