@@ -1,12 +1,16 @@
 """Benchmarks of JAX: ResNet-18 against NumPy, torch and ONNX Runtime, and each operator with and without JAX.
 
 All alternatives of a row are timed in the same rounds. A ratio is an alternative's time over that of compiled JAX:
-above 1 JAX is faster. A GPU adds two alternatives, without and with transfers.
+above 1 JAX is faster. A GPU adds two alternatives, without and with transfers. The stages of a JAX function are timed
+apart: tracing, lowering, compilation, execution and transfers. (JAX's guide "Benchmarking JAX code",
+docs.jax.dev/en/latest/benchmarking.html: separate them, and block on results.)
 """
 
 from __future__ import annotations
 
+import statistics
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -16,12 +20,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from mlhood.jaxlab import timing
 from mlhood.jaxlab.operators import cases as rows
 from mlhood.jaxlab.operators import network, with_jax
 from mlhood.jaxlab.operators.cases import NETWORK, OperatorCase
 from mlhood.jaxlab.tables import JAX, NO_JAX
-from mlhood.jaxlab.timing import Stages
 from mlhood.kernels import bench as kernels_bench
 from mlhood.measure import Comparison, compare, session_options
 from mlhood.measure.units import duration
@@ -29,6 +31,7 @@ from mlhood.measure.units import duration
 EAGER, AS_ARGUMENTS = "JAX eager", "JAX, weights as arguments"
 GPU, GPU_WITH_TRANSFERS = "JAX on GPU", "JAX on GPU, with transfers"
 Alternatives = dict[str, Callable[[], Any]]
+RUNS = 7  # of the stages that can be repeated
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,8 @@ def network_row(threads: int, rounds: int, size: int = rows.SIZE) -> Row:
         AS_ARGUMENTS: lambda: as_arguments(params, image_on_device),
         **_other_libraries(state, image, threads),
     }
-    stages = _stages(case) | {AS_ARGUMENTS: timing.stages(eager, network.tree(state), image, device=_cpu())}
-    return Row(NETWORK, case.flops, _compare(alternatives, case, threads, rounds), stages)
+    seconds = _stages(case) | {AS_ARGUMENTS: stages(eager, network.tree(state), image, device=_cpu())}
+    return Row(NETWORK, case.flops, _compare(alternatives, case, threads, rounds), seconds)
 
 
 def operator_rows(threads: int, rounds: int, size: int = rows.SIZE) -> Iterator[Row]:
@@ -128,11 +131,11 @@ def _alternatives(case: OperatorCase) -> Alternatives:
 
 
 def _stages(case: OperatorCase) -> dict[str, Stages]:
-    stages = {JAX: timing.stages(case.with_jax, *case.arguments, device=_cpu())}
+    seconds = {JAX: stages(case.with_jax, *case.arguments, device=_cpu())}
     device = gpu()
     if device is not None:
-        stages[GPU] = timing.stages(_in_float32(case.with_jax), *case.arguments, device=device)
-    return stages
+        seconds[GPU] = stages(_in_float32(case.with_jax), *case.arguments, device=device)
+    return seconds
 
 
 def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -171,3 +174,63 @@ def _other_libraries(state: dict[str, np.ndarray], image: np.ndarray, threads: i
             return model(tensor)
 
     return {"torch eager": in_torch, "ONNX Runtime": lambda: session.run(None, {"image": image})[0]}
+
+
+# -- the stages of a JAX function
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Seconds of each stage.
+
+    Args:
+        trace: Running the Python function with tracers, which yields a jaxpr.
+        lower: Lowering the jaxpr to StableHLO.
+        compile: Compiling that to machine code by XLA.
+        first: The first call of the compiled function.
+        run: The median of later calls.
+        to_device: The median of transferring the arguments to the device.
+        from_device: The median of converting the result to a NumPy array; on a CPU without a copy.
+    """
+
+    trace: float
+    lower: float
+    compile: float
+    first: float
+    run: float
+    to_device: float
+    from_device: float
+
+
+def stages(function: Callable[..., Any], *arguments: Any, device: Any = None) -> Stages:
+    """Trace, lower, compile and run a function, and return how long each stage takes.
+
+    Nothing is reused from earlier calls, unless JAX's persistent compilation cache is on.
+
+    Args:
+        function: A pure JAX function, not compiled.
+        arguments: NumPy arrays or numbers, or trees of them.
+        device: One of `jax.devices()`; JAX's default if omitted.
+    """
+    to_device = [_timed(lambda: jax.device_put(arguments, device))[0] for _ in range(RUNS)]
+    on_device = jax.device_put(arguments, device)
+    # the lambda is a new function: JAX caches the traces of functions that it has seen
+    trace, traced = _timed(lambda: jax.jit(lambda *primals: function(*primals)).trace(*on_device))
+    lower, lowered = _timed(traced.lower)
+    compile_, compiled = _timed(lowered.compile)
+    first, _ = _timed(lambda: compiled(*on_device))
+    run, from_device = [], []
+    for _ in range(RUNS):
+        seconds, result = _timed(lambda: compiled(*on_device))
+        run.append(seconds)
+        from_device.append(_timed(lambda result=result: jax.device_get(result))[0])
+        del result  # so that the next call can reuse its memory instead of touching new pages
+    return Stages(trace, lower, compile_, first, *map(statistics.median, (run, to_device, from_device)))
+
+
+def _timed(step: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the seconds until the result is ready, and the result."""
+    start = time.perf_counter()
+    result = step()
+    jax.block_until_ready(result)
+    return time.perf_counter() - start, result

@@ -64,7 +64,7 @@ ANSWERS = {
     "P4.4": ["mlhood.dataflow.slicing.fit:needs", "mlhood.dataflow.slicing.analysis:largest"],
     "P4.7": ["mlhood.dataflow.slicing.analysis:search", "mlhood.dataflow.slicing.analysis:_best"],
     "P4.8": ["mlhood.dataflow.systolic:count", "mlhood.dataflow.systolic.simulator:simulate"],
-    "P4.9": ["mlhood.jaxlab.xla.stablehlo:convert", "mlhood.jaxlab.xla.hlo:parse"],
+    "P4.9": ["mlhood.jaxlab.xla.views:convert", "mlhood.jaxlab.xla.hlo:parse"],
     "P5.1": ["mlhood.jaxlab.operators.network:tree", "mlhood.jaxlab.operators.network:forward"],
     "P5.2": [
         "mlhood.jaxlab.operators.no_jax:softmax",
@@ -84,8 +84,8 @@ ANSWERS = {
         "jax:vjp",
     ],
     "P5.8": ["mlhood.jaxlab.training.train_loop:make_step"],
-    "P5.10": ["mlhood.jaxlab.cluster.parallel:by_jit", "mlhood.jaxlab.cluster.parallel:shard"],
-    "P5.11": ["mlhood.jaxlab.cluster.parallel:by_jit"],
+    "P5.10": ["mlhood.jaxlab.cluster.program:by_jit", "mlhood.jaxlab.cluster.program:shard"],
+    "P5.11": ["mlhood.jaxlab.cluster.program:by_jit"],
     "P5.12": ["mlhood.jaxlab.cluster.collectives:ring_bytes", "mlhood.jaxlab.cluster.scaling:step_seconds"],
 }
 # a function that is left out has its signature, and raises when it is called

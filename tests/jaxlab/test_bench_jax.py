@@ -53,7 +53,7 @@ def test_the_json_file(tmp_path, monkeypatch, restored_settings):
 def test_the_network_has_all_alternatives(monkeypatch):
     monkeypatch.setattr(bench, "_compare", lambda alternatives, *_: list(alternatives))  # compiling them takes long
     monkeypatch.setattr(bench, "_other_libraries", lambda *_: {"torch eager": None})
-    monkeypatch.setattr(bench.timing, "stages", lambda *_, **__: None)
+    monkeypatch.setattr(bench, "stages", lambda *_, **__: None)
     row = bench.network_row(1, 21, 32)
     assert list(row.result) == [JAX, bench.EAGER, NO_JAX, bench.AS_ARGUMENTS, "torch eager"]
     assert list(row.stages) == [JAX, bench.AS_ARGUMENTS]

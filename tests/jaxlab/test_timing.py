@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mlhood.jaxlab.timing import stages
+from mlhood.jaxlab.bench import stages
 
 
 def test_each_stage_is_timed():

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from mlhood.jaxlab.cluster import parallel
-from mlhood.jaxlab.cluster.parallel import mesh
+from mlhood.jaxlab.cluster import program
+from mlhood.jaxlab.cluster.program import mesh
 
 jax.config.update("jax_num_cpu_devices", 8)
 
@@ -21,4 +21,4 @@ def batch():
     """Weights, and a batch of 16."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal((16, 16)).astype(np.float32)
-    return parallel.init(3), x, rng.integers(0, 10, 16).astype(np.int32)
+    return program.init(3), x, rng.integers(0, 10, 16).astype(np.int32)

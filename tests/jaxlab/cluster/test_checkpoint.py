@@ -6,7 +6,7 @@ from jax.sharding import PartitionSpec as P
 
 from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.checkpoint import Checkpoints
-from mlhood.jaxlab.cluster.parallel import mesh, shard
+from mlhood.jaxlab.cluster.program import mesh, shard
 
 
 def make_state(devices, seed=0, spec=None):

@@ -6,8 +6,8 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from matplotlib.patches import Rectangle
 
-from mlhood.jaxlab.cluster import parallel
-from mlhood.jaxlab.cluster.parallel import shard
+from mlhood.jaxlab.cluster import program
+from mlhood.jaxlab.cluster.program import shard
 from mlhood.jaxlab.cluster.sharding_figures import layout, ring_all_reduce
 from mlhood.plotting.alt_text import alt_text
 from tests.plotting.texts import check_texts
@@ -23,8 +23,8 @@ def texts(figure):
 
 
 def test_each_shard_has_a_tile_with_its_devices(mesh_2x4, batch):
-    x, _ = parallel.shard_batch(mesh_2x4, *batch[1:])
-    figure = layout({"x": x, **shard(mesh_2x4, batch[0], parallel.SPECS)})
+    x, _ = program.shard_batch(mesh_2x4, *batch[1:])
+    figure = layout({"x": x, **shard(mesh_2x4, batch[0], program.SPECS)})
     assert len(patches(figure, Rectangle)) == 2 + 4 + 4 + 4 + 1
     labels = texts(figure)
     assert labels[:3] == ["0-3", "4-7", "x  [16, 16]"]

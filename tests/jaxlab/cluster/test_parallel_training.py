@@ -6,9 +6,9 @@ import pytest
 import torch
 from jax.sharding import PartitionSpec as P
 
-from mlhood.jaxlab.cluster import parallel
+from mlhood.jaxlab.cluster import program
 from mlhood.jaxlab.cluster.collectives import collectives
-from mlhood.jaxlab.cluster.parallel import mesh, shard
+from mlhood.jaxlab.cluster.program import mesh, shard
 from mlhood.jaxlab.xla.views import view
 
 SHAPES = {"data": (8, 1), "model": (1, 8), "both": (2, 4), "square": (2, 2)}
@@ -28,8 +28,8 @@ def in_torch(batch):
 def test_the_gradient_matches_torch_and_the_bytes_are_those_of_the_shards_on_any_mesh(shape, batch, in_torch):
     rows, columns = SHAPES[shape]
     devices = mesh(data=rows, model=columns)
-    gradient, params = parallel.by_jit(devices), shard(devices, batch[0], parallel.SPECS)
-    arguments = params, *parallel.shard_batch(devices, *batch[1:])
+    gradient, params = program.by_jit(devices), shard(devices, batch[0], program.SPECS)
+    arguments = params, *program.shard_batch(devices, *batch[1:])
     loss, gradients = gradient(*arguments)
     np.testing.assert_allclose(loss, in_torch[0], rtol=1e-5)
     for name, expected in in_torch[1].items():
@@ -54,7 +54,7 @@ def test_momentum_matches_torch():
     for _ in range(3):
         weight.grad = torch.tensor(gradient)
         optimizer.step()
-        params, velocity = parallel.momentum(params, velocity, {"w": gradient})
+        params, velocity = program.momentum(params, velocity, {"w": gradient})
     np.testing.assert_allclose(params["w"], weight.detach().numpy(), rtol=1e-6)
 
 
@@ -74,6 +74,6 @@ def test_each_device_holds_its_shard(mesh_2x4):
 
 
 def test_initial_weights_depend_only_on_the_seed():
-    params, same, other = parallel.init(1), parallel.init(1), parallel.init(2)
+    params, same, other = program.init(1), program.init(1), program.init(2)
     assert jax.tree.all(jax.tree.map(np.array_equal, params, same))
     assert not np.array_equal(params["w1"], other["w1"])

@@ -10,7 +10,7 @@ import pytest
 from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import program
 from mlhood.jaxlab.cluster.launch import launch
-from mlhood.jaxlab.cluster.parallel import mesh
+from mlhood.jaxlab.cluster.program import mesh
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="clusters are for Linux and macOS")
