@@ -16,10 +16,10 @@ from mlhood.errors import KernelError
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.ir_builder import BYTE, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.packing import transposer
 from mlhood.kernels.codegen.remainder import load_first, store_first
 from mlhood.kernels.codegen.requantize import BLOCK
 from mlhood.kernels.codegen.target import Target, host
-from mlhood.kernels.codegen.transposition import transposer
 from mlhood.kernels.loop_nest import TASK
 from mlhood.kernels.native import NativeCall, native_call
 

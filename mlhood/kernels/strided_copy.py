@@ -26,8 +26,8 @@ from mlhood.kernels import loop_nest
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.packing import transposer
 from mlhood.kernels.codegen.target import Target, host
-from mlhood.kernels.codegen.transposition import transposer
 from mlhood.kernels.loop_nest import TASK, Dimension, collapsed, loop_values
 from mlhood.kernels.native import NativeCall, native_call
 

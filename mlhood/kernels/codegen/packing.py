@@ -1,8 +1,8 @@
-"""Packing strips of a matrix into panels that the microkernel reads sequentially, and padding planes with zeros.
+"""Copying matrices in another order: packing strips into panels, padding planes with zeros, transposing.
 
-A panel of width p holds a strip of p rows (or columns) of a matrix, k by k: panel[k, i], zero-padded where the matrix
-ends before the panel does. Where the elements of one k are contiguous they are copied; where those of one row are,
-square blocks are transposed in registers.
+A panel, which the microkernel reads sequentially, of width p holds a strip of p rows (or columns) of a matrix, k by k:
+panel[k, i], zero-padded where the matrix ends before the panel does. Where the elements of one k are contiguous they
+are copied; where those of one row are, square blocks are transposed in registers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mlhood.kernels.codegen.ir_builder import (
     Pointer,
     transpose,
 )
-from mlhood.kernels.codegen.remainder import load_lanes, masked_intrinsic, store_lanes
+from mlhood.kernels.codegen.remainder import load_first, load_lanes, masked_intrinsic, store_first, store_lanes
 from mlhood.kernels.codegen.target import Target
 
 # `count` rows are valid; `ld` is the distance to the next row (contiguous rows) or to the next k (contiguous columns)
@@ -229,3 +229,52 @@ def build(target: Target, width: int, contiguous_rows: bool) -> str:
         count = (f["count"] - first).minimum(width)
         arguments.code.call(pack, strip, f["ld"], count, f["depth"], out.at(task * f["depth"] * width))
     return arguments.finished()
+
+
+def transposer(module: ir.Module, name: str, target: Target, pad: bool = False) -> FunctionBuilder:
+    """Add a function that sets out[column * out_ld + row] = source[row * source_ld + column].
+
+    Args:
+        module: The module that gets the function.
+        name: Its symbol.
+        target: The processor.
+        pad: Whether rows of the result are filled up with zeros to a multiple of the lanes.
+    """
+    sizes = {"source": ADDRESS, "source_ld": INDEX, "rows": INDEX, "columns": INDEX, "out": ADDRESS, "out_ld": INDEX}
+    code = FunctionBuilder(module, name, sizes, public=False)
+    rows, columns, lanes = code.integer("rows"), code.integer("columns"), target.lanes
+    with code.loop(0, rows, lanes) as row:
+        is_tall = row + (lanes - 1) < rows
+        with code.loop(0, columns, lanes) as column:
+            is_full = code.builder.and_(is_tall, column + (lanes - 1) < columns)
+            with code.builder.if_else(is_full) as (full, partial):
+                with full:
+                    _block(code, row, column, target)
+                with partial:
+                    _partial_block(code, row, column, target, pad)
+    code.ret()
+    return code
+
+
+def _block(code: FunctionBuilder, row: Int, column: Int, target: Target) -> None:
+    source, source_ld = code.pointer("source"), code.integer("source_ld")
+    block = [source.at((row + i) * source_ld + column).load(target.lanes) for i in range(target.lanes)]
+    for i, vector in enumerate(transpose(code, block, target.lanes)):
+        code.pointer("out").at((column + i) * code.integer("out_ld") + row).store(vector)
+
+
+def _partial_block(code: FunctionBuilder, row: Int, column: Int, target: Target, pad: bool) -> None:
+    """Transpose a block that is cut off by the matrix's last row or column: what is missing reads as zero."""
+    source, source_ld = code.pointer("source"), code.integer("source_ld")
+    rows, columns = code.integer("rows") - row, code.integer("columns") - column
+    block: list[Any] = []
+    for i in range(target.lanes):
+        count = columns.where(code.constant(i) < rows, 0)
+        block.append(load_first(code, source.at((row + i) * source_ld + column), count, target.lanes))
+    for i, vector in enumerate(transpose(code, block, target.lanes)):
+        with code.builder.if_then(code.constant(i) < columns):
+            address = code.pointer("out").at((column + i) * code.integer("out_ld") + row)
+            if pad:
+                address.store(vector)
+            else:
+                store_first(code, address, vector, rows.minimum(target.lanes), target)
