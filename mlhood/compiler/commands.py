@@ -324,7 +324,7 @@ def _random_inputs(graph: Graph) -> dict[str, np.ndarray]:
 def _trace(graph: Graph, target: str, path: Path) -> None:
     """Run a graph on random inputs, and write a trace."""
     from mlhood.compiler.backends.targets import prepare
-    from mlhood.compiler.backends.trace import write_trace
+    from mlhood.compiler.backends.timing import write_trace
 
     write_trace(prepare(graph, target), _random_inputs(graph), path, name=f"{graph.name} on {target}")
     echo(f"wrote {path}")

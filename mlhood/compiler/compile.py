@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 from numpy.typing import ArrayLike
 
-from mlhood.compiler.backends import timing, trace
+from mlhood.compiler.backends import timing
 from mlhood.compiler.backends.targets import DEFAULT, LOWERINGS, Target, check_target, prepare
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import merge_inputs
@@ -150,12 +150,12 @@ class Executable:
         return timing.report(self.runner, merge_inputs(inputs, by_name), rounds)
 
     def trace(
-        self, path: str | Path, inputs: Batch | None = None, /, *, rounds: int = trace.ROUNDS, **by_name: Any
+        self, path: str | Path, inputs: Batch | None = None, /, *, rounds: int = timing.ROUNDS, **by_name: Any
     ) -> Path:
         """Write when each node of some runs was executed, for Perfetto or chrome://tracing; return the path.
 
         Args:
-            path: The file to write, usually .json; see `mlhood.compiler.backends.trace`.
+            path: The file to write, usually .json; see `mlhood.compiler.backends.timing`.
             inputs: As for `run`; an input called "rounds" can be given only here.
             rounds: Number of runs.
             by_name: As for `run`.
@@ -164,7 +164,7 @@ class Executable:
             CompilerError: As for `run`, or `rounds` is invalid.
             OutputError: The file cannot be written.
         """
-        return trace.write_trace(self.runner, merge_inputs(inputs, by_name), path, rounds, self.graph.name)
+        return timing.write_trace(self.runner, merge_inputs(inputs, by_name), path, rounds, self.graph.name)
 
 
 def compile(

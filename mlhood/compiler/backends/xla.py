@@ -1,4 +1,10 @@
-"""Execute a graph with XLA, by JAX: the whole graph as one function, compiled for each combination of input shapes."""
+"""Execute a graph with XLA, by JAX: the whole graph as one function, compiled for each combination of input shapes.
+
+The rule of an operator is a function of its attributes, its inputs' types and their arrays. For most, it is the
+operator's `evaluate`, whose functions of arrays JAX has too. The rules here are for those whose `evaluate` depends on
+elements, or that JAX computes faster in another way. They compute the same, except that an index out of range is an
+error there only.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +14,10 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from mlhood.compiler.backends import xla_operators
 from mlhood.compiler.backends.interpreter import Observer
 from mlhood.compiler.hir.graph import Graph, all_nodes
 from mlhood.compiler.hir.inputs import bind_inputs
@@ -19,11 +25,21 @@ from mlhood.compiler.hir.operator import as_tuple, located
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.hir.verify import verify
+from mlhood.compiler.operators import OPERATORS, blocked
+from mlhood.compiler.operators.activation import Activation, operator_of
 from mlhood.compiler.operators.control_flow import run
 from mlhood.compiler.operators.dynamic import Dynamic
+from mlhood.compiler.operators.integer import subtract_offsets
+from mlhood.compiler.operators.quantized import per_axis_array
+from mlhood.compiler.operators.rescale import subtract_offset
+from mlhood.compiler.operators.windows import Window
 from mlhood.errors import CompilerError
 
 Arrays = dict[str, Any]
+Array = Any  # of JAX, or traced
+Types = tuple[TensorType | None, ...]
+Rule = Callable[..., Any]  # (operator, types, *arrays) -> array, or a tuple of several
+_EXACT = lax.Precision.HIGHEST  # on the CPU, float32 products are in float32 anyway
 
 
 class Xla:
@@ -156,4 +172,148 @@ def _onnx(operator: Any, types: Any, *arrays: Any) -> Any:
     return jax.pure_callback(lambda *inputs: operator.evaluate(*jax.tree.map(np.asarray, inputs)), results, *arrays)
 
 
-RULES = xla_operators.RULES | {"If": _if, "OnnxOperator": _onnx}
+# -- the rules of the operators
+
+
+def activate(y: Array, activation: Activation) -> Array:
+    """Return the activation of y."""
+    if not activation:
+        return y
+    operator = operator_of(activation)
+    return RULES[operator.name](operator, (), y)
+
+
+def _convolve(x: Array, w: Array, operator: Any) -> Array:
+    window = operator.window(w.shape)
+    return lax.conv_general_dilated(
+        *(x, w, window.strides, window.ends),
+        rhs_dilation=window.dilations,
+        feature_group_count=operator.group,
+        precision=_EXACT,
+    )
+
+
+def _along_channels(vector: Array, rank: int) -> Array:
+    return vector.reshape(-1, *(1,) * (rank - 2))
+
+
+def _conv(operator: Any, types: Types, x: Array, w: Array, bias: Array = None, z: Array = None) -> Array:
+    y = _convolve(x, w, operator)
+    y = y if bias is None else y + _along_channels(bias, y.ndim)
+    return activate(y if z is None else y + z, operator.activation)
+
+
+def _conv_transpose(operator: Any, types: Types, x: Array, w: Array, bias: Array = None) -> Array:
+    """Convolve the input, spread by the strides, with the kernel mirrored."""
+    axes, group = len(operator.strides), operator.group
+    grouped = w.reshape(group, w.shape[0] // group, *w.shape[1:]).swapaxes(1, 2)
+    mirrored = jnp.flip(grouped.reshape(group * w.shape[1], -1, *w.shape[2:]), tuple(range(2, x.ndim)))
+    spans = [(size - 1) * dilation for size, dilation in zip(w.shape[2:], operator.dilations, strict=True)]
+    ends = zip(spans, operator.pads[:axes], operator.pads[axes:], operator.output_pads, strict=True)
+    y = lax.conv_general_dilated(
+        *(x, mirrored, (1,) * axes, [(span - before, span - after + more) for span, before, after, more in ends]),
+        lhs_dilation=operator.strides,
+        rhs_dilation=operator.dilations,
+        feature_group_count=group,
+        precision=_EXACT,
+    )
+    return y if bias is None else y + _along_channels(bias, y.ndim)
+
+
+def _fully_connected(operator: Any, types: Types, x: Array, w: Array, bias: Array = None) -> Array:
+    y = x @ w.T
+    return activate(y if bias is None else y + bias, operator.activation)
+
+
+def _windows(x: Array, window: Window, start: Any, combine: Callable[[Array, Array], Array]) -> Array:
+    """Combine the elements of each window, the padding being `start`."""
+    counts = window.output(x.shape[2:])
+    ends = [(0, 0), (0, 0)]
+    for size, n, stride, span, (before, after) in zip(
+        x.shape[2:], counts, window.strides, window.spans, window.ends, strict=True
+    ):
+        ends.append((before, max(after, (int(n) - 1) * stride + span - size - before)))
+    ones = (1, 1)
+    sizes = (*ones, *window.kernel), (*ones, *window.strides)
+    start = np.asarray(start, x.dtype)
+    return lax.reduce_window(x, start, combine, *sizes, ends, window_dilation=(*ones, *window.dilations))
+
+
+def _max_pool(operator: Any, types: Types, x: Array) -> Array:
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    return _windows(x, operator.window, lowest, lax.max)
+
+
+def _average_pool(operator: Any, types: Types, x: Array) -> Array:
+    ones = np.ones((1, 1, *x.shape[2:]), x.dtype)
+    covered = operator.window.view(ones, 0, inner=1 if operator.count_pads else 0)
+    count = covered.sum(axis=tuple(range(x.ndim, 2 * x.ndim - 2)), dtype=x.dtype)
+    return _windows(x, operator.window, 0, lax.add) / count
+
+
+def _power(operator: Any, types: Types, a: Array, b: Array) -> Array:
+    base = a if a.dtype.kind == "f" else a.astype(np.float64)
+    real = jnp.power(base, b.astype(base.dtype))
+    integers = a.dtype.kind in "iu" and b.dtype.kind in "iu"
+    return jnp.where(b < 0, real.astype(a.dtype), jnp.power(a, b.astype(a.dtype))) if integers else real
+
+
+def _gather(operator: Any, types: Types, x: Array, indices: Array) -> Array:
+    indices = jnp.where(indices < 0, indices + x.shape[operator.axis], indices)
+    return jnp.take(x, indices, axis=operator.axis, mode="clip")
+
+
+def _range(operator: Any, types: Any, start: Array, limit: Array, delta: Array, x: Array = None) -> Array:
+    """Count by the axis of x; shapes must be known when a function is traced."""
+    known = operator.length if x is None else x.shape[operator.axis] + operator.offset
+    if isinstance(known, str):
+        what = "the length of a range must be known before the run"
+        raise CompilerError(what, got=known, todo="run the model on the target interpreter")
+    return start.reshape(()) + jnp.arange(known).astype(start.dtype) * delta.reshape(())
+
+
+def _conv_integer(operator: Any, types: Types, x: Array, w: Array) -> Array:
+    of_w = per_axis_array(operator.w_offset, None if len(operator.w_offset) == 1 else 0, w.ndim, np.float64)
+    return _convolve(x.astype(np.float64) - operator.x_offset, w - of_w, operator).astype(np.int64)
+
+
+def _quantized_conv(operator: Any, types: Any, x: Array, w: Array, bias: Array = None, z: Array = None) -> Array:
+    return operator.rescaled(types, _convolve(*subtract_offsets(types, x, w), operator), bias, z)
+
+
+def _quantized_average_pool(operator: Any, types: Any, x: Array) -> Array:
+    return operator.mean(types[0], x.shape, _windows(subtract_offset(x, types[0]), operator.window, 0, lax.add))
+
+
+def _shared(operator: Any, types: Types, *arrays: Array) -> Any:
+    """Apply the reference semantics, which uses functions that NumPy and JAX share."""
+    return operator.evaluate_typed(types, *arrays)
+
+
+# Whose reference semantics only NumPy computes, and those that are made when a graph is lowered for the target cpu.
+_ONLY_NUMPY = {"Dynamic", "GridSample", "Loop", "Resize", "RoiAlign", "ElementwiseChain"}
+_ONLY_NUMPY |= {operator.__name__ for operator in blocked.OPERATORS}
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(OPERATORS.keys() - _ONLY_NUMPY, _shared),
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "FullyConnected": _fully_connected,
+    "MaxPool": _max_pool,
+    "AveragePool": _average_pool,
+    "AddActivation": lambda operator, types, a, b: activate(a + b, operator.activation),
+    "Gelu": lambda operator, types, x: jax.nn.gelu(x, approximate=operator.approximate == "tanh"),
+    "Sigmoid": lambda operator, types, x: jax.nn.sigmoid(x),
+    "Silu": lambda operator, types, x: jax.nn.silu(x),
+    "Erf": lambda operator, types, x: jax.scipy.special.erf(x),
+    "Pow": _power,
+    "Gather": _gather,
+    **dict.fromkeys(("RNN", "GRU", "LSTM"), lambda operator, types, *arrays: operator.compute(jnp, lax.scan, *arrays)),
+    "Range": _range,
+    "ConvInteger": _conv_integer,
+    "QuantizedConv": _quantized_conv,
+    "QuantizedAveragePool": _quantized_average_pool,
+    "If": _if,
+    "OnnxOperator": _onnx,
+}

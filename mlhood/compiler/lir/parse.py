@@ -10,8 +10,7 @@ import numpy as np
 from mlhood.compiler.hir.parse import LineParser, parse_inner, statements
 from mlhood.compiler.hir.text import digest
 from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.lir.instructions import Access, Alloc, Buffer, Compute, Copy, Dealloc, TensorView
-from mlhood.compiler.lir.opcodes import OPERATOR_OF
+from mlhood.compiler.lir.instructions import OPERATOR_OF, Access, Alloc, Buffer, Compute, Copy, Dealloc, TensorView
 from mlhood.compiler.lir.program import Program
 from mlhood.errors import CompilerError
 

@@ -24,8 +24,17 @@ from __future__ import annotations
 import json
 
 from mlhood.compiler.hir.text import attributes_text, content_text, quote_name, type_text
-from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, Dealloc, Instruction, TensorView, Weight
-from mlhood.compiler.lir.opcodes import OPCODES
+from mlhood.compiler.lir.instructions import (
+    OPCODES,
+    Alloc,
+    Buffer,
+    Compute,
+    Copy,
+    Dealloc,
+    Instruction,
+    TensorView,
+    Weight,
+)
 from mlhood.compiler.lir.program import Program
 
 

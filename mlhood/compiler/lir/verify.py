@@ -6,8 +6,18 @@ from mlhood.compiler.hir.lengths import product
 from mlhood.compiler.hir.operator import infer_output_types
 from mlhood.compiler.hir.text import type_text
 from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, Dealloc, Instruction, TensorView, Weight
-from mlhood.compiler.lir.opcodes import OPCODES, may_overwrite
+from mlhood.compiler.lir.instructions import (
+    OPCODES,
+    Alloc,
+    Buffer,
+    Compute,
+    Copy,
+    Dealloc,
+    Instruction,
+    TensorView,
+    Weight,
+    may_overwrite,
+)
 from mlhood.compiler.lir.program import Program
 from mlhood.compiler.lir.text import instruction_text
 from mlhood.errors import CompilerError

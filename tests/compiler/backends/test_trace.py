@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import mlhood
 from mlhood.cli import app
 from mlhood.compiler.backends.interpreter import Interpreter
-from mlhood.compiler.backends.trace import events
+from mlhood.compiler.backends.timing import events
 from mlhood.compiler.compile import Executable
 from mlhood.compiler.hir import Graph
 from mlhood.errors import CompilerError, OutputError

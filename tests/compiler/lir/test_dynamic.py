@@ -5,8 +5,8 @@ import onnx.parser
 import pytest
 
 from mlhood.compiler.backends.interpreter import Interpreter
-from mlhood.compiler.lir.dynamic import DynamicProgram
 from mlhood.compiler.lir.execute import Executor
+from mlhood.compiler.lir.lowering import DynamicProgram
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.passes import optimize
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mlhood.compiler.hir.text import to_text as graph_text
+from mlhood.compiler.lir.instructions import OPCODES, OPERATOR_OF
 from mlhood.compiler.lir.lowering import lower
-from mlhood.compiler.lir.opcodes import OPCODES, OPERATOR_OF
 from mlhood.compiler.lir.text import to_text
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators import OPERATORS

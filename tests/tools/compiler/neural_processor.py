@@ -17,8 +17,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from mlhood.compiler.backends.nmp.codegen.convolution import layer_program
 from mlhood.compiler.backends.nmp.codegen.generate import generate, layers_of
-from mlhood.compiler.backends.nmp.codegen.layer_program import layer_program
 from mlhood.compiler.backends.nmp.codegen.search import Stages, axes, cycles_of, greedy, groups_of, lower_bound, search
 from mlhood.compiler.backends.nmp.codegen.slicing import ORDERS, Slicing, misfits
 from mlhood.compiler.backends.nmp.cycles import time_program

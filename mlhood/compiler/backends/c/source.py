@@ -8,8 +8,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mlhood.compiler.backends.c.helpers import used_helpers
-from mlhood.compiler.backends.c.kernel import TYPES, CKernel, Lines, c_type, indent, lines_of, number, size_of
+from mlhood.compiler.backends.c.kernel import (
+    TYPES,
+    CKernel,
+    Lines,
+    c_type,
+    indent,
+    lines_of,
+    number,
+    size_of,
+    used_helpers,
+)
 from mlhood.compiler.backends.c.rules import body_of
 from mlhood.compiler.hir.text import type_text
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, TensorView, Weight

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.backends.cpu.attention import mask_axes, shared_heads
-from mlhood.compiler.backends.cpu.epilogues import epilogue_of
 from mlhood.compiler.backends.cpu.integer_selection import select_integers
-from mlhood.compiler.backends.cpu.lowering import OPERATIONS
-from mlhood.compiler.backends.cpu.machine import CpuSetup, Rule, Selection, constant, shape
+from mlhood.compiler.backends.cpu.lowering import OPERATIONS, epilogue_of
+from mlhood.compiler.backends.cpu.machine import CpuSetup, Rule, Selection, constant, identity, shape
 from mlhood.compiler.backends.cpu.movement_selection import select_movement
-from mlhood.compiler.backends.cpu.weights import identity
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.lir.instructions import Buffer, Compute, Instruction
 from mlhood.compiler.operators.activation import is_step, steps_of

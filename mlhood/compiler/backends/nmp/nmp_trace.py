@@ -1,7 +1,7 @@
 """A program's simulated timeline as a file for a trace viewer: Perfetto (ui.perfetto.dev), or chrome://tracing.
 
 One track for the DMA engine, and one for each tilelet; microseconds are those of the machine's clock. The format is
-that of `mlhood.compiler.backends.trace`.
+that of `mlhood.compiler.backends.timing`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mlhood.compiler.backends.nmp.cycles import Timing
 from mlhood.compiler.backends.nmp.isa.instruction import Load, Store
-from mlhood.compiler.backends.trace import Event, naming, span, write_events
+from mlhood.compiler.backends.timing import Event, naming, span, write_events
 from mlhood.files.atomic import check_output
 
 _ENGINE = 0  # its track; tilelet n has track n + 1

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, Dealloc, Instruction, TensorView, Weight
-from mlhood.compiler.lir.opcodes import may_overwrite
+from mlhood.compiler.lir.instructions import (
+    Alloc,
+    Buffer,
+    Compute,
+    Copy,
+    Dealloc,
+    Instruction,
+    TensorView,
+    Weight,
+    may_overwrite,
+)
 from mlhood.compiler.lir.program import Program
 
 

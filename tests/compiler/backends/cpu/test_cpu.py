@@ -9,10 +9,9 @@ from onnx import TensorProto, helper, numpy_helper
 import mlhood
 from mlhood import exchange
 from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
-from mlhood.compiler.backends.cpu.machine import CpuSetup
+from mlhood.compiler.backends.cpu.machine import CpuSetup, WeightCache
 from mlhood.compiler.backends.cpu.native_program import NativeProgram
 from mlhood.compiler.backends.cpu.runner import Cpu
-from mlhood.compiler.backends.cpu.weights import WeightCache
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.compile import compile
 from mlhood.compiler.lir.lowering import lower

@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from mlhood.compiler.backends.cpu.epilogues import epilogue_of, fuse_epilogues, split_activations
-from mlhood.compiler.backends.cpu.lowering import OPERATIONS, lower_for_cpu
+from mlhood.compiler.backends.cpu import lowering
+from mlhood.compiler.backends.cpu.lowering import (
+    epilogue_of,
+    fuse_epilogues,
+    lower_for_cpu,
+    split_activations,
+)
 from mlhood.compiler.backends.cpu.runner import Cpu
 from mlhood.compiler.compile import compile
 from mlhood.compiler.hir.graph import Graph
@@ -179,7 +184,7 @@ def test_an_activation_that_is_there_comes_first(graph):
     half = graph.constant("half", np.float32(0.5))
     graph.output(graph.add(Mul(), half, graph.value("c")).outputs[0], "y")
     before = Cpu(graph).run({"x": random(3, 2, 4, 4)})["y"]
-    fuse_epilogues(graph, OPERATIONS)
+    fuse_epilogues(graph)
     verify(graph)
     (node,) = graph.nodes.values()
     steps = (("Relu", (), (0,)), ("Constant", (0.5,), ()), ("Mul", (), (2, 1)))
@@ -190,26 +195,29 @@ def test_an_activation_that_is_there_comes_first(graph):
 
 def test_the_square_of_a_result_is_a_chain_of_one_step(graph):
     graph.output(graph.add(Mul(), graph.value("c"), graph.value("c")).outputs[0], "y")
-    fuse_epilogues(graph, OPERATIONS)
+    fuse_epilogues(graph)
     (node,) = graph.nodes.values()
     assert epilogue_of(node.operator.activation) == (None, (("Relu", (), (0,)), ("Mul", (), (1, 1))))
 
 
-def test_results_with_another_use_and_unknown_steps_are_left(graph):
+def test_results_with_another_use_and_unknown_steps_are_left(graph, monkeypatch):
     y = graph.add(Relu(), graph.value("c")).outputs[0]
     graph.output(y, "y")
-    fuse_epilogues(graph, {"Tanh"})
+    with monkeypatch.context() as patch:
+        patch.setattr(lowering, "OPERATIONS", {"Tanh"})
+        fuse_epilogues(graph)
     assert len(graph.nodes) == 2
     graph.output(graph.value("c"), "c")
-    fuse_epilogues(graph, OPERATIONS)
+    fuse_epilogues(graph)
     assert len(graph.nodes) == 2
 
 
-def test_activations_that_kernels_do_not_compute_are_split_off(graph):
+def test_activations_that_kernels_do_not_compute_are_split_off(graph, monkeypatch):
     dense_weight = graph.constant("dense", random(5, 4))
     y = graph.add(FullyConnected(("Tanh",)), graph.value("c"), dense_weight).outputs[0]
     graph.output(y, "y")
-    split_activations(graph, {"Relu"})
+    monkeypatch.setattr(lowering, "OPERATIONS", {"Relu"})
+    split_activations(graph)
     verify(graph)
     names = [node.operator.name for node in graph.topological()]
     assert names == ["Conv", "FullyConnected", "Tanh"]

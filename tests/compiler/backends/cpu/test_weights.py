@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from mlhood.compiler.backends.cpu import weights
-from mlhood.compiler.backends.cpu.weights import SMALLEST, WeightCache
+from mlhood.compiler.backends.cpu import machine
+from mlhood.compiler.backends.cpu.machine import SMALLEST, WeightCache
 
 SIZE = SMALLEST // 4
 
@@ -74,7 +74,7 @@ def test_a_damaged_file_is_replaced(tmp_path, content):
 
 def test_the_weights_that_were_not_used_for_the_longest_time_are_removed(tmp_path, monkeypatch):
     calls, pack = counted()
-    monkeypatch.setattr(weights, "MOST", 3 * SMALLEST)  # two files
+    monkeypatch.setattr(machine, "MOST", 3 * SMALLEST)  # two files
     first, second, third = (weight(seed) for seed in range(3))
     for age, w in ((30, first), (20, second)):
         before = set(tmp_path.iterdir())

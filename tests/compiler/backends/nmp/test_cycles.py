@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlhood.compiler.backends.nmp.codegen.convolution import convolution
-from mlhood.compiler.backends.nmp.codegen.layer_program import layer_program
+from mlhood.compiler.backends.nmp.codegen.convolution import convolution, layer_program
 from mlhood.compiler.backends.nmp.codegen.slicing import ORDERS, Slicing, misfits
 from mlhood.compiler.backends.nmp.cycles import time_program
 from mlhood.compiler.backends.nmp.isa.elementwise import Rescale

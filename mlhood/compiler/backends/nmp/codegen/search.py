@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.backends.nmp.codegen.layer_program import layer_program
+from mlhood.compiler.backends.nmp.codegen.convolution import layer_program
 from mlhood.compiler.backends.nmp.codegen.slicing import ORDERS, Slicing, limit, misfits, slice_bytes
 from mlhood.compiler.backends.nmp.cycles import time_program
 from mlhood.compiler.backends.nmp.isa.instruction import ceil_div

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlhood.compiler.backends.nmp.codegen.layer_program import layer_program
+from mlhood.compiler.backends.nmp.codegen.convolution import layer_program
 from mlhood.compiler.backends.nmp.codegen.search import axes, greedy, groups_of, search
 from mlhood.compiler.backends.nmp.codegen.slicing import ORDERS, Slicing, misfits
 from mlhood.compiler.backends.nmp.cycles import time_program
