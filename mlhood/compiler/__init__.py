@@ -13,7 +13,7 @@ program at a named stop. Read the modules in the order in which a model passes t
     onnx          import of ONNX models into the graph, and export
     hir           the typed graph: types, edits, verification, text, drawings and diffs
     operators     one class per operator: its type rule and its semantics in NumPy
-    passes        one graph optimisation per module, run to a fixed point by `pass_manager`
+    passes        graph optimisations, run to a fixed point by `pass_manager`
     quantize      profiles, Glow's four schemas, the rewriting to integers, and reports of the loss
     lir           the low-level IR: programs of instructions on memory, lowered from a graph, and their optimisations
     backends      execution of a graph; the interpreter, in NumPy, is the oracle

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mlhood.compiler import nmp_commands
 from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
@@ -156,7 +155,10 @@ def compile_model(
         _write_bundle(model, out, target, recipe, data, inputs)
         return
     if target == "nmp":
-        chosen = nmp_commands.machine(machine)
+        from mlhood.compiler import nmp_commands
+        from mlhood.compiler.backends.nmp.machine import default_machine, read_machine
+
+        chosen = default_machine() if machine is None else read_machine(machine)
         last = _compile(model, recipe, stop_after, data, inputs, target)
         nmp_commands.write(last.graph, chosen, text is not None, draw, trace, out)
         return

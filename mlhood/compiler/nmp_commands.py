@@ -1,24 +1,28 @@
-"""What `mlhood compile --target nmp` prints and writes: what runs where, programs, a timeline and a drawing."""
+"""What `mlhood compile --target nmp` prints and writes: what runs where, programs, a timeline and a drawing.
+
+The timeline has one track for the DMA engine, and one for each tilelet; microseconds are those of the machine's clock.
+The format is that of `mlhood.compiler.backends.timing`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from mlhood.compiler.backends.nmp.cycles import Timing, time_program
+from mlhood.compiler.backends.nmp.isa.assembly import disassemble
+from mlhood.compiler.backends.nmp.isa.encoding import encode
+from mlhood.compiler.backends.nmp.isa.instruction import Load, Store
+from mlhood.compiler.backends.nmp.machine import Machine
+from mlhood.compiler.backends.nmp.partition_drawing import draw_partition
+from mlhood.compiler.backends.nmp.runner import Heterogeneous, Plan
+from mlhood.compiler.backends.timing import Event, naming, span, write_events
+from mlhood.compiler.hir.graph import Graph
+from mlhood.errors import OutputError
+from mlhood.files.atomic import check_output, write_atomic
 from mlhood.files.terminal import echo
 
-if TYPE_CHECKING:
-    from mlhood.compiler.backends.nmp.cycles import Timing
-    from mlhood.compiler.backends.nmp.machine import Machine
-    from mlhood.compiler.backends.nmp.runner import Plan
-    from mlhood.compiler.hir.graph import Graph
-
-
-def machine(path: Path | None) -> Machine:
-    """Return the machine of a TOML file, the course's without one."""
-    from mlhood.compiler.backends.nmp.machine import default_machine, read_machine
-
-    return default_machine() if path is None else read_machine(path)
+_ENGINE = 0  # its track; tilelet n has track n + 1
 
 
 def write(
@@ -38,10 +42,6 @@ def write(
         CompilerError: The machine cannot run the graph.
         OutputError: A file cannot be written.
     """
-    from mlhood.compiler.backends.nmp.nmp_trace import write_trace
-    from mlhood.compiler.backends.nmp.partition_drawing import draw_partition
-    from mlhood.compiler.backends.nmp.runner import Heterogeneous
-
     runner = Heterogeneous(graph, machine)
     open_axes = {axis for p in graph.placeholders.values() for axis in p.type.shape if isinstance(axis, str)}
     plan = runner.plan(dict.fromkeys(sorted(open_axes), 1))
@@ -58,8 +58,6 @@ def write(
 
 def _summarise(plan: Plan, tables: bool) -> list[Timing]:
     """Print where nodes run and what the neural processor's programs cost; return their timings."""
-    from mlhood.compiler.backends.nmp.cycles import time_program
-
     echo(plan.partition)
     if tables:
         echo(plan.partition.table().round(2).to_string())
@@ -79,11 +77,6 @@ def _summarise(plan: Plan, tables: bool) -> list[Timing]:
 
 def _write_programs(plan: Plan, timings: list[Timing], out: Path) -> None:
     """Write each program as binary code and as text, and the table of its layers."""
-    from mlhood.compiler.backends.nmp.isa.assembly import disassemble
-    from mlhood.compiler.backends.nmp.isa.encoding import encode
-    from mlhood.errors import OutputError
-    from mlhood.files.atomic import write_atomic
-
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -98,3 +91,46 @@ def _write_programs(plan: Plan, timings: list[Timing], out: Path) -> None:
         for name, data in contents.items():
             write_atomic(out / name, data)
             echo(f"wrote {out / name} ({len(data):,} bytes)")
+
+
+# -- the timeline
+
+
+def write_trace(timings: Sequence[Timing], path: str | Path) -> Path:
+    """Write when each instruction of programs runs; each program is a separate process. Return the path.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    check_output(Path(path))
+    events = [event for number, timing in enumerate(timings) for event in program_events(timing, number + 1)]
+    return write_events(events, path)
+
+
+def program_events(timing: Timing, process: int = 1) -> Iterator[Event]:
+    """Yield the events of a program: names of the tracks, layers, transfers, and what tilelets do."""
+    machine, program = timing.program.machine, timing.program
+    yield naming("process_name", process, _ENGINE, f"{program.name} on {machine.name}")
+    yield naming("thread_name", process, _ENGINE, "DMA engine")
+    for unit in range(machine.units):
+        tile, tilelet = divmod(unit, machine.tilelets)
+        yield naming("thread_name", process, unit + 1, f"tilelet t{tile}.{tilelet}")
+    microseconds = 1e6 / machine.clock_hz
+    for layer in program.layers:
+        for number in range(layer.first, layer.end):
+            instruction = program.instructions[number]
+            arguments = {"layer": layer.name, "instruction": number}
+
+            def event(
+                track: int, start: int, end: int, what: str = instruction.mnemonic, args: Event = arguments
+            ) -> Event:
+                first, duration = (round(cycles * microseconds, 6) for cycles in (start, end - start))
+                return span(what, args["layer"], first, duration, process, track, args)
+
+            if isinstance(instruction, Load | Store):
+                yield event(_ENGINE, int(timing.dma_starts[number]), int(timing.dma_ends[number]))
+            units = getattr(instruction, "units", None)
+            numbers = range(machine.units) if units is None else units.numbers(machine.tilelets)
+            low, high = timing.offsets[number], timing.offsets[number + 1]
+            for unit, start, end in zip(numbers, timing.starts[low:high], timing.ends[low:high], strict=True):
+                yield event(unit + 1, int(start), int(end))

@@ -90,8 +90,8 @@ def _register_tile(
 
 
 def _text(analysed: Analysis, best: Optimum) -> str:
+    from mlhood.dataflow.slicing.analysis import needs
     from mlhood.dataflow.slicing.caches import LEVELS
-    from mlhood.dataflow.slicing.fit import needs
 
     slicing, problem, caches = analysed.slicing, analysed.problem, analysed.caches
     needed = zip(LEVELS, needs(problem, slicing.order, *slicing.tiles), caches.rooms, strict=True)

@@ -68,8 +68,7 @@ def run(
     from mlhood.grading.notebooks.notebook import course_notebooks, require_notebook
     from mlhood.grading.progress import CommandProgress
     from mlhood.run.report import write_report
-    from mlhood.run.run import run_notebooks
-    from mlhood.run.variant import require_for_variant, variant_folder
+    from mlhood.run.run import require_for_variant, run_notebooks, variant_folder
 
     paths = notebooks or course_notebooks(Path.cwd())
     for path in paths:  # a mistyped name shows before the others have run for minutes

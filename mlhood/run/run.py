@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from nbformat import NotebookNode
 
-from mlhood.errors import MlhoodError, OutputError
+from mlhood.errors import GradingError, MlhoodError, OutputError
 from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import CellStep, RunSettings, grade
 from mlhood.grading.notebooks.notebook import clean, clear_outputs, project_of, read, write, write_text
 from mlhood.grading.notebooks.variant import source_of_variant
+from mlhood.grading.projects.collect import VARIANT
 from mlhood.grading.projects.collect import variant as variant_project
+from mlhood.grading.variants.parameter import require_variant_name
 from mlhood.notebook_view.github_view import github_page
 from mlhood.run import output_folder
 from mlhood.run.outputs import uncertain
-from mlhood.run.variant import kernels_of_variant
 
 EXIT_INTERRUPTED = 130
 EXIT_ERROR = 2
@@ -228,3 +232,54 @@ def _save(run: NotebookRun, folder: Path, notebook: NotebookNode, write_back: bo
             run.notes.append(f"{what}: {'; '.join(faults)}; run it on an idle machine")
         else:
             write(notebook, run.source)
+
+
+# -- the solved notebooks of a variant
+
+
+def variant_folder(course: Path, variant_name: str) -> Path:
+    """Return the folder for the source notebooks of a variant: beside that of the course."""
+    course = course.resolve()
+    return course.with_name(f"{course.name}-{re.sub(r'[^A-Za-z0-9.-]', '-', variant_name)}")
+
+
+def require_for_variant(notebooks: Iterable[Path], out: Path, write_back: bool) -> None:
+    """Refuse to store what belongs to a variant in the course.
+
+    Raises:
+        OutputError: The folder of the results is inside the course's.
+        GradingError: The outputs would be written back into the public source notebooks.
+    """
+    if write_back:
+        raise GradingError(
+            "the outputs of a variant cannot be written back",
+            where="--write-back",
+            expected="the course as it is published",
+            todo="leave it out: the executed notebooks of the variant are in the folder of the results",
+        )
+    for course in {path.resolve().parent for path in notebooks}:
+        if out.resolve().is_relative_to(course):
+            raise OutputError(
+                "solved notebooks of a variant do not belong in the course's folder, from which they get published",
+                where=out,
+                expected=f"a folder outside of {course}",
+                todo=f"choose another one: --out {variant_folder(course, 'solved')}",
+            )
+
+
+@contextlib.contextmanager
+def kernels_of_variant(variant_name: str) -> Iterator[None]:
+    """Have the processes that are started know the variant, so that `mlhood.check` in a cell asks for its values."""
+    if not variant_name:
+        yield
+        return
+    require_variant_name(variant_name)
+    before = os.environ.get(VARIANT)
+    os.environ[VARIANT] = variant_name
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[VARIANT]
+        else:
+            os.environ[VARIANT] = before

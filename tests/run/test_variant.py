@@ -8,7 +8,7 @@ from nbformat.v4 import new_code_cell
 from mlhood.errors import GradingError, OutputError
 from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.projects.collect import VARIANT
-from mlhood.run.variant import kernels_of_variant, require_for_variant, variant_folder
+from mlhood.run.run import kernels_of_variant, require_for_variant, variant_folder
 from tests.run.test_run import run
 
 

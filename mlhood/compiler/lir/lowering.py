@@ -21,7 +21,7 @@ from mlhood.compiler.hir.inputs import check_dims
 from mlhood.compiler.hir.lengths import evaluate
 from mlhood.compiler.hir.names import unique_name
 from mlhood.compiler.hir.operator import infer_output_types
-from mlhood.compiler.hir.types import Dim, Shape
+from mlhood.compiler.hir.types import Shape
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.lir.instructions import (
     COPIES,
@@ -159,7 +159,7 @@ class DynamicProgram:
         def known(buffer: Buffer) -> Buffer:
             shape = buffer.type.shape
             if shape not in shapes:
-                shapes[shape] = tuple(_length(axis, dims) for axis in shape)
+                shapes[shape] = tuple(int(evaluate(axis, dims)) for axis in shape)
             latest = self._buffers.get(buffer, buffer)
             if latest.type.shape != shapes[shape]:
                 latest = self._buffers[buffer] = replace(buffer, type=buffer.type.with_shape(shapes[shape]))
@@ -177,10 +177,6 @@ class DynamicProgram:
                 self._latest[i] = self._latest[i] if new == self._latest[i] else new
         program.instructions = [*self._latest]
         return program
-
-
-def _length(axis: Dim, dims: Mapping[str, int]) -> int:
-    return int(evaluate(axis, dims))
 
 
 def _weight(buffer: Buffer) -> Weight:

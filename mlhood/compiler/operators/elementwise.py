@@ -22,7 +22,7 @@ class Unary(Elementwise):
     """Base: y = f(x), with the type of x.
 
     Class attributes:
-        fusible: It can be fused into the layer or addition before it, see `activation`.
+        fusible: It can be fused into the layer or addition before it, see `passes.fusion`.
         saturates_at: For fusible operators that are quantised to a table: by bytes per integer, the range of x outside
             of which y changes by less than one of 256 or 65,536 steps; None as upper end if y grows without bound.
     """

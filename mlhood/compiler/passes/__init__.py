@@ -14,13 +14,16 @@ from collections.abc import Callable, Iterable
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.pass_manager import run_passes
-from mlhood.compiler.passes.activations import fuse_gates, fuse_gelu
-from mlhood.compiler.passes.canonicalization import limits_to_clip, means_to_pools, products_to_dense
+from mlhood.compiler.passes.canonicalization import (
+    keep_packed_weights,
+    limits_to_clip,
+    means_to_pools,
+    products_to_dense,
+)
 from mlhood.compiler.passes.clean_quantization import clean_quantization
+from mlhood.compiler.passes.composites import fuse_gates, fuse_gelu, fuse_layer_normalization
 from mlhood.compiler.passes.constant_folding import fold_constants
 from mlhood.compiler.passes.fusion import fold_affine, fuse_activation, fuse_residual, merge_padding
-from mlhood.compiler.passes.layer_normalization import fuse_layer_normalization
-from mlhood.compiler.passes.packed_weights import keep_packed_weights
 from mlhood.compiler.passes.removal import merge_common_subexpressions, merge_reshapes, remove_dead_code, remove_no_ops
 from mlhood.compiler.passes.transposes import sink_transposes
 

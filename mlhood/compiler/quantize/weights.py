@@ -16,7 +16,7 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.values import Node
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.quantized import BlockDense
-from mlhood.compiler.passes.packed_weights import replace_by_block_dense
+from mlhood.compiler.passes.canonicalization import replace_by_block_dense
 from mlhood.compiler.passes.removal import remove_dead_code
 from mlhood.compiler.passes.rewriting import constant_array
 from mlhood.errors import CompilerError

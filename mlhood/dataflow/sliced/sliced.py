@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from mlhood.dataflow.slicing.analysis import analyse
+from mlhood.dataflow.slicing.analysis import analyse, check
 from mlhood.dataflow.slicing.caches import Caches, of_machine
-from mlhood.dataflow.slicing.fit import check
 from mlhood.dataflow.slicing.problem import Order, Problem, Slicing, counts
 from mlhood.errors import SlicingError
 from mlhood.kernels import parallel

@@ -4,6 +4,13 @@
 2. Each is halved until its level holds what it must: L1 for k1, then L2 for k2, then L3 for k3.
 3. The order whose loads are predicted to take fewer cycles is chosen; IS if both take as many.
 
+With the stationary tile (input for IS, weights for WS), the streamed tiles, and one output tile per pair, the levels
+must hold these bytes:
+
+    L1: stationary + streamed + out
+    L2: stationary + k2 * (streamed + out)
+    L3: k3 * stationary + k2 * streamed + k2 * k3 * out
+
 (Ferrari et al., 2023, section 3.)
 
 `search` finds the legal slicing with the fewest predicted cycles, to compare the analysis with. Of group sizes that
@@ -15,14 +22,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mlhood.dataflow.slicing.caches import LEVELS, Caches
-from mlhood.dataflow.slicing.fit import needs
-from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
+from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, channel_bytes, counts
 from mlhood.dataflow.slicing.traffic import Traffic, predict, predict_all
 from mlhood.errors import SlicingError
+from mlhood.measure.machine import binary_size
 
 _MAX_CANDIDATES = 2**25  # in one array: some gigabytes
 
@@ -165,3 +173,41 @@ def group_sizes(count: int) -> np.ndarray:
     sizes = np.arange(1, count + 1)
     groups = -(-count // sizes)
     return sizes[np.flatnonzero(np.diff(groups, prepend=count + 1))]
+
+
+# -- the bytes that a slicing occupies in each cache, and whether they fit
+
+
+def needs(problem: Problem, order: Order, k1: Any, k2: Any, k3: Any) -> tuple[Any, Any, Any]:
+    """Return the bytes that a slicing occupies in L1, L2 and L3."""
+    streamed, stationary = (size * k1 for size in channel_bytes(problem, order))
+    out = problem.output_bytes
+    second, third = stationary + k2 * (streamed + out), k3 * stationary + k2 * streamed + k2 * k3 * out
+    return stationary + streamed + out, second, third
+
+
+def check(problem: Problem, slicing: Slicing, caches: Caches) -> None:
+    """Check that a slicing is legal.
+
+    Raises:
+        SlicingError: If a size is out of range, or a cache too small; it says which, and by how much.
+    """
+    limits = (problem.channels, *counts(problem, slicing.order))
+    if any(not 1 <= size <= limit for size, limit in zip(slicing.tiles, limits, strict=True)):
+        expected = f"k1 in 1..{limits[0]} channels, k2 in 1..{limits[1]} tiles, k3 in 1..{limits[2]} tiles"
+        raise SlicingError("tile sizes out of range", where=slicing, expected=expected, got=slicing.tiles)
+    needed = needs(problem, slicing.order, *slicing.tiles)
+    exceeded = {
+        name: f"{name} needs {used:,} bytes, {used - int(capacity):,} more than {int(capacity):,} ({binary_size(size)} "
+        f"filled to {caches.fill:g})"
+        for name, used, capacity, size in zip(LEVELS, needed, caches.rooms, caches.sizes, strict=True)
+        if used > capacity
+    }
+    if exceeded:
+        raise SlicingError(
+            f"these tiles do not fit into {' and '.join(exceeded)}",
+            where=slicing,
+            expected=f"tiles that fit into {caches}",
+            got="; ".join(exceeded.values()),
+            todo="take fewer channels (k1) for L1, fewer tiles for L2 (k2) or L3 (k3), or let the analysis choose",
+        )

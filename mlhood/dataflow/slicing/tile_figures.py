@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from mlhood.dataflow.slicing.analysis import check
 from mlhood.dataflow.slicing.caches import Caches
-from mlhood.dataflow.slicing.fit import check
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing
 from mlhood.plotting.alt_text import set_alt_text
 from mlhood.plotting.diagram import (

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlhood.dataflow.slicing import fit, traffic
-from mlhood.dataflow.slicing.analysis import analyse, group_sizes, search
+from mlhood.dataflow.slicing import traffic
+from mlhood.dataflow.slicing.analysis import analyse, check, group_sizes, needs, search
 from mlhood.dataflow.slicing.caches import Caches, declared
 from mlhood.dataflow.slicing.problem import ORDERS, Problem, Slicing, counts
 from mlhood.errors import SlicingError
@@ -39,7 +39,7 @@ def analysed(problem, caches):
 def test_the_papers_example():
     assert analyse(PAPER, PAPER_CACHES).slicing == Slicing("IS", 32, 32, 87)
     tile_in, tile_w, tile_out = 16 * 9 * 4 * 32, 8 * 9 * 4 * 32, 16 * 8 * 4
-    assert fit.needs(PAPER, "IS", 32, 32, 87) == (
+    assert needs(PAPER, "IS", 32, 32, 87) == (
         tile_in + tile_w + tile_out,
         tile_in + 32 * (tile_w + tile_out),
         87 * tile_in + 32 * tile_w + 32 * 87 * tile_out,
@@ -50,7 +50,7 @@ def test_the_papers_example_weight_stationary():
     slicing, _ = analyse(PAPER, PAPER_CACHES).candidates["WS"]
     assert slicing == Slicing("WS", 32, 43, 32)
     tile_in, tile_w, tile_out = 16 * 9 * 4 * 32, 8 * 9 * 4 * 32, 16 * 8 * 4
-    assert fit.needs(PAPER, "WS", 32, 43, 32) == (
+    assert needs(PAPER, "WS", 32, 43, 32) == (
         tile_in + tile_w + tile_out,
         43 * (tile_in + tile_out) + tile_w,
         43 * tile_in + 32 * tile_w + 43 * 32 * tile_out,
@@ -67,11 +67,11 @@ def test_smaller_caches_get_smaller_tiles(fill, tiles):
 def test_the_choice_fits_and_is_the_cheaper_order(problem, caches):
     analysis = analysed(problem, caches)
     if analysis is None:
-        least = [fit.needs(problem, order, 1, 1, 1) for order in ORDERS]
+        least = [needs(problem, order, 1, 1, 1) for order in ORDERS]
         assert all(any(need > room for need, room in zip(needed, caches.rooms, strict=True)) for needed in least)
         return
     for slicing, predicted in analysis.candidates.values():
-        fit.check(problem, slicing, caches)
+        check(problem, slicing, caches)
         assert predicted.cycles >= analysis.traffic.cycles
         levels = (predicted.l1, predicted.l2, predicted.l3, predicted.memory)
         assert min(levels) >= 0
@@ -97,7 +97,7 @@ def test_the_search_finds_the_optimum(problem, caches):
             range(1, problem.channels + 1), range(1, streamed + 1), range(1, stationary + 1)
         ):
             slicing = Slicing(order, *tiles)
-            if all(n <= room for n, room in zip(fit.needs(problem, order, *tiles), caches.rooms, strict=True)):
+            if all(n <= room for n, room in zip(needs(problem, order, *tiles), caches.rooms, strict=True)):
                 cycles.append(traffic.predict(problem, slicing, caches).cycles)
     assert optimum.traffic.cycles == min(cycles)
     assert optimum.excess(analyse(problem, caches).traffic) >= 0
@@ -113,7 +113,7 @@ def test_group_sizes_are_the_smallest_for_each_number_of_groups():
 
 def test_the_error_of_an_illegal_slicing_names_the_caches_and_the_excess():
     with pytest.raises(SlicingError, match="do not fit into L2 and L3") as caught:
-        fit.check(PAPER, Slicing("WS", 32, 300, 32), PAPER_CACHES)
+        check(PAPER, Slicing("WS", 32, 300, 32), PAPER_CACHES)
     over = 300 * (16 * 9 * 4 * 32 + 512) + 8 * 9 * 4 * 32 - 943_718
     assert f"L2 needs {over + 943_718:,} bytes, {over:,} more than 943,718 (1 MiB filled to 0.9)" in str(caught.value)
 
@@ -121,7 +121,7 @@ def test_the_error_of_an_illegal_slicing_names_the_caches_and_the_excess():
 @pytest.mark.parametrize("tiles", [(0, 1, 1), (33, 1, 1), (1, 33, 1), (1, 1, 353), (1, 0, 1), (1, 1, 0)])
 def test_tile_sizes_out_of_range_are_rejected(tiles):
     with pytest.raises(SlicingError, match="out of range"):
-        fit.check(PAPER, Slicing("IS", *tiles), PAPER_CACHES)
+        check(PAPER, Slicing("IS", *tiles), PAPER_CACHES)
 
 
 def test_a_cache_too_small_for_one_channel_is_named():

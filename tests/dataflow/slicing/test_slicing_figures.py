@@ -9,8 +9,8 @@ from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
 from mlhood.dataflow.slicing import tile_figures, traffic_figures
+from mlhood.dataflow.slicing.analysis import needs
 from mlhood.dataflow.slicing.caches import declared
-from mlhood.dataflow.slicing.fit import needs
 from mlhood.dataflow.slicing.problem import Problem, Slicing
 from mlhood.dataflow.slicing.traffic import Traffic, lines_into, predict
 from mlhood.dataflow.tables import ORDERS

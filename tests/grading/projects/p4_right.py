@@ -245,7 +245,7 @@ def largest(order, channels, passing, staying, sizes, rooms):
     return tuple(tiles)
 """,
     "P4-5-solution": """
-from mlhood.dataflow.slicing.fit import needs as needed
+from mlhood.dataflow.slicing.analysis import needs as needed
 def triples(analysed, problem, caches):
     def grown(order, k1, k2, k3):
         most = (problem.input_tiles, problem.weight_tiles)[::1 if order == "WS" else -1]

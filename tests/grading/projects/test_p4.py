@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mlhood.dataflow.nest import Nest, gemm
-from mlhood.dataflow.slicing import analysis, fit
+from mlhood.dataflow.slicing import analysis
 from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import ORDERS, Problem, counts
 from mlhood.dataflow.systolic import Array, count, gemm_layer, resnet_layers
@@ -121,7 +121,7 @@ def test_needs_and_largest_agree_with_the_package(seed, order):
     passing, staying = tiles if order == "WS" else tiles[::-1]
     got = SOLUTION("largest", order, problem.channels, passing, staying, sizes, caches.rooms)
     assert got == analysis.largest(problem, order, caches).tiles
-    assert SOLUTION("needs", order, *got, sizes) == fit.needs(problem, order, *got)
+    assert SOLUTION("needs", order, *got, sizes) == analysis.needs(problem, order, *got)
 
 
 def test_tiles_that_never_fit_are_an_error():
@@ -135,7 +135,7 @@ def test_drawn_layers_allow_tiles_that_are_too_small_and_too_large(seed, tmp_pat
     for order in ORDERS:
         analysed = analysis.largest(problem, order, table.SMALL).tiles
         assert analysed[0] > 2
-        needed = fit.needs(problem, order, problem.channels, *counts(problem, order))
+        needed = analysis.needs(problem, order, problem.channels, *counts(problem, order))
         assert any(need > room for need, room in zip(needed, table.SMALL.rooms, strict=True))
 
 

@@ -1,9 +1,6 @@
 """Target "c": a program of the low-level IR as readable C99, and as WebAssembly in one page.
 
-literals        element types and numbers in C
-kernel          one instruction as a function: its loops and indices
-helpers         small functions of numbers, of which only those that are used are written
-scalars         element-wise operators as expressions
+kernel          one instruction as a function: its types, loops and indices, and the helpers that it calls
 elementwise, movements, products, pooling, reductions, integers     one rule for each operator
 rules           the table of the rules
 source          a program as model.c, model.h, weights.c and weights.h

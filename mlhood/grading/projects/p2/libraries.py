@@ -5,8 +5,8 @@ from mlhood.grading.bare.libraries import Libraries
 # they need torch, ONNX Runtime or a browser
 _EXCHANGE = tuple(f"mlhood.exchange.{name}" for name in ("export", "render", "run", "view"))
 _PASSES = (
-    *("activations", "canonicalization", "clean_quantization", "constant_folding", "fusion", "layer_normalization"),
-    *("packed_weights", "patterns", "ranges", "removal", "transposes"),
+    *("canonicalization", "clean_quantization", "composites", "constant_folding", "fusion", "patterns", "ranges"),
+    *("removal", "transposes"),
 )
 _GUARDS = ("sweep", "defining_node", "has_one_use", "has_no_uses", "constant_array", "erase_if_unused")
 

@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any
 
 from mlhood.dataflow.sliced.sliced import sliced_problem
-from mlhood.dataflow.slicing.analysis import largest
+from mlhood.dataflow.slicing.analysis import largest, needs
 from mlhood.dataflow.slicing.caches import Caches, of_machine
-from mlhood.dataflow.slicing.fit import needs
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, counts
 from mlhood.dataflow.tables import TRIPLES, network_table, slicing_table
 from mlhood.grading.checks import expect

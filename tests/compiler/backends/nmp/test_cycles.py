@@ -17,9 +17,9 @@ from mlhood.compiler.backends.nmp.isa.elementwise import Rescale
 from mlhood.compiler.backends.nmp.isa.instruction import Barrier, Load, Store, Units, Wait
 from mlhood.compiler.backends.nmp.machine import Dram, default_machine
 from mlhood.compiler.backends.nmp.nmp_figures import blocks, roofline, timeline
-from mlhood.compiler.backends.nmp.nmp_trace import program_events, write_trace
 from mlhood.compiler.backends.nmp.program import NmpLayer, NmpProgram
 from mlhood.compiler.backends.nmp.stages import NmpStage
+from mlhood.compiler.nmp_commands import program_events, write_trace
 from mlhood.dataflow.systolic import Array, count, gemm_layer
 from mlhood.plotting.alt_text import alt_text
 
