@@ -44,7 +44,7 @@ ANSWERS = {
         "onnxruntime:InferenceSession",
     ],
     "P2.8": ["mlhood.compiler.quantize.report:sqnr", "mlhood.compiler.quantize:sqnr"],
-    "P2.9": ["mlhood.compiler.lir.lower:lower"],
+    "P2.9": ["mlhood.compiler.lir.lowering:lower"],
     "P2.10": ["mlhood.compiler.lir.program:with_deallocs", "mlhood.compiler.memory.plan:plan"],
     "P2.12": ["mlhood.compiler.backends.nmp.codegen.slicing:slice_bytes"],
     "P2.13": [
