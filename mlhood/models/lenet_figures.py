@@ -99,7 +99,7 @@ def readers(found: Mapping[str, tuple[int, float]], joined: Sequence[str]) -> Fi
         axes.scatter(numbers, share, color="#888888" if name in joined else "#d55e00", zorder=2)
         axes.annotate(name, (numbers, share), xytext=(6, -12), textcoords="offset points", fontsize=9)
     axes.set(xscale="log", xlabel="numbers in the file", ylabel="read correctly")
-    axes.margins(x=0.2, y=0.2)
+    axes.margins(x=0.3, y=0.2)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.grid(visible=True, alpha=0.3)
     points = listing((name, f"{share:.1%} with {numbers:,} numbers") for name, (numbers, share) in found.items())
