@@ -30,6 +30,7 @@ from mlhood.plotting.diagram import (
 )
 
 _REFERENCE = "blas"
+_RUNGS = ("naive", "reordered", "blocked", "packed", "vectorised", "gemm_fast")  # each has its style in all figures
 WIDTH, TEXT = 6.4, 9.5  # inches and points: text stays legible where a page is narrow
 _FACTORS = (0.25, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12, 16, 32, 64)
 _CUT = 3  # a bar this many times longer than all others is broken
@@ -56,8 +57,8 @@ def ladder(rates: Mapping[str, Mapping[int, float]], peak: float) -> Figure:
     axes.axhline(1, color=DARK, lw=1.6)
     axes.text(0.01, 1.006, f"peak: {rate(peak)}", transform=axes.get_yaxis_transform(), va="bottom", fontsize=TEXT)
     others = [name for name in shares if name != _REFERENCE]
-    for i, name in enumerate(others):
-        style = {"color": LINE_COLOURS[i % 6], "marker": MARKERS[i % 6], "ls": DASHES[i % 6], "mew": 0.6}
+    for name, i in _styles(others).items():
+        style = {"color": LINE_COLOURS[i], "marker": MARKERS[i], "ls": DASHES[i], "mew": 0.6}
         axes.plot(list(shares[name]), list(shares[name].values()), lw=1.8, ms=6.5, mec="black", zorder=3, **style)
     if _REFERENCE in shares:
         axes.plot(list(shares[_REFERENCE]), list(shares[_REFERENCE].values()), color="#aaaaaa", lw=6, zorder=2)
@@ -69,6 +70,11 @@ def ladder(rates: Mapping[str, Mapping[int, float]], peak: float) -> Figure:
     return set_alt_text(
         figure, f"Line chart of the share of the peak, {rate(peak)}, by size of the matrices.", "; ".join(lines) + "."
     )
+
+
+def _styles(names: Sequence[str]) -> dict[str, int]:
+    """Return the number of each name's style: a rung's place on the ladder, or the place among these names."""
+    return {name: _RUNGS.index(name) if name in _RUNGS else i % 6 for i, name in enumerate(names)}
 
 
 def _label_ends(axes: Axes, shares: Mapping[str, Mapping[int, float]], top: float) -> None:
@@ -110,11 +116,13 @@ def baselines(rates: Mapping[str, Mapping[str, tuple[float, float, float]]], pea
     figure, axes = plt.subplots(figsize=(WIDTH, 1.5 + len(rates) * (0.25 * len(names) + 0.2)), dpi=90)
     high = 0.86 / len(names)
     longest = max(peak, *(value[2] for row in rates.values() for value in row.values())) / 1e9
+    styles = _styles(names)
     for i, name in enumerate(names):
+        colour, hatch = (LIGHT_GREY, "") if name == _REFERENCE else (COLOURS[styles[name]], HATCHES[styles[name]])
         measured = {index: row[name] for index, row in enumerate(rates.values()) if name in row}
         y = [index - 0.43 + (i + 0.5) * high for index in measured]
         middle, left, right = np.array(list(measured.values())).T / 1e9
-        axes.barh(y, middle, high, color=COLOURS[i % 6], hatch=HATCHES[i % 6], ec="black", lw=0.8, label=name)
+        axes.barh(y, middle, high, color=colour, hatch=hatch, ec="black", lw=0.8, label=name)
         errors = middle - left, right - middle
         axes.errorbar(middle, y, xerr=errors, fmt="none", ecolor="white", capsize=4, capthick=3.5, lw=3.5)
         axes.errorbar(middle, y, xerr=errors, fmt="none", ecolor=DARK, capsize=3, lw=1.2)
@@ -225,7 +233,7 @@ def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
         _label_bar(axes, text, (ends[i] * 1e3, i), 8)
         if omitted[i]:
             axes.text(shown[i] * 500, i, " / /  cut  / / ", ha="center", va="center", fontsize=TEXT, bbox=patch)
-    axes.set(yticks=y, yticklabels=list(rows), xlabel="milliseconds", xlim=(0, 1.9e3 * max(ends)))
+    axes.set(yticks=y, yticklabels=list(rows), xlabel="milliseconds", xlim=(0, 1.5e3 * max(ends)))
     axes.set_ylim(len(rows) - 0.5, -0.5)
     _legend(axes, 3)
     bars = [

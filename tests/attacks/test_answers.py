@@ -18,7 +18,7 @@ from tests.attacks.attacked import LIMIT
 from tests.grading.projects import p3_right, p4_right
 from tests.grading.projects.test_variants_solved import imports, public_source, solutions
 
-GIVEN = ("given-2", "P3-2-given-1", "P4-9-given-1")  # cells that solutions need
+GIVEN = ("given-2", "P3-2-given-1", "P3-7-given-1", "P4-9-given-1")  # cells that solutions need
 # By task, what would solve it or part of it: the package's own, and what libraries have.
 ANSWERS = {
     "P1.1": ["mlhood.models:LeNet", "mlhood.models.networks:LeNet"],

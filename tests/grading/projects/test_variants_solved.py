@@ -42,7 +42,7 @@ TASKS = {
     "P5": ("P5.1", "P5.2", "P5.4", "P5.5", "P5.6", "P5.7"),
 }
 # the given cells that they need
-GIVEN = {"P1": ("P1-6-given-1",), "P3": ("given-2", "P3-2-given-1"), "P4": ("P4-9-given-1",)}
+GIVEN = {"P1": ("P1-6-given-1",), "P3": ("given-2", "P3-2-given-1", "P3-7-given-1"), "P4": ("P4-9-given-1",)}
 
 
 @cache
