@@ -233,7 +233,7 @@ def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
         _label_bar(axes, text, (ends[i] * 1e3, i), 8)
         if omitted[i]:
             axes.text(shown[i] * 500, i, " / /  cut  / / ", ha="center", va="center", fontsize=TEXT, bbox=patch)
-    axes.set(yticks=y, yticklabels=list(rows), xlabel="milliseconds", xlim=(0, 1.5e3 * max(ends)))
+    axes.set(yticks=y, yticklabels=list(rows), xlabel="milliseconds", xlim=(0, 1.6e3 * max(ends)))
     axes.set_ylim(len(rows) - 0.5, -0.5)
     _legend(axes, 3)
     bars = [
