@@ -2,14 +2,18 @@
 
 import json
 import os
+import time
+from dataclasses import asdict
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from mlhood.cli import app
 from mlhood.jaxlab import bench
+from mlhood.jaxlab.bench import stages
 from mlhood.jaxlab.operators.cases import NETWORK, cases, resnet18
 from mlhood.jaxlab.tables import JAX, NO_JAX
 
@@ -83,3 +87,35 @@ def test_a_gpu_adds_alternatives(monkeypatch):
 
 def test_there_is_no_gpu_on_the_cpu_backend():
     assert (bench.gpu() is None) == (jax.default_backend() == "cpu")
+
+
+# -- the stages of a JAX function: what happens in which of them, not how long they take
+
+
+def test_each_stage_is_timed():
+    measured = stages(lambda x, tree: jnp.tanh(x) @ tree["w"], np.ones((4, 4), np.float32), {"w": np.eye(4)})
+    assert all(seconds > 0 for seconds in asdict(measured).values())
+
+
+def test_python_runs_once_and_while_tracing():
+    calls = []
+
+    def slow(x):
+        calls.append(x)
+        time.sleep(0.05)
+        return x + 1
+
+    first, second = stages(slow, 1.0), stages(slow, 1.0)
+    assert len(calls) == 2
+    assert all(isinstance(x, jax.core.Tracer) for x in calls)
+    assert min(first.trace, second.trace) >= 0.05
+
+
+def test_results_are_waited_for():
+    def wait(x):
+        time.sleep(0.05)
+        return np.asarray(x)
+
+    callback = lambda x: jax.pure_callback(wait, jax.ShapeDtypeStruct((), jnp.float32), x)  # noqa: E731
+    measured = stages(callback, np.float32(1))
+    assert min(measured.first, measured.run) >= 0.05
