@@ -80,7 +80,6 @@ ANSWERS = {
         "mlhood.jaxlab.autodiff:RULES",
         "mlhood.jaxlab.autodiff.rules:RULES",
         "mlhood.jaxlab.autodiff:backward",
-        "mlhood.jaxlab.autodiff:jvp",
         "jax:vjp",
     ],
     "P5.8": ["mlhood.jaxlab.training.train_loop:make_step"],

@@ -1,15 +1,13 @@
-"""Automatic differentiation from scratch, in NumPy: a tape for reverse mode, dual numbers for forward mode.
+"""Automatic differentiation from scratch, in NumPy: a tape for reverse mode.
 
-In: functions of arrays that are written with the operators of this package; out: gradients, tangents, and drawings.
+In: functions of arrays that are written with the operators of this package; out: gradients and drawings.
 
 >>> from mlhood.jaxlab import autodiff as ad
 >>> loss = lambda params, x, labels: ad.cross_entropy(ad.lenet(ad, params, x), labels)
 >>> ad.grad(loss)(params, x, labels)               # like jax.grad: a gradient for each parameter
->>> ad.jvp(loss, (params, x, labels), directions)  # like jax.jvp: the loss, and its derivative in this direction
 """
 
 from mlhood.errors import AutodiffError
-from mlhood.jaxlab.autodiff.forward import JVPS, Dual, jvp
 from mlhood.jaxlab.autodiff.operators import (
     NUMPY,
     TracedValue,
@@ -36,11 +34,9 @@ from mlhood.jaxlab.autodiff.windows import columns, scatter
 from mlhood.jaxlab.operators.network import lenet
 
 __all__ = [
-    "JVPS",
     "NUMPY",
     "RULES",
     "AutodiffError",
-    "Dual",
     "Entry",
     "Tape",
     "TapeValue",
@@ -55,7 +51,6 @@ __all__ = [
     "exp",
     "global_average_pool",
     "grad",
-    "jvp",
     "lenet",
     "log",
     "max_pool",

@@ -23,7 +23,7 @@ def _binary(op: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 class TracedValue:
-    """Stands in for an array while a function is differentiated: a `TapeValue`, or a `Dual` number."""
+    """Stands in for an array while a function is differentiated: a `TapeValue`."""
 
     __array_ufunc__ = None  # makes NumPy defer `array + value` to us
 
