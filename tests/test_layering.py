@@ -32,7 +32,7 @@ PLAN: dict[str, set[str]] = {
     # it runs graphs on the interpreter, and draws where a target differs
     "compiler.analysis": {"compiler", "compiler.backends", "graph_drawing"},
     # it imports, optimises and runs what torch captures
-    "compiler.torch_compile": {"compiler", "compiler.backends"},
+    "compiler.torch_compile": {"exchange", "compiler", "compiler.backends"},
     # whole models, against other libraries
     "compiler.bench": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize", "compiler.compile"},
     # from a model to files: the pipeline, then the writers of C

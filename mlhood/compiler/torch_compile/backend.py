@@ -8,7 +8,6 @@ memory and errors. Weights are constants; what records gradients runs forward in
 
 from __future__ import annotations
 
-import logging
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
@@ -23,12 +23,16 @@ from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 from mlhood.compiler.backends.targets import check_target
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.base import Movement
-from mlhood.compiler.torch_compile.onnx_builder import NotTranslated, OnnxBuilder, Tensor
 from mlhood.compiler.torch_compile.subgraph import Subgraph
-from mlhood.compiler.torch_compile.translation import described, placeholder_array, translate_node
+from mlhood.compiler.torch_compile.translation import (
+    NotTranslated,
+    alone,
+    concrete,
+    has_effect,
+    onnx_model,
+    placeholder_array,
+)
 from mlhood.errors import CompilerError
-
-_LOGGER = logging.getLogger("mlhood.torch_compile")
 
 
 class _Support(OperatorSupportBase):
@@ -43,6 +47,7 @@ class _Support(OperatorSupportBase):
         self.reasons: dict[Node, str | None] = {}
         self.computing: set[Node] = set()
         self._weights = weights
+        self._tried: dict[str, tuple[str | None, bool]] = {}
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
         if node.op not in ("call_function", "get_attr"):
@@ -56,45 +61,54 @@ class _Support(OperatorSupportBase):
             source = node.args[0]
             supported = isinstance(source, Node) and self.is_node_supported({}, source)
             return None if supported else "an element of what torch computes"
-        try:
-            values = {each: _operand(each) for each in node.all_input_nodes}
-            builder = OnnxBuilder()
-            for each in values:
-                builder.reserve(each.name)
-            outputs = translate_node(builder, node, values)
-            self._import(builder, values, outputs, node)
-        except NotTranslated as error:
-            return str(error)
-        except CompilerError as error:
-            return error.one_line()
-        except Exception as error:  # a rule's or torch's own: the result stays right, but someone should know
-            _LOGGER.warning("torch runs %s, whose translation failed: %s: %s", node, type(error).__name__, error)
-            return " ".join(f"{type(error).__name__}: {error}".split())
-        return None
-
-    def _import(self, builder: OnnxBuilder, values: Mapping[Node, Any], outputs: Any, node: Node) -> None:
-        if not builder.nodes:
-            return
-        tensors = outputs if isinstance(outputs, tuple) else (outputs,)
-        inputs = {node: value for node, value in values.items() if isinstance(value, Tensor)}
-        constants = {
-            value.name: placeholder_array(value) for node, value in inputs.items() if node.name in self._weights
-        }
-        model = builder.model(list(inputs.values()), [each for each in tensors if each is not None], "node")
-        graph = import_model(model, constants=constants)
-        for tensor in tensors:
-            if tensor is not None and graph.outputs[tensor.name].type.shape != tensor.shape:
-                raise NotTranslated(f"a shape other than torch's, {tensor.shape}")
-        if not all(isinstance(each.operator, Movement) for each in graph.nodes.values()):
+        if node.op == "call_function" and isinstance(node.meta.get("val"), (int, torch.SymInt)):
+            return None  # arithmetic on lengths of axes, which are numbers when a graph is translated
+        key = self._key(node)
+        if key not in self._tried:
+            self._tried[key] = self._try(node)
+        reason, computes = self._tried[key]
+        if computes:
             self.computing.add(node)
+        return reason
 
+    def _key(self, node: Node) -> str:
+        """Return what the translation of a node depends on."""
 
-def _operand(node: Node) -> Any:
-    """Return what a node computes, as a rule sees it."""
-    value = node.meta.get("val")
-    if isinstance(value, (tuple, list)):
-        return tuple(described(f"{node.name}.{i}", each) for i, each in enumerate(value))
-    return described(node.name, value)
+        def described(each: Node) -> str:
+            value, is_weight = each.meta.get("val"), each.name in self._weights
+            return f"<{node.all_input_nodes.index(each)} {value!r} {is_weight}>"
+
+        used = [each.args[1] for each in node.users if each.target is operator.getitem and each.users]
+        constant = node.target if node.op == "get_attr" else ""
+        return repr((str(node.target), map_arg((node.args, node.kwargs), described), used, constant))
+
+    def _try(self, node: Node) -> tuple[str | None, bool]:
+        """Return why the compiler cannot run a node, and whether it computes."""
+        try:
+            return None, self._import(node)
+        except NotTranslated as error:
+            reason = str(error)
+        except CompilerError as error:
+            reason = error.one_line()
+        except Exception as error:  # torch's own, of a decomposition
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+        return reason, False
+
+    def _import(self, node: Node) -> bool:
+        module, arguments, outputs = alone(node)
+        model = onnx_model(module, arguments, outputs, "node")
+        tensors = [each for each in node.all_input_nodes if isinstance(each.meta["val"], torch.Tensor)]
+        constants = {
+            value.name: placeholder_array(concrete(each.meta["val"]))
+            for value, each in zip(model.graph.input, tensors, strict=True)
+            if each.name in self._weights
+        }
+        graph = import_model(model, constants=constants)
+        for output, each in zip(graph.outputs.values(), outputs, strict=True):
+            expected = concrete(each.meta["val"])
+            if output.type.shape != tuple(expected.shape) or output.type.element != str(expected.dtype).split(".")[1]:
+                raise NotTranslated(f"a result other than torch's, {expected.dtype} {tuple(expected.shape)}")
+        return not all(isinstance(each.operator, Movement) for each in graph.nodes.values())
 
 
 def partition(module: GraphModule, weights: set[str], target: str) -> tuple[list[Subgraph], dict[str, str]]:
@@ -131,7 +145,7 @@ def _between_effects(module: GraphModule, parts: Iterable[list[Node]]) -> Iterat
     """Divide parts so that no node moves across one with an effect, such as drawing the next random numbers."""
     section, sections = 0, {}
     for node in module.graph.nodes:
-        section += node.is_impure()
+        section += has_effect(node)
         is_element = node.target is operator.getitem  # it stays with the node that computes it
         sections[node] = sections[node.args[0]] if is_element else section
     for nodes in parts:
@@ -202,7 +216,7 @@ class Backend:
 
     def _forward(self, module: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         from torch._functorch._aot_autograd.utils import make_boxed_func
-        from torch._guards import TracingContext
+        from torch._guards import TracingContext, tracing
         from torch._subclasses.fake_tensor import unset_fake_temporarily
 
         context = TracingContext.try_get()
@@ -210,7 +224,7 @@ class Backend:
         placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
         weights = {placeholders[i] for i in static if i < len(placeholders)}
         code = module.code
-        with unset_fake_temporarily():  # constants of the graph are real tensors
+        with unset_fake_temporarily(), tracing(None):  # constants of the graph are real tensors
             parts, left = partition(module, weights, self.target)
         self.captures.append(Capture(code, tuple(parts), left))
         return make_boxed_func(module.forward)

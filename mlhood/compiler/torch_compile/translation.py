@@ -5,25 +5,44 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import torch
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 from torch._subclasses import FakeTensorMode
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.fx.traceback import preserve_node_meta
+from torch.onnx._internal.exporter._core import _translate_fx_graph
+from torch.onnx._internal.exporter._ir_passes import add_opset_imports
+from torch.onnx._internal.fx.passes import InsertTypePromotion
+from torch.onnx._internal.fx.passes.type_promotion import TypePromotionTable
+from torch.utils._pytree import tree_leaves
 
-# Loading them fills the table.
-from mlhood.compiler.torch_compile import aten_elements, aten_layers  # noqa: F401
-from mlhood.compiler.torch_compile.aten import INTEGER_FUNCTIONS, RULES
-from mlhood.compiler.torch_compile.onnx_builder import NotTranslated, OnnxBuilder, Tensor, onnx_element
+from mlhood.compiler.torch_compile.decompositions import (
+    aten,
+    decompositions,
+    has_elements,
+    is_exported,
+    registry,
+)
+from mlhood.exchange import silence
 
+DTYPES = (torch.float32, torch.int64, torch.int32, torch.bool)
 _CPU = torch.device("cpu")
+_LOOK_UPS = (aten.embedding.default, aten.index_select.default, aten.gather.default)
+
+
+class NotTranslated(Exception):
+    """The operator, or these arguments of it, have no translation: torch executes it."""
+
+
 View = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
@@ -74,32 +93,26 @@ def translate(module: GraphModule, arguments: Sequence[Any], name: str) -> Trans
         NotTranslated: An operator has no translation.
     """
     FakeTensorProp(module).propagate(*arguments)
-    builder = OnnxBuilder()
-    values: dict[Node, Any] = {}
     placeholders = module.graph.find_nodes(op="placeholder")
-    for node in placeholders:
-        builder.reserve(node.name)
-        values[node] = described(node.name, node.meta["val"])
-    for node in module.graph.nodes:
-        if node.op not in ("placeholder", "output"):
-            values[node] = translate_node(builder, node, values)
     returned: Any = module.graph.output_node().args[0]
-    outputs: dict[str, Node] = {}
+    outputs: list[Node] = []
     results = []
     for node in returned if isinstance(returned, (tuple, list)) else [returned]:
-        if not isinstance(values[node], Tensor):
-            results.append(Result(number=int(values[node])))
+        value = node.meta["val"]
+        if not isinstance(value, torch.Tensor):
+            results.append(Result(number=int(value)))
             continue
-        base = _base(node, node.meta["val"].untyped_storage()._cdata)
-        if base.op != "placeholder":
-            outputs[values[base].name] = base
-        owner = placeholders.index(base) if base.op == "placeholder" else values[base].name
-        results.append(Result(base=owner, view=None if base is node else _view(node.meta["val"], base.meta["val"])))
-    inputs = [values[node] if isinstance(values[node], Tensor) else None for node in placeholders]
+        base = _base(node, value.untyped_storage()._cdata)
+        if base.op != "placeholder" and base not in outputs:
+            outputs.append(base)
+        owner = placeholders.index(base) if base.op == "placeholder" else output_name(outputs.index(base))
+        results.append(Result(base=owner, view=None if base is node else _view(value, base.meta["val"])))
+    model = onnx_model(module, arguments, outputs, name)
+    names = iter(model.graph.input)
     return Translation(
-        builder.model([x for x in inputs if x is not None], [values[base] for base in outputs.values()], name),
-        tuple(None if x is None else x.name for x in inputs),
-        {name: base.meta["val"].stride() for name, base in outputs.items()},
+        model,
+        tuple(next(names).name if isinstance(each, torch.Tensor) else None for each in arguments),
+        {output_name(i): base.meta["val"].stride() for i, base in enumerate(outputs)},
         tuple(results),
     )
 
@@ -119,159 +132,145 @@ def _base(node: Node, storage: int) -> Node:
     return node
 
 
-def described(name: str, value: Any) -> Any:
-    """Return a tensor as the rules see it, and an integer as a number.
+def onnx_model(module: GraphModule, arguments: Sequence[Any], outputs: Sequence[Node], name: str) -> onnx.ModelProto:
+    """Return the ONNX model of a graph: its inputs are the arguments that are tensors.
+
+    Args:
+        module: A functional graph of ATen's operators.
+        arguments: Its arguments.
+        outputs: The nodes whose results are the model's outputs.
+        name: Name of the model's graph.
 
     Raises:
-        NotTranslated: It is neither, or of an element type or on a device that the compiler does not have.
+        NotTranslated: An operator or an element type has no translation.
     """
+    graph = _decomposed(module, arguments, outputs)
+    for node in graph.graph.nodes:
+        _check(node)
+    InsertTypePromotion(graph, _promotions()).run()
+    model = ir.Model(ir.Graph([], [], nodes=[], name=name), ir_version=10)
+    try:
+        with silence():
+            _translate_fx_graph(
+                graph.graph, model, graph_like=model.graph, owned_graphs={}, lower="at_conversion", registry=registry()
+            )
+    except Exception as error:
+        raise NotTranslated(f"torch does not export it: {str(error.__cause__ or error).splitlines()[0]}") from error
+    add_opset_imports(model)
+    RemoveUnusedNodesPass()(model)
+    taken: dict[str, int] = {}
+    for node in model.graph:
+        label = _label(node.meta["node"]) + (".constant" if node.op_type == "Constant" else "")
+        for value in node.outputs:
+            taken[label] = count = taken.get(label, 0) + 1
+            value.name = label if count == 1 else f"{label}.{count}"
+        node.name = node.outputs[0].name
+    for i, value in enumerate(model.graph.outputs):
+        value.name = output_name(i)
+    return ir.to_proto(model)
+
+
+def alone(node: Node) -> tuple[GraphModule, list[Any], list[Node]]:
+    """Return a graph of one node, arguments for it without data, and its nodes with the tensors that are used."""
+    if not has_elements(node):
+        raise NotTranslated(f"a number that {node.target} does not have as an element")
+    graph = Graph()
+    arguments = [concrete(each.meta["val"]) for each in node.all_input_nodes]
+    inputs = {each: graph.placeholder(each.name) for each in node.all_input_nodes}
+    copy = graph.node_copy(node, inputs.__getitem__)
+    outputs = [copy]
+    if isinstance(node.meta["val"], (tuple, list)):
+        used = [each for each in node.users if each.target is operator.getitem and each.users]
+        outputs = [graph.node_copy(each, lambda _: copy) for each in used]
+    return GraphModule(node.graph.owning_module or {}, graph), arguments, outputs
+
+
+def concrete(value: Any) -> Any:
+    """Return a tensor without data whose lengths are numbers, and a symbolic integer as the number of the trace."""
     if isinstance(value, torch.Tensor):
-        if value.device != _CPU or value.layout != torch.strided:
-            raise NotTranslated(f"a tensor on {value.device}, {value.layout}")
-        onnx_element(value.dtype)
-        return Tensor(name, tuple(_number(length) for length in value.shape), value.dtype)
-    return _number(value)
-
-
-def _number(value: Any) -> int:
-    """Return an integer; a symbolic one as the number of the trace."""
-    if isinstance(value, int):
-        return int(value)
-    hint = value.node.hint if isinstance(value, torch.SymInt) else None
-    if hint is None:
+        with FakeTensorMode():
+            return torch.empty([*map(concrete, value.shape)], dtype=value.dtype, device=value.device)
+    hint = value.node.hint if isinstance(value, torch.SymInt) else value
+    if not isinstance(hint, int):
         raise NotTranslated(f"a value that is not a tensor or a known integer: {type(value).__name__}")
     return int(hint)
 
 
-def translate_node(builder: OnnxBuilder, node: Node, values: Mapping[Node, Any]) -> Any:
-    """Add the ONNX nodes for one node, and return what it computes: a `Tensor`, a tuple of them, or a number.
+class _Replay(Interpreter):
+    """Run a graph's operators again, whose intermediate results may have other strides than torch's."""
 
-    Args:
-        builder: Where to add them.
-        node: A node whose `meta["val"]` describes its result.
-        values: What the nodes before it compute.
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target in (aten.view.default, aten._unsafe_view.default):
+            return args[0].reshape(args[1])
+        if target in _LOOK_UPS:  # a negative index is an error in torch, where ONNX counts from the end
+            table, *axis, indices = args[: 2 if target is aten.embedding.default else 3]
+            length = table.shape[axis[0] if axis else 0]
+            args = (table, *axis, torch.where(indices < 0, length, indices), *args[len(axis) + 2 :])
+        results = super().call_function(target, args, kwargs)
+        if target is aten._native_batch_norm_legit_no_training.default:  # the others are empty
+            return results[0], *(torch.zeros(0) for _ in results[1:])
+        return results
 
-    Raises:
-        NotTranslated: It has no translation.
-    """
-    if node.op == "get_attr":
-        return _stored_constant(builder, node)
-    if node.target is operator.getitem:
-        if not isinstance(node.args[0], Node):
-            raise NotTranslated("an element of a constant")
-        return values[node.args[0]][node.args[1]]
-    if node.target in INTEGER_FUNCTIONS:
-        return _number(node.meta["val"])
-    value = node.meta.get("val")
-    several = isinstance(value, (tuple, list))
-    expected = tuple(described(node.name, each) for each in (value if several else [value]))
-    used = _used(node, len(expected), several)
-    before = len(builder.nodes)
-    try:
-        if node.target not in RULES:
-            raise NotTranslated(f"no rule for {node.target}")
-        builder.start(label(node), expected, used)
-        names = RULES[node.target](builder, *map_arg(_arguments(node), lambda each: values[each]))
-    except NotTranslated:
-        if node.target not in _decompositions() or node.is_impure():
-            raise
-        del builder.nodes[before:]
-        names = _decomposed(builder, node, values, expected, used)
-    named = names if isinstance(names, tuple) else (names,)
-    outputs = tuple(
-        None if name is None else Tensor(name, each.shape, each.dtype)
-        for name, each in zip(named, expected, strict=True)
-    )
-    return outputs if several else outputs[0]
+
+def _decomposed(module: GraphModule, arguments: Sequence[Any], outputs: Sequence[Node]) -> GraphModule:
+    """Return what computes some nodes of a graph, of operators that torch exports."""
+    part = Graph()
+    copies: dict[Node, Node] = {}
+    part.graph_copy(module.graph, copies)
+    part.output([copies[node] for node in outputs])
+    replay = _Replay(GraphModule(module, part))
+
+    def function(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        given = iter(tensors)
+        results = replay.run(*[next(given) if isinstance(x, torch.Tensor) else x for x in arguments])
+        return [x.clone() for x in results]  # which makes each output a value of the model's own
+
+    with FakeTensorMode(allow_non_fake_inputs=True), preserve_node_meta(), torch.no_grad():
+        tensors = [x for x in arguments if isinstance(x, torch.Tensor)]
+        inputs = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device) for x in tensors]
+        graph = make_fx(function, decomposition_table=decompositions())(*inputs)
+    graph.graph.eliminate_dead_code()
+    for node in graph.graph.find_nodes(op="get_attr"):
+        node.meta["val"] = getattr(graph, node.target)
+    return graph
+
+
+def has_effect(node: Node) -> bool:
+    """Return whether a node has an effect, such as drawing the next random numbers."""
+    return node.op == "call_function" and node.is_impure()
+
+
+def _check(node: Node) -> None:
+    """Raise NotTranslated if the compiler does not have a node or its element type."""
+    if node.op == "output":
+        return
+    if not has_elements(node):
+        raise NotTranslated(f"a number that {node.target} does not have as an element")
+    if not is_exported(node):
+        raise NotTranslated(f"arguments or results of {node.target} that torch does not export")
+    if has_effect(node):
+        raise NotTranslated(f"an effect or random numbers: {node.target}")
+    for value in tree_leaves(node.meta["val"]):
+        if isinstance(value, torch.Tensor):
+            if value.device != _CPU or value.layout != torch.strided:
+                raise NotTranslated(f"a tensor on {value.device}, {value.layout}")
+            if value.dtype not in DTYPES:
+                raise NotTranslated(f"element type {value.dtype}")
+        elif value is not None:
+            raise NotTranslated(f"a value that is not a tensor: {type(value).__name__}")
 
 
 @functools.cache
-def _decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """Return how torch writes operators with others."""
-    from torch._decomp import core_aten_decompositions  # loads a second's worth of modules
-
-    return core_aten_decompositions()
+def _promotions() -> TypePromotionTable:
+    return TypePromotionTable()
 
 
-def _decomposed(
-    builder: OnnxBuilder, node: Node, values: Mapping[Node, Any], expected: tuple[Tensor, ...], used: tuple[bool, ...]
-) -> tuple[str | None, ...]:
-    """Translate a node as torch's decomposition of its operator, and return the names of its results.
-
-    A decomposition is right about values only. Strides may differ from the operator's, so nothing but the translation
-    sees it; and a result of another shape or type is not the operator's. Such is attention's second, the logarithm of
-    the sums of exponentials, which a backward kernel reads: where it is used, torch executes the node.
-    """
-    table = _decompositions()
-    tensors = [each for each in node.all_input_nodes if isinstance(values[each], Tensor)]
-
-    def function(*inputs: torch.Tensor) -> Any:
-        given = {**values, **dict(zip(tensors, inputs, strict=True))}
-        args, kwargs = map_arg((node.args, node.kwargs), lambda each: given[each])
-        results = table[node.target](*args, **kwargs)
-        return (*results,) if isinstance(results, (tuple, list)) else (results,)
-
-    with FakeTensorMode():
-        inputs = [torch.empty(values[each].shape, dtype=values[each].dtype) for each in tensors]
-        others = {overload: each for overload, each in table.items() if overload not in RULES}
-        graph = make_fx(function, decomposition_table=others)(*inputs).graph
-    output = graph.output_node()
-    results: Any = output.args[0]
-    wanted = [i for i, is_used in enumerate(used) if is_used]
-    if not all(_is_like(results[i], expected[i]) for i in wanted):
-        raise NotTranslated(f"a result that torch's decomposition of {node.target} does not give")
-    output.args = ([results[i] for i in wanted],)
-    graph.eliminate_dead_code()
-    inner: dict[Node, Any] = dict(zip(graph.find_nodes(op="placeholder"), map(values.get, tensors), strict=True))
-    for each in graph.nodes:
-        if each.op not in ("placeholder", "output"):
-            each.meta["nn_module_stack"] = node.meta.get("nn_module_stack")
-            inner[each] = translate_node(builder, each, inner)
-    builder.start(label(node), expected, used)
-    return tuple(
-        builder.emit("Identity", inner[results[i]].name) if is_used else None for i, is_used in enumerate(used)
-    )
+def output_name(position: int) -> str:
+    """Return the name of one of a model's outputs."""
+    return f"output.{position}"
 
 
-def _is_like(result: Any, tensor: Tensor) -> bool:
-    value = result.meta["val"] if isinstance(result, Node) else None
-    return isinstance(value, torch.Tensor) and value.shape == tensor.shape and value.dtype == tensor.dtype
-
-
-def _stored_constant(builder: OnnxBuilder, node: Node) -> Tensor:
-    value = node.meta.get("val")
-    data: Any = node.graph.owning_module
-    for part in str(node.target).split("."):
-        data = getattr(data, part, None)
-    if not isinstance(data, torch.Tensor) or value is None:
-        raise NotTranslated("an attribute that is not a tensor")
-    tensor = described(node.name, data)
-    builder.start(node.name, (tensor,), (True,))
-    array = data.detach().contiguous().numpy()
-    return Tensor(builder.emit("Identity", builder.constant(array, array.dtype)), tensor.shape, tensor.dtype)
-
-
-def _arguments(node: Node) -> tuple[Any, ...]:
-    """Return the arguments in the order of the operator's schema, with its defaults."""
-    target: Any = node.target
-    arguments = []
-    for i, argument in enumerate(target._schema.arguments):
-        if i < len(node.args):
-            arguments.append(node.args[i])
-        else:
-            arguments.append(node.kwargs.get(argument.name, argument.default_value))
-    return tuple(arguments)
-
-
-def _used(node: Node, count: int, several: bool) -> tuple[bool, ...]:
-    if not several:
-        return (True,)
-    read = [user.args[1] for user in node.users if user.target is operator.getitem and user.users]
-    whole = any(user.target is not operator.getitem for user in node.users)
-    return tuple(whole or i in read for i in range(count))
-
-
-def label(node: Node) -> str:
+def _label(node: Node) -> str:
     """Return a name for a node: that of the module which it is from, and its own."""
     stack = node.meta.get("nn_module_stack") or {}
     path = next(reversed(stack.values()))[0] if stack else ""
@@ -280,7 +279,6 @@ def label(node: Node) -> str:
     return f"{plain}.{node.name}" if plain else node.name
 
 
-def placeholder_array(tensor: Tensor) -> np.ndarray:
+def placeholder_array(tensor: torch.Tensor) -> np.ndarray:
     """Return zeros in the place of a weight, without memory: a type rule needs no more."""
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(onnx_element(tensor.dtype))
-    return np.broadcast_to(np.zeros((), dtype), tensor.shape)
+    return np.broadcast_to(torch.zeros((), dtype=tensor.dtype).numpy(), tensor.shape)
