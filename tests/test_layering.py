@@ -106,18 +106,18 @@ PLAN: dict[str, set[str]] = {
     | {"grading.bare", "grading.execution", "grading.reports", "grading.gradebook"},
     "grading.intake": set(),
     "grading.gradebook": {"grading.variants", "grading.checks", "grading.notebooks", "grading.intake"},
-    "grading.exporters": {
-        "grading.projects",
+    "grading.exporters": {"grading.projects", "grading.checks", "grading.intake", "grading.gradebook"}
+    | {"grading.reports"},
+    "grading.similarity": {"grading.projects", "grading.notebooks", "grading.gradebook"},
+    "grading.reports": {"grading.rpc", "grading.checks", "grading.notebooks", "grading.execution", "grading.gradebook"}
+    | {"grading.similarity", "grading.projects", "grading.progress"},
+    "grading.marking": {
         "grading.checks",
         "grading.notebooks",
         "grading.intake",
         "grading.gradebook",
         "grading.reports",
     },
-    "grading.similarity": {"grading.projects", "grading.notebooks", "grading.gradebook"},
-    "grading.reports": {"grading.rpc", "grading.checks", "grading.notebooks", "grading.execution", "grading.gradebook"}
-    | {"grading.similarity", "grading.projects", "grading.progress"},
-    "grading.marking": {"grading.notebooks", "grading.intake", "grading.gradebook", "grading.reports"},
     # a batch uses the course in its workers only
     "grading.batch": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
     | {"grading.rpc", "grading.sandbox", "grading.intake", "grading.gradebook", "grading.variants", "grading.progress"},

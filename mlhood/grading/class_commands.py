@@ -135,12 +135,12 @@ def marks(
     if [write is not None, read is not None, open_page].count(True) != 1:
         raise typer.BadParameter("give one of --open, --write FILE and --read FILE")
     if open_page:
-        from mlhood.grading.marking.serve import serve
+        from mlhood.grading.marking.server import serve
 
         serve(_path(gradebook), echo, browse=browser)
         return
-    from mlhood.grading.exporters.manual_marks import read_manual_marks, write_manual_marks
     from mlhood.grading.gradebook.gradebook import Gradebook
+    from mlhood.grading.marking.manual_marks import read_manual_marks, write_manual_marks
 
     if write is not None:
         echo(write_manual_marks(_path(gradebook), write))

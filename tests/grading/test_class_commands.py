@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 from mlhood import cli
 from mlhood.grading.batch import grade_class, local_executor
 from mlhood.grading.checks.marks import ManualMark
-from mlhood.grading.exporters import export, manual_marks
+from mlhood.grading.exporters import export
 from mlhood.grading.exporters.export import DESTINATIONS
 from mlhood.grading.gradebook.gradebook import Gradebook, MarkedItem
+from mlhood.grading.marking import manual_marks
 from tests.grading.fake_class import FAKE
 
 

@@ -1,5 +1,5 @@
-"""`mlhood marks --open`: a local web page on which a person marks written answers and undecided tasks.
+"""`mlhood marks`: a person marks written answers and undecided tasks, on a local web page or in a table.
 
 In: a gradebook and the submissions beside it; the written questions with their rubrics.
-Out: points and comments, each stored in the gradebook at the key press that gives it.
+Out: points and comments in the gradebook, from the page each at the key press that gives it.
 """

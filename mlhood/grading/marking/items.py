@@ -1,20 +1,94 @@
-"""The items of a gradebook in the order in which they are marked, and their answers."""
+"""What a person marks, in order: the answers to written questions, and the tasks with undecided checks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 
-from mlhood.grading.gradebook.by_hand import Item, items_of, parse_mark
-from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook
-from mlhood.grading.gradebook.records import records
+from mlhood.grading.checks.marks import ManualMark, TaskResult
+from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook, MarkedItem
+from mlhood.grading.gradebook.records import MISSING, Record, records
 from mlhood.grading.intake.collect import SubmittedFile
 
+DECIDED_EARLIER = "an earlier grading left checks undecided; the points given then count"
 MAX_COMMENT = 2_000  # characters
 MAX_CACHED = 1_000  # notebooks whose answers are kept
 KEY_DIGITS = 24
+
+
+@dataclass(frozen=True)
+class Item:
+    """One student's answer to a written question, or one task with undecided checks.
+
+    Args:
+        id: Of the question or task.
+        most: Points that can be given.
+        points: Given so far; None if there are none.
+        task: The result of the task; None for a written question.
+    """
+
+    record: Record
+    id: str
+    title: str
+    most: float
+    points: float | None = None
+    comment: str = ""
+    task: TaskResult | None = None
+
+    @property
+    def student(self) -> str:
+        """The student's id."""
+        return self.record.student
+
+    @property
+    def marked(self) -> MarkedItem:
+        """What the points are stored for."""
+        return MarkedItem(self.student, self.id, self.record.submission.sha256 if self.task else "")
+
+    @property
+    def reason(self) -> str:
+        """Why a person decides on a task; empty for a written question."""
+        return (self.task.why_undecided or DECIDED_EARLIER) if self.task else ""
+
+
+def items_of(results: Iterable[Record]) -> Iterator[Item]:
+    """Yield what a person marks in these results: for each of them the undecided tasks, then the written questions."""
+    for record in results:
+        if record.status != MISSING:
+            yield from (_task(record, task) for task in record.tasks if task.undecided or task.decision)
+            yield from _questions(record)
+
+
+def _task(record: Record, task: TaskResult) -> Item:
+    points, comment = (task.decision.points, task.decision.comment) if task.decision else (None, "")
+    return Item(record, task.id, task.title, task.points, points, comment, task)
+
+
+def _questions(record: Record) -> Iterator[Item]:
+    for question in record.project.questions:
+        mark = record.manual_marks.get(question.id)
+        points, comment = (mark.points, mark.comment) if mark else (None, "")
+        yield Item(record, question.id, question.title, question.bonus, points, comment)
+
+
+def parse_mark(text: str, comment: str, item: Item) -> ManualMark | None:
+    """Return the points in a text, with a comment, or None if the text is empty.
+
+    Raises:
+        ValueError: It is not a number, or one that this question or task cannot have.
+    """
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        points = float(text.replace(",", "."))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number of points") from None
+    if not 0 <= points <= item.most:
+        raise ValueError(f"{text} points for {item.id} are not within 0 and {item.most:g}")
+    return ManualMark(points, comment)
 
 
 @dataclass(frozen=True)
@@ -28,12 +102,14 @@ class Written:
 class Items:
     """The items of a gradebook: question by question, and within a question student by student.
 
+    `all` has them by key, as of the last `refresh`.
+
     Use it in one thread only, as SQLite's connection belongs to one.
     """
 
     def __init__(self, gradebook: Gradebook) -> None:
         self.gradebook = gradebook
-        self._items: dict[str, Item] = {}
+        self.all: dict[str, Item] = {}
         self._version = -1
         self._answers = lru_cache(maxsize=MAX_CACHED)(self._read_answers)
 
@@ -42,17 +118,8 @@ class Items:
         version = self.gradebook.data_version()
         if version != self._version:
             ordered = sorted(items_of(records(self.gradebook)), key=_position)
-            self._items = {item_key(item): item for item in ordered}
+            self.all = {item_key(item): item for item in ordered}
             self._version = version
-
-    @property
-    def all(self) -> dict[str, Item]:
-        """The items in their order, by key."""
-        return self._items
-
-    def find(self, key: str) -> Item | None:
-        """Return the item of that key, or None."""
-        return self._items.get(key)
 
     def save(self, key: str, points: str, comment: str) -> Item:
         """Store the points and the comment of an item, and return it with them. Empty points remove its points.
@@ -61,7 +128,7 @@ class Items:
             ValueError: There is no such item any more, or it cannot have these points or this comment.
             MlhoodError: The gradebook cannot be written.
         """
-        item = self._items.get(key)
+        item = self.all.get(key)
         if item is None:
             raise ValueError("this answer is no longer to be marked, as the student's file or result has changed")
         if len(comment) > MAX_COMMENT:
@@ -73,8 +140,8 @@ class Items:
             raise ValueError("a comment needs points: give some, or delete the comment")
         else:
             self.gradebook.remove_manual_mark(item.marked)
-        self._items[key] = replace(item, points=mark.points if mark else None, comment=comment)
-        return self._items[key]
+        self.all[key] = replace(item, points=mark.points if mark else None, comment=comment)
+        return self.all[key]
 
     def written(self, item: Item) -> Written:
         """Return what the student has written for an item."""
@@ -114,9 +181,3 @@ def _position(item: Item) -> tuple[str, int, str]:
 def first_unmarked(items: Iterable[tuple[str, Item]]) -> str:
     """Return the key of the first item without points, or empty if all have some."""
     return next((key for key, item in items if item.points is None), "")
-
-
-def neighbours(keys: Sequence[str], key: str) -> tuple[str, str]:
-    """Return the keys before and after a key; empty at the ends."""
-    at = keys.index(key)
-    return keys[at - 1] if at else "", keys[at + 1] if at + 1 < len(keys) else ""

@@ -6,15 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from mlhood.grading.gradebook.by_hand import Item
-from mlhood.grading.marking.items import MAX_COMMENT, Written, first_unmarked, neighbours
+from mlhood.grading.marking.items import MAX_COMMENT, Item, Written, first_unmarked
 from mlhood.grading.reports.render import render
 from mlhood.grading.reports.sanitize import MAX_CODE, plain
-
-if TYPE_CHECKING:
-    from mlhood.grading.notebooks.questions import QuestionText
 
 TEMPLATES = Path(__file__).parent / "templates"
 # words that few solutions need: a hint where to look first, found by a plain search, which takes no points
@@ -59,7 +54,14 @@ def overview_page(items: Mapping[str, Item], gradebook: str, nonce: str) -> str:
     for key, item in items.items():
         groups.setdefault((item.id, "undecided task" if item.task else "written answer"), []).append((key, item))
     rows = [
-        ItemRow(name, group[0][1].title, kind, _marked(item for _, item in group), len(group), _start(group))
+        ItemRow(
+            name,
+            group[0][1].title,
+            kind,
+            _marked(item for _, item in group),
+            len(group),
+            first_unmarked(group) or group[0][0],
+        )
         for (name, kind), group in groups.items()
     ]
     return render(
@@ -79,42 +81,34 @@ def _marked(items) -> int:
     return sum(item.points is not None for item in items)
 
 
-def _start(group: list[tuple[str, Item]]) -> str:
-    return first_unmarked(group) or group[0][0]
-
-
 def item_page(items: Mapping[str, Item], key: str, written: Written, nonce: str, error: str = "") -> str:
     """Return the page of one item."""
+    from mlhood.grading.notebooks.questions import synced_questions  # loads the course
+
     item, keys = items[key], list(items)
+    question = None if item.task else synced_questions(item.record.project.id).get(item.id)
     same = [other for other in keys if (items[other].id, bool(items[other].task)) == (item.id, bool(item.task))]
-    previous, following = neighbours(keys, key)
-    later = [*keys[keys.index(key) + 1 :], *keys[: keys.index(key)]]
+    at = keys.index(key)
+    before, after = keys[:at], keys[at + 1 :]
     return render(
         "item.html.j2",
         folder=TEMPLATES,
         nonce=nonce,
         item=item,
         key=key,
-        question=question_of(item),
+        question=question,
         parts=[(title, answer_lines(text)) for title, text in written.parts],
         readable=written.readable,
         position=same.index(key) + 1,
         count=len(same),
         marked=_marked(items[other] for other in same),
-        previous=previous,
-        following=following,
-        unmarked=first_unmarked((other, items[other]) for other in later),
+        previous=before[-1] if before else "",
+        following=after[0] if after else "",
+        unmarked=first_unmarked((other, items[other]) for other in after + before),
         max_comment=MAX_COMMENT,
         keys=KEYS,
         error=error,
     )
-
-
-def question_of(item: Item) -> QuestionText | None:
-    """Return the text and the rubric of a written question, if the package has them."""
-    from mlhood.grading.notebooks.questions import synced_questions  # loads the course
-
-    return None if item.task else synced_questions(item.record.project.id).get(item.id)
 
 
 def answer_lines(text: str) -> list[AnswerLine]:

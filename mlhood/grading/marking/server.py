@@ -1,4 +1,4 @@
-"""The server of the marking page: for one person, on this machine, for as long as the command runs.
+"""The server of the marking page: for one person, on this machine, until Ctrl-C.
 
 1. It listens on 127.0.0.1 only, at a port that the system chooses.
 2. A request without the random token of this run in its address gets 403.
@@ -10,18 +10,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
+import os
 import secrets
-from collections.abc import AsyncIterator, Callable
+import threading
+import webbrowser
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler
 
-from mlhood.errors import MlhoodError
+from mlhood.errors import GradingError, MlhoodError, OutputError
 from mlhood.grading.gradebook.gradebook import Gradebook
 from mlhood.grading.marking.items import Items, first_unmarked
 from mlhood.grading.marking.pages import item_page, overview_page
@@ -40,6 +47,8 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+LOCK = ".marks.lock"
+REDIRECT = "marking.html"  # beside the gradebook
 
 
 @dataclass(frozen=True)
@@ -152,7 +161,7 @@ class Mark(Page):
 
     def get(self, key: str, error: str = "") -> None:
         """Answer with the page."""
-        item = self.items.find(key)
+        item = self.items.all.get(key)
         if item is None:
             raise HTTPError(404, "this answer is no longer to be marked, as the student's file or result has changed")
         self.show(lambda nonce: item_page(self.items.all, key, self.items.written(item), nonce, error))
@@ -181,3 +190,67 @@ class Save(Page):
             self.finish({"error": str(error)})
         else:
             self.finish({"points": item.points, "most": item.most})
+
+
+def serve(gradebook: Path, echo: Callable[[str], object] = print, *, browse: bool = True) -> None:
+    """Serve the marking page of a gradebook until Ctrl-C.
+
+    Args:
+        echo: Called with the address, and at the end with what is stored.
+        browse: Whether to open the page in the user's browser.
+
+    Raises:
+        GradingError: There is no such gradebook, or it is damaged.
+        OutputError: It cannot be written, or another call serves its page.
+    """
+    with _only_server(gradebook), Gradebook(gradebook, must_exist=True) as book, contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(book, echo, browse))
+    echo(f"ended; every point that the page called saved is in {gradebook}")
+
+
+async def _serve(gradebook: Gradebook, echo: Callable[[str], object], browse: bool) -> None:
+    async with serving(gradebook) as server:
+        with _redirect(gradebook.path, server.address) as page:
+            if browse:  # in a thread, since a browser in a terminal returns only when it is closed
+                threading.Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()
+            echo(f"marking page: {server.address}")
+            echo("It is for you alone: whoever has this address can change marks. Press Ctrl-C to end it.")
+            await asyncio.Event().wait()
+
+
+@contextlib.contextmanager
+def _only_server(gradebook: Path) -> Iterator[None]:
+    """Keep a second server out, whose page would not show the points given on this one."""
+    if not gradebook.is_file():
+        yield  # the error is that of the gradebook
+        return
+    try:
+        lock = FileLock(gradebook.parent / LOCK, mode=0o600).acquire(blocking=False)
+    except Timeout:
+        raise GradingError(
+            "another call serves the marking page of this gradebook",
+            where=gradebook,
+            todo="use that page, or end the call with Ctrl-C",
+        ) from None
+    except OSError as error:
+        raise OutputError("the gradebook's folder cannot be written", where=gradebook, got=str(error)) from None
+    with lock:
+        yield
+
+
+@contextlib.contextmanager
+def _redirect(gradebook: Path, address: str) -> Iterator[Path]:
+    """Write a page, readable by this user only, that leads to the address.
+
+    A browser gets its name as an argument, which all users of this machine can see; the address has the token.
+    """
+    page = gradebook.parent / REDIRECT
+    page.unlink(missing_ok=True)
+    handle = os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            link = escape(address, quote=True)
+            file.write(f'<!DOCTYPE html><meta http-equiv="refresh" content="0; url={link}"><a href="{link}">marks</a>')
+        yield page.resolve()
+    finally:
+        page.unlink(missing_ok=True)

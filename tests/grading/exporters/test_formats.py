@@ -19,7 +19,7 @@ from mlhood.files.paths import portable_name
 from mlhood.grading.checks.marks import CheckResult, ManualMark, TaskResult
 from mlhood.grading.checks.submission import Reached
 from mlhood.grading.exporters import formats
-from mlhood.grading.exporters.canvas import fill
+from mlhood.grading.exporters.export import fill
 from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.gradebook.records import Record
 from mlhood.grading.intake.collect import SubmittedFile

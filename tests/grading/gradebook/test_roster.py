@@ -11,8 +11,8 @@ import pytest
 
 from mlhood.errors import GradingError
 from mlhood.grading.exporters.export import ExportOptions, export
-from mlhood.grading.exporters.manual_marks import write_manual_marks
 from mlhood.grading.gradebook.roster import Roster, Student, deal, group_names, read_roster, roster_csv
+from mlhood.grading.marking.manual_marks import write_manual_marks
 from mlhood.grading.reports.class_report import write_class_report
 
 TEXT = "Student,name,EMAIL\nada,Ada Lovelace,ada@example.org\nbob,Bob Ross,bob@example.org\n\ncarl,,\n"

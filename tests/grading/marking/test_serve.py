@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from mlhood import cli
 from mlhood.errors import GradingError
-from mlhood.grading.marking import serve as serve_module
+from mlhood.grading.marking import server
 from mlhood.grading.marking.items import item_key, items_of
-from mlhood.grading.marking.serve import REDIRECT, serve
+from mlhood.grading.marking.server import REDIRECT, serve
 from tests.grading.fake_class import ROOT
 from tests.grading.marking.marked_class import marked_class, record_of
 from tests.waiting import PATIENCE
@@ -96,7 +96,7 @@ def test_the_browser_is_not_told_the_token(tmp_path, monkeypatch):
         if text.startswith("It is for you"):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(serve_module.webbrowser, "open", opened.put)
+    monkeypatch.setattr(server.webbrowser, "open", opened.put)
     serve(book, interrupt)
     assert opened.get(timeout=PATIENCE) == (tmp_path / REDIRECT).resolve().as_uri()
     assert printed[0].startswith("marking page: http://127.0.0.1:")

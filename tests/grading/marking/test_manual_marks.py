@@ -7,10 +7,10 @@ from nbformat.v4 import new_code_cell
 
 from mlhood.errors import GradingError
 from mlhood.grading.checks.marks import ManualMark
-from mlhood.grading.exporters import manual_marks
-from mlhood.grading.exporters.manual_marks import read_manual_marks, write_manual_marks
 from mlhood.grading.gradebook.gradebook import Gradebook, MarkedItem
 from mlhood.grading.gradebook.records import records
+from mlhood.grading.marking import manual_marks
+from mlhood.grading.marking.manual_marks import read_manual_marks, write_manual_marks
 from mlhood.grading.notebooks.questions import own_code, written_answers
 from mlhood.grading.projects import PROJECTS
 from tests.grading.batch.fake_grader import OPEN
