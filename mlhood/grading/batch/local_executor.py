@@ -7,6 +7,7 @@ import json
 import os
 import queue
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from mlhood.files.locks import machine_lock_file
+from mlhood.errors import OutputError
 from mlhood.grading.batch.executor import (
     START_SECONDS,
     TICK_SECONDS,
@@ -43,6 +44,9 @@ JOIN_SECONDS = 5.0
 EXITED = "exited"
 KINDS = {"ready", "task", "done", "identified", "refused", "error", "waiting", "resumed"}
 MAX_STARTUP_FAILURES = 3  # in a row
+# not `TMPDIR`: two calls that set it differently are still on the same machine
+SHARED = Path("/tmp")  # noqa: S108 (the owner and mode of our folder in it are verified)
+OTHERS = 0o077
 
 
 @dataclass(frozen=True)
@@ -267,3 +271,35 @@ class LocalExecutor:
         self._startup_failures += 1
         if self._startup_failures > MAX_STARTUP_FAILURES:
             raise no_worker(reason)
+
+
+def machine_lock_file() -> Path:
+    """Return the file whose lock serialises time measurements of all processes of this user on this machine.
+
+    Its folder belongs to this user and is closed to others, who can neither hold the lock nor redirect it.
+
+    Raises:
+        OutputError: The folder cannot be created, or is not a folder that belongs to this user alone.
+    """
+    folder = SHARED / f"mlhood-{os.geteuid()}" if hasattr(os, "geteuid") else Path(tempfile.gettempdir(), "mlhood")
+    try:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        status = folder.lstat()
+    except OSError as error:
+        raise _unusable(folder, error.strerror or str(error)) from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise _unusable(folder, "a link or a file")
+    if hasattr(os, "geteuid") and (status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & OTHERS):
+        raise _unusable(folder, f"a folder of user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):o}")
+    return folder / "timing.lock"
+
+
+def _unusable(folder: Path, got: str) -> OutputError:
+    return OutputError(
+        "the lock for time measurements cannot be created on this machine",
+        where=folder,
+        expected="a folder that is yours and closed to others, or no such folder yet",
+        got=got,
+        todo="remove it, or ask its owner to remove it",
+    )

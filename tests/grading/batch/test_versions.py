@@ -6,8 +6,8 @@ import contextlib
 
 import pytest
 
+from mlhood.grading.batch.batch import GivenVersions
 from mlhood.grading.batch.course_grader import CourseGrader
-from mlhood.grading.batch.versions import GivenVersions
 from mlhood.grading.gradebook.gradebook import Gradebook
 from mlhood.grading.gradebook.roster import Roster, Student
 from mlhood.grading.intake.collect import SubmittedFile

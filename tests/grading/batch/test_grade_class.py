@@ -7,8 +7,8 @@ import shlex
 from typer.testing import CliRunner
 
 from mlhood import cli
-from mlhood.grading.batch import class_result
-from mlhood.grading.batch.class_result import aligned
+from mlhood.grading.batch import grade_class
+from mlhood.grading.batch.grade_class import aligned
 
 
 def test_a_small_class_is_listed(fake_class, tmp_path):
@@ -24,7 +24,7 @@ def test_a_small_class_is_listed(fake_class, tmp_path):
 
 
 def test_a_large_class_is_shown_in_figures(fake_class, monkeypatch):
-    monkeypatch.setattr(class_result, "MAX_ROWS", 2)
+    monkeypatch.setattr(grade_class, "MAX_ROWS", 2)
     fake_class.submit(ada="P1", bob="P1 lose-P1.2", eve="P1 lose-P1.1 lose-P1.2", fay="P2 refuse")
     lines = fake_class.grade(jobs=2).text().splitlines()
     table = lines.index("    graded  mean  median  lowest  highest")
