@@ -134,8 +134,8 @@ def release(
     Example: mlhood release --out ../student --variant autumn-4f9c --roster class.csv
     """
     from mlhood.grading.notebooks.notebook import course_folder
+    from mlhood.grading.student.release import GROUPS, VariantOptions, release_variant
     from mlhood.grading.student.release import release as write_version
-    from mlhood.grading.student.variant_release import GROUPS, VariantOptions, release_variant
 
     _need({"--variant": variant}, {"--seed-file": seed_file, "--sources": sources, "--roster": roster})
     _need({"--roster": roster}, {"--groups": groups})

@@ -19,7 +19,7 @@ from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import CellStep, RunSettings, grade
 from mlhood.grading.notebooks.notebook import clean, clear_outputs, project_of, read, write, write_text
-from mlhood.grading.notebooks.variant import source_of_variant
+from mlhood.grading.notebooks.source_notebook import source_of_variant
 from mlhood.grading.projects.collect import VARIANT
 from mlhood.grading.projects.collect import variant as variant_project
 from mlhood.grading.variants.parameter import require_variant_name

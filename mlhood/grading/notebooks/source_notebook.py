@@ -1,4 +1,4 @@
-"""The source notebooks: their student's version, and the package's copy of their code cells.
+"""The source notebooks: their titles, student's version and variants, and the package's copy of their code cells.
 
 Solutions become stubs, as nbgrader's ClearSolutions makes them:
 
@@ -9,15 +9,16 @@ Solutions become stubs, as nbgrader's ClearSolutions makes them:
 4. Graded cells cannot be deleted, given and check cells cannot be edited; their checksums are nbgrader's.
 
 The package contains the cells, as `cells.json` beside a project's checks, because it grades where there is no source
-notebook
 notebook: in a student's environment and in Gradescope's container. `mlhood sync` writes them from the notebooks.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from mlhood.errors import NotebookError
-from mlhood.grading.checks.task import Project
+from mlhood.grading.checks.task import Project, Task
 from mlhood.grading.notebooks.notebook import Label, cell_name, check_source, clean, label
 from mlhood.grading.projects.collect import variant
 from mlhood.grading.projects.package_files import CELLS_FILE, cell_templates, source_solutions, varied_solutions
@@ -39,6 +40,15 @@ CLEARED = ("solution", "check")
 PROJECTS_FOLDER = Path(__file__).parents[1] / "projects"
 SOLUTION, OPEN = "solution", "open"
 LOCKED_ROLES = ("given", "check", "result")
+TASK_HEADING = re.compile(r"^### ([A-Z]\d\.\d+) · .*$", re.MULTILINE)
+TASK_TABLE = re.compile(r"^\| *task *\|.*$", re.MULTILINE)
+TASK_COLUMNS: dict[str, Callable[[Task], str]] = {
+    "task": lambda task: f"[{task.id}](#{task.id.lower().replace('.', '-')})",
+    "what you do": lambda task: task.title,
+    "points": lambda task: f"{task.points:g}",
+    "minutes": lambda task: f"{task.minutes}",
+    "builds on": lambda task: ", ".join(task.builds_on),
+}
 
 
 def student_version(notebook: NotebookNode, path: Path) -> None:
@@ -251,3 +261,72 @@ def parse_cells(text: str) -> tuple[SourceCell, ...]:
     """Return the cells that `dump_cells` wrote."""
     rows = json.loads(text)
     return tuple(SourceCell(row["name"], row["task"], row["role"], "\n".join(row["source"])) for row in rows)
+
+
+def write_titles(notebook: NotebookNode, project: Project) -> None:
+    """Write the titles and points of a project's tasks into the headings and the table of its notebook, in place.
+
+    Raises:
+        NotebookError: The table has an unknown column.
+    """
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = TASK_HEADING.sub(lambda match: _heading(match, project), cell.source)
+    _write_task_table(notebook.cells[0], project)
+
+
+def _heading(match: re.Match[str], project: Project) -> str:
+    task = project.task(match[1])
+    return f"### {task.id} · {task.title} ({task.points:g} points)" if task else match[0]
+
+
+def _write_task_table(cell: NotebookNode, project: Project) -> None:
+    """Replace the rows of tasks in the table of the first cell, and the number of points and tasks above it.
+
+    Its columns are those of `TASK_COLUMNS` that its header names.
+    """
+    header = TASK_TABLE.search(cell.source)
+    columns = [name.strip() for name in header[0].strip().strip("|").split("|")] if header else []
+    for column in columns:
+        if column not in TASK_COLUMNS:
+            raise NotebookError(
+                "the table of tasks has an unknown column",
+                where=project.id,
+                expected=", ".join(TASK_COLUMNS),
+                got=column,
+                todo="rename or remove the column in the first cell",
+            )
+    rows = ["| " + " | ".join(TASK_COLUMNS[column](task) for column in columns) + " |" for task in project.tasks]
+    questions = "|".join(re.escape(question.id) for question in project.questions) or "-"
+    row = rf"\| \[(?!(?:{questions})\]){project.id}\.\d+\]\(#.*\) \|.*\|\n"
+    cell.source = re.sub(rf"(^{row})+", lambda _: "\n".join(rows) + "\n", cell.source, count=1, flags=re.MULTILINE)
+    counts = f"`{project.points:g} points` · `{len(project.tasks)} tasks`"
+    cell.source = re.sub(r"`[\d.]+ points` · `\d+ tasks`", counts, cell.source, count=1)
+
+
+def source_of_variant(notebook: NotebookNode, project: Project) -> NotebookNode:
+    """Return the solved source notebook of a variant, without the outputs that are not its own.
+
+    Args:
+        notebook: The public source notebook.
+        project: Its project, with the parameters of the variant (see `projects.collect.variant`).
+
+    Returns:
+        A copy. A cell loses its outputs if it, or a cell of the same task before it, has another text: what it shows
+        may depend on it. Outputs of tasks in which nothing varies stay.
+
+    Raises:
+        GradingError: A template cannot be rendered.
+    """
+    varied = copy.deepcopy(notebook)
+    changed = vary_cells(varied, project.parameters)
+    write_titles(varied, project)
+    stale: set[str] = set()
+    for cell in varied.cells:
+        cell_label = label(cell)
+        task = cell_label.task if cell_label else ""
+        if cell.id in changed and task:
+            stale.add(task)
+        if cell.cell_type == "code" and (cell.id in changed or task in stale):
+            cell.outputs, cell.execution_count = [], None
+    return varied

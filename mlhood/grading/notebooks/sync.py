@@ -47,8 +47,8 @@ from mlhood.grading.notebooks.source_notebook import (
     solution_source,
     source_cells,
     templates_of,
+    write_titles,
 )
-from mlhood.grading.notebooks.titles import write_titles
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import parameters_of
 from mlhood.grading.projects.package_files import CELLS_FILE, SOLUTIONS_FILE, VARIANTS_FILE

@@ -20,8 +20,8 @@ from mlhood.grading.checks.marks import stream
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.checks.task import Check, Project, Task
 from mlhood.grading.notebooks.notebook import cell_name, course_notebooks, project_of, read
+from mlhood.grading.notebooks.source_notebook import source_of_variant
 from mlhood.grading.notebooks.sync import PROJECTS_PATH, notebook_files, require_synced
-from mlhood.grading.notebooks.variant import source_of_variant
 from mlhood.grading.notebooks.version import store_signature
 from mlhood.grading.projects.collect import VARIANT_FILE, VERSION_KEY, variant
 from mlhood.grading.projects.package_files import RESULTS_FILE, VARIANTS_FILE

@@ -11,9 +11,14 @@ import pytest
 
 from mlhood.errors import NotebookError
 from mlhood.grading.notebooks.notebook import Label, label, notebook_text, read
-from mlhood.grading.notebooks.source_notebook import project_cells, solution_source, student_version, templates_of
+from mlhood.grading.notebooks.source_notebook import (
+    project_cells,
+    solution_source,
+    source_of_variant,
+    student_version,
+    templates_of,
+)
 from mlhood.grading.notebooks.sync import notebook_files, require_templates
-from mlhood.grading.notebooks.variant import source_of_variant
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import parameters_of, variant, with_values
 from mlhood.grading.projects.package_files import varied_solutions

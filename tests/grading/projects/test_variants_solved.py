@@ -23,7 +23,7 @@ from mlhood.grading.checks.marks import TaskResult, grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.notebook import label, read
-from mlhood.grading.notebooks.variant import source_of_variant
+from mlhood.grading.notebooks.source_notebook import source_of_variant
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import parameters_of, variant, with_values
 from mlhood.grading.rpc.transport import LocalTransport

@@ -14,8 +14,7 @@ from mlhood.grading.notebooks.notebook import course_notebooks, read
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import DECLARATION
 from mlhood.grading.projects.package_files import source_solutions
-from mlhood.grading.student.contents import ROOTS, student_files
-from mlhood.grading.student.version_files import linked_files, package_files
+from mlhood.grading.student.version_files import ROOTS, linked_files, package_files, student_files
 from tests.test_layering import Module, imports, read_modules
 
 ROOT = Path(__file__).parents[3]

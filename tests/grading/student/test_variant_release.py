@@ -10,11 +10,11 @@ from mlhood.errors import GradingError, OutputError
 from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
 from mlhood.grading.gradebook.roster import read_roster
 from mlhood.grading.notebooks.notebook import read, write
-from mlhood.grading.notebooks.variant import source_of_variant
+from mlhood.grading.notebooks.source_notebook import source_of_variant
 from mlhood.grading.notebooks.version import stored_signature
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import variant
-from mlhood.grading.student.variant_release import VariantOptions, release_variant
+from mlhood.grading.student.release import VariantOptions, release_variant
 from mlhood.grading.variants.parameter import version_name
 from mlhood.grading.variants.seed import read_seed, verify
 from tests.grading import varied_course

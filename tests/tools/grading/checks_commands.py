@@ -38,7 +38,7 @@ def checks(
     """
     from mlhood.files.atomic import check_output, write_atomic
     from mlhood.grading.notebooks.notebook import course_folder, read
-    from mlhood.grading.notebooks.variant import source_of_variant
+    from mlhood.grading.notebooks.source_notebook import source_of_variant
     from mlhood.grading.projects.collect import variant
     from tests.tools.grading.mutation_score import HEADER, NotebookRun, score
 

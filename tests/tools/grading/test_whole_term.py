@@ -10,8 +10,7 @@ from nbformat import NotebookNode
 
 from mlhood.grading.intake.collect import collect
 from mlhood.grading.notebooks.notebook import cell_name, label, read
-from mlhood.grading.notebooks.source_notebook import student_version
-from mlhood.grading.notebooks.variant import source_of_variant
+from mlhood.grading.notebooks.source_notebook import source_of_variant, student_version
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import variant
 from tests.tools.grading.ten_students import TenStudents, as_canvas, as_classroom

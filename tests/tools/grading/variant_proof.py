@@ -14,7 +14,7 @@ from typing import Any
 from mlhood.grading.checks.marks import TaskResult
 from mlhood.grading.checks.task import Project, Task
 from mlhood.grading.notebooks.notebook import read
-from mlhood.grading.notebooks.variant import source_of_variant
+from mlhood.grading.notebooks.source_notebook import source_of_variant
 from mlhood.grading.projects.collect import parameters_of
 from tests.tools.grading.mutation_score import NotebookRun
 

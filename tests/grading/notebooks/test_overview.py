@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from mlhood.grading.notebooks.readme import overview
 from mlhood.grading.projects import PROJECTS
-from mlhood.plotting.overview import overview
 from tests.plotting.texts import check_texts
 
 
