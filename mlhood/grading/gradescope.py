@@ -172,7 +172,7 @@ def isolation(hidden: Path) -> Iterator[Isolation]:
         hidden: A folder that is closed to all other users: what a submission must not see.
     """
     if not (reason := bubblewrap.problem()):
-        from mlhood.grading.sandbox.pool import SandboxPool
+        from mlhood.grading.sandbox.kernel import SandboxPool
 
         # for one submission there is nothing to do during which another sandbox could warm up
         with SandboxPool(imports=(), prewarm=False) as sandboxes:

@@ -34,7 +34,7 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Project, Task, points
 from mlhood.grading.execution.grade_notebook import CellStep, RunSettings, grade
 from mlhood.grading.notebooks.notebook import check_source, project_of, read
-from mlhood.grading.sandbox.pool import SandboxPool
+from mlhood.grading.sandbox.kernel import SandboxPool
 from mlhood.measure.ratio import interval
 
 MAX_SECONDS = 1.0

@@ -6,7 +6,7 @@ import pytest
 
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.sandbox.bubblewrap import problem
-from mlhood.grading.sandbox.pool import SandboxPool
+from mlhood.grading.sandbox.kernel import SandboxPool
 from tests.attacks.attacked import SECRET, SMALL, Attacked
 from tests.grading import synthetic_course
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlhood.grading.batch.course_grader import CourseGrader
 from mlhood.grading.batch.worker import main
-from mlhood.grading.sandbox.pool import SandboxPool
+from mlhood.grading.sandbox.kernel import SandboxPool
 from tests.attacks.attacked import SMALL
 from tests.grading import synthetic_course
 

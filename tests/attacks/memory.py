@@ -10,8 +10,8 @@ from pathlib import Path
 
 from mlhood.grading.checks.expect import CheckFailed
 from mlhood.grading.execution.kernel import CellOutcome
+from mlhood.grading.sandbox.kernel import SandboxPool
 from mlhood.grading.sandbox.limits import MIB, Limits
-from mlhood.grading.sandbox.pool import SandboxPool
 from tests.attacks.attacked import Attacked
 
 SECONDS = 300

@@ -12,8 +12,8 @@ from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.p4.libraries import NESTS
+from mlhood.grading.sandbox.kernel import SandboxPool
 from mlhood.grading.sandbox.limits import Limits
-from mlhood.grading.sandbox.pool import SandboxPool
 from tests.attacks.attacked import LIMIT
 from tests.grading.projects import p3_right, p4_right
 from tests.grading.projects.test_variants_solved import imports, public_source, solutions

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from mlhood.grading.sandbox.kernel import SandboxPool
 from mlhood.grading.sandbox.limits import Limits
-from mlhood.grading.sandbox.pool import SandboxPool
 from tests.attacks.attacked import SMALL, Attacked
 from tests.waiting import wait_until
 

@@ -11,7 +11,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
 
 from mlhood.grading.checks.marks import grade_task
 from mlhood.grading.execution.grade_notebook import RunSettings, grade, grade_file
-from mlhood.grading.sandbox.pool import SandboxPool
+from mlhood.grading.sandbox.kernel import SandboxPool
 from tests.attacks.attacked import SMALL
 from tests.grading import synthetic_course
 

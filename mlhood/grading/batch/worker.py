@@ -38,7 +38,7 @@ def course_grader(sandbox: bool, seed: int, exclusive: Exclusive) -> Any:
         GradingError: This machine has no sandbox.
     """
     from mlhood.grading.batch.course_grader import CourseGrader
-    from mlhood.grading.sandbox.pool import SandboxPool
+    from mlhood.grading.sandbox.kernel import SandboxPool
 
     return CourseGrader(seed, exclusive, SandboxPool().kernel if sandbox else None)
 

@@ -1,4 +1,7 @@
-"""The kernel of an untrusted notebook: a `Kernel` in a sandbox, with limits on its messages, outputs and time."""
+"""The kernel of an untrusted notebook: a `Kernel` in a sandbox, with limits on its messages, outputs and time.
+
+A pool prewarms the next sandbox: it imports libraries while the previous one is in use.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,13 @@ from nbclient.exceptions import CellExecutionComplete
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
+from mlhood.grading.bare.files import files_of
+from mlhood.grading.bare.libraries import Libraries
 from mlhood.grading.execution.kernel import CellOutcome, Kernel
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile
+from mlhood.grading.sandbox.bubblewrap import require
 from mlhood.grading.sandbox.channels import TOO_LARGE, KernelManager
-from mlhood.grading.sandbox.limits import MIB
+from mlhood.grading.sandbox.limits import MIB, Limits
 from mlhood.grading.sandbox.sandbox import Sandbox
 from mlhood.grading.sandbox.untrusted_folder import NotRegularFile
 
@@ -34,6 +40,10 @@ MAX_OUTPUT_BYTES = 64 * MIB  # of all cells: outputs stay in the notebook, which
 OMITTED = f"The output of this cell is omitted: the notebook has put out more than {MAX_OUTPUT_BYTES // MIB} MiB.\n"
 EXECUTION_COUNTS = range(1 << 31)
 MAX_COLLECTED_BYTES = 256 * MIB  # of the files in the notebook's folder
+IMPORTS = ("numpy", "pandas", "matplotlib.pyplot", "torch", "onnx", "onnxruntime", "mlhood.grading.rpc.server")
+# modules of a bare kernel's first program
+LAUNCHERS = ("mlhood.grading.sandbox.launcher", "mlhood.grading.sandbox.seccomp")
+BARE_MEMORY = 3 << 30  # bytes; a notebook has several bare kernels
 
 
 class BubblewrapProvisioner(KernelProvisionerBase):
@@ -238,3 +248,70 @@ class SandboxedKernel(Kernel):
 
     def _kill_processes(self, client: NotebookClient) -> None:
         self.sandbox.stop()
+
+
+class SandboxPool:
+    """Provides sandboxes, each for one submission. Use it in a `with` statement, in one thread.
+
+    Args:
+        imports: Modules that a prewarmed sandbox imports.
+        prewarm: Whether to start the next one when one is acquired. It takes the memory of its imports meanwhile.
+
+    Raises:
+        GradingError: Sandboxes are not available on this machine.
+    """
+
+    def __init__(
+        self, limits: Limits | None = None, imports: tuple[str, ...] = IMPORTS, *, prewarm: bool = True
+    ) -> None:
+        require()
+        self.limits = limits or Limits()
+        self.imports = imports
+        self.prewarm = prewarm
+        self._next: dict[Libraries | None, Sandbox] = {}
+
+    def __enter__(self) -> SandboxPool:
+        if self.prewarm:
+            self.start_next()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def start_next(self, libraries: Libraries | None = None) -> Sandbox:
+        """Start the next one unless it runs, without waiting for it.
+
+        Args:
+            libraries: Of a bare kernel; without them it becomes that of a notebook.
+        """
+        sandbox = self._next.get(libraries)
+        if sandbox is None or sandbox.poll() is not None:
+            if sandbox is not None:
+                sandbox.close()
+            sandbox = self._next[libraries] = self._new(libraries)
+            sandbox.start()
+        return sandbox
+
+    def _new(self, libraries: Libraries | None) -> Sandbox:
+        if libraries is None:
+            return Sandbox(self.limits, self.imports)
+        limits = replace(self.limits, memory=min(self.limits.memory, BARE_MEMORY))
+        return Sandbox(limits, (), files_of(libraries, *LAUNCHERS))
+
+    def acquire(self, libraries: Libraries | None = None) -> Sandbox:
+        """Return an unused sandbox. The caller closes it."""
+        sandbox = self.start_next(libraries)
+        del self._next[libraries]
+        if self.prewarm:
+            self.start_next(libraries)
+        return sandbox
+
+    def kernel(self, folder: Path, libraries: Libraries | None = None) -> Kernel:
+        """Return a kernel in a new sandbox, which begins to start."""
+        return SandboxedKernel(folder, self.acquire(libraries))
+
+    def close(self) -> None:
+        """Close the prewarmed ones."""
+        for sandbox in self._next.values():
+            sandbox.close()
+        self._next.clear()

@@ -6,7 +6,7 @@ import pytest
 
 from mlhood.errors import GradingError
 from mlhood.grading.sandbox.bubblewrap import require
-from mlhood.grading.sandbox.pool import SandboxPool
+from mlhood.grading.sandbox.kernel import SandboxPool
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="bubblewrap needs Linux")

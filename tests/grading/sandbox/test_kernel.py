@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mlhood.errors import GradingError
+from mlhood.grading.sandbox.kernel import SandboxPool
 from mlhood.grading.sandbox.limits import Limits
-from mlhood.grading.sandbox.pool import SandboxPool
 from mlhood.grading.sandbox.sandbox import Sandbox
 from tests.waiting import PATIENCE
 
