@@ -75,6 +75,8 @@ def is_exported(node: Node) -> bool:
     given = arguments_of(node)
     if isinstance(node.meta["val"], (tuple, list)) and node.target not in _SEVERAL:
         return not any(user.args[1] for user in node.users)
+    if "exponent" in given and not node.meta["val"].is_floating_point():
+        return False  # integers wrap around in torch
     # a power of -0.5 of minus infinity is NaN in torch, and so is a clamp to NaN
     is_nan = given.get("min") != given.get("min") or given.get("max") != given.get("max")
     if given.get("rounding_mode") is not None:
