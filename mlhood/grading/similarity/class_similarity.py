@@ -9,8 +9,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from mlhood.grading.gradebook.records import Record
-from mlhood.grading.gradebook.store import stored_notebook
+from mlhood.grading.gradebook.records import Record, stored_notebook
 from mlhood.grading.notebooks.notebook import label, read
 from mlhood.grading.notebooks.source_notebook import synced_cells, variant_texts
 from mlhood.grading.projects.package_files import source_solutions

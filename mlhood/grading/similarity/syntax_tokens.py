@@ -5,8 +5,7 @@
    defines. Those of libraries are kept: `np.pad` and `np.roll` are different operations.
 3. A literal is its kind: number, text, or other constant.
 4. `a += b` becomes `a = a + b`, and `a: int = b` becomes `a = b`.
-5. `exec` of a literal text is the statements in the text, and `(x,)[0]` is `x`.
-6. The statements of a block are sorted by their own tokens, so that reordering them changes nothing.
+5. The statements of a block are sorted by their own tokens, so that reordering them changes nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +13,10 @@ from __future__ import annotations
 import ast
 import builtins
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 MAX_REPAIRS = 20
-EXECUTE = ("exec", "eval")
 BUILTINS = frozenset(dir(builtins))
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 IGNORED_FIELDS = ("annotation", "returns", "type_comment", "type_params", "ctx", "kind")
@@ -84,9 +82,8 @@ class _Tokenizer:
         self.defined = defined
 
     def block(self, statements: Iterable[ast.AST]) -> list[SyntaxToken]:
-        """Rule 6, and rule 1 for statements."""
-        expanded = (inner for statement in statements for inner in _executed(statement))
-        reduced = [self.statement(statement) for statement in expanded if not _is_ignored(statement)]
+        """Rule 5, and rule 1 for statements."""
+        reduced = [self.statement(statement) for statement in statements if not _is_ignored(statement)]
         reduced.sort(key=lambda tokens: [token.kind for token in tokens])
         return [token for tokens in reduced for token in tokens]
 
@@ -101,7 +98,6 @@ class _Tokenizer:
     def node(self, node: ast.AST, line: int, tokens: list[SyntaxToken]) -> None:
         """Append the tokens of a node, whose line is that of its parent unless it has one."""
         line = getattr(node, "lineno", line)
-        node = _unwrapped(node)
         if isinstance(node, ast.AugAssign):
             value = ast.BinOp(node.target, node.op, node.value)
             node = ast.Assign([node.target], ast.copy_location(value, node))
@@ -138,32 +134,3 @@ class _Tokenizer:
 def _is_ignored(node: ast.AST) -> bool:
     is_literal = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return is_literal or isinstance(node, ast.Pass | ast.Import | ast.ImportFrom)
-
-
-def _executed(statement: ast.AST) -> Iterator[ast.AST]:
-    """Yield a statement, or those in the literal text that it executes."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in EXECUTE and call.args):
-        yield statement
-        return
-    text = call.args[0]
-    tree = _parse(text.value) if isinstance(text, ast.Constant) and isinstance(text.value, str) else None
-    if tree is None:
-        yield statement
-        return
-    for inner in ast.increment_lineno(tree, text.lineno - 1).body:
-        yield from _executed(inner)
-
-
-def _unwrapped(node: ast.AST) -> ast.AST:
-    """Return `x` for `(x,)[0]`, `[x][0]` and `(lambda: x)()`, which only disguise it."""
-    while True:
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Tuple | ast.List):
-            try:
-                node = node.value.elts[ast.literal_eval(node.slice)]
-            except (ValueError, TypeError, IndexError):  # a slice, an expression, no such element
-                return node
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Lambda) and not (node.args or node.keywords):
-            node = node.func.body
-        else:
-            return node

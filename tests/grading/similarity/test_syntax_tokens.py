@@ -28,9 +28,6 @@ def kinds(source: str) -> list[str]:
         ("%matplotlib inline\nx = f(y)\n  !ls", "x = f(y)"),
         ("out = !ls -l\nx = f(y)", "x = f(y)"),
         ("no python at all\nx = f(y)", "x = f(y)"),
-        ("exec('x = f(y)\\nz = g(x)')", "x = f(y)\nz = g(x)"),
-        ("exec('exec(\"x = f(y)\")')", "x = f(y)"),
-        ("y = (x,)[0] + [x, z][-1] * (lambda: x)()", "y = x + z * x"),
         ("def f(x):\n    %timeit g(x)\n    return g(x)", "def f(x):\n    return g(x)"),
     ],
 )
