@@ -18,8 +18,7 @@ from mlhood.errors import ExchangeError
 from mlhood.exchange.external import MAX_MODEL_BYTES, fetch_external, too_large, without_weights
 from mlhood.exchange.functions import STANDARD, all_nodes, check_functions
 from mlhood.exchange.repair import repair
-from mlhood.files.paths import did_you_mean
-from mlhood.files.signatures import file_format
+from mlhood.files.paths import did_you_mean, file_format
 
 # Domains whose operators need no definition in the file.
 KNOWN_DOMAINS = {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "com.microsoft"}

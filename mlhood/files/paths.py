@@ -1,4 +1,4 @@
-"""Folders, file names that every operating system accepts, and small text files that a user names."""
+"""What a user names: folders, file names that every system accepts, small text files, and files of a wrong format."""
 
 from __future__ import annotations
 
@@ -11,6 +11,23 @@ from mlhood.errors import GradingError, OutputError, nearest
 
 RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # device names of Windows
 MAX_BYTES = 1 << 20  # of a text file
+# the format of a file by its first bytes, for messages about a file that was passed by mistake;
+# https://en.wikipedia.org/wiki/List_of_file_signatures, the last two are those of text
+SIGNATURES = {
+    b"\x89PNG": "PNG",
+    b"\xff\xd8\xff": "JPEG",
+    b"%PDF": "PDF",
+    b"PK\x03\x04": "ZIP",
+    b"\x1f\x8b": "gzip",
+    b"\x89HDF": "HDF5",
+    b"\x80\x02": "pickle",
+    b"\x80\x04": "pickle",
+    b"\x80\x05": "pickle",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+    b"<": "markup",
+    b"{": "JSON",
+}
 
 
 def make_folder(folder: Path) -> None:
@@ -69,3 +86,8 @@ def read_text(file: Path) -> str:
         raise GradingError(
             "a file cannot be read", where=file, expected="a text file", got=str(error), todo=did_you_mean(file)
         ) from None
+
+
+def file_format(data: bytes) -> str | None:
+    """Return the name of the format in `SIGNATURES` that a file's first bytes have, or None."""
+    return next((name for start, name in SIGNATURES.items() if data.startswith(start)), None)

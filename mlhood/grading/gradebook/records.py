@@ -1,11 +1,15 @@
-"""The result that counts for every student and project: what exporters and reports read."""
+"""The result that counts for every student and project, and its notebook: what exporters and reports read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
+from nbformat import NotebookNode
+
+from mlhood.errors import NotebookError
 from mlhood.grading.checks.marks import CheckResult, ManualMark, TaskResult
 from mlhood.grading.gradebook.gradebook import Gradebook, Grading, MarkedItem, SubmissionEntry
 from mlhood.grading.gradebook.late import Lateness, LatePolicy, parse_late_policy
@@ -181,3 +185,20 @@ def _all_tasks(tasks: tuple[TaskSpec, ...], grading: Grading) -> Iterator[TaskRe
     for task in tasks:
         failed = tuple(CheckResult(check.name, check.title, check.points, "failed", reason) for check in task.checks)
         yield results.get(task.id) or TaskResult(task.id, task.title, failed)
+
+
+def stored_path(store: Path, submission: SubmittedFile) -> Path:
+    """Return the path of a submission's copy in the store beside a gradebook: it is named after its content's hash."""
+    return store / f"{submission.sha256}.ipynb"
+
+
+def stored_notebook(store: Path, submission: SubmittedFile) -> NotebookNode | None:
+    """Return a submitted notebook, or None if there is none that can be read."""
+    from mlhood.grading.notebooks.notebook import read  # loads the course
+
+    if not submission.sha256:
+        return None
+    try:
+        return read(stored_path(store, submission))
+    except NotebookError:
+        return None

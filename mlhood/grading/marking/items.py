@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from mlhood.grading.checks.marks import ManualMark, TaskResult
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook, MarkedItem
-from mlhood.grading.gradebook.records import MISSING, Record, records
+from mlhood.grading.gradebook.records import MISSING, Record, records, stored_notebook
 from mlhood.grading.intake.collect import SubmittedFile
 
 DECIDED_EARLIER = "an earlier grading left checks undecided; the points given then count"
@@ -158,7 +158,6 @@ class Items:
         self, submission: SubmittedFile, project: str
     ) -> tuple[dict[str, str], list[tuple[int, str]]] | None:
         # loads the course, which takes seconds: not before the page is there
-        from mlhood.grading.gradebook.store import stored_notebook
         from mlhood.grading.notebooks.questions import own_code, written_answers
 
         notebook = stored_notebook(self.gradebook.path.parent / SUBMISSIONS_FOLDER, submission)

@@ -10,8 +10,7 @@ from mlhood.files.atomic import write_atomic
 from mlhood.files.csv_cells import csv_text, join_errors, read_csv, round_points, unescape_formula
 from mlhood.grading.checks.marks import ManualMark
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook, MarkedItem
-from mlhood.grading.gradebook.records import Record, records
-from mlhood.grading.gradebook.store import stored_notebook
+from mlhood.grading.gradebook.records import Record, records, stored_notebook
 from mlhood.grading.marking.items import Item, items_of, parse_mark
 from mlhood.grading.notebooks.questions import own_code, written_answers
 

@@ -16,8 +16,7 @@ from nbformat import NotebookNode
 
 from mlhood.errors import NotebookError, OutputError
 from mlhood.files.atomic import write_atomic
-from mlhood.files.paths import did_you_mean
-from mlhood.files.signatures import file_format
+from mlhood.files.paths import did_you_mean, file_format
 from mlhood.files.untrusted_json import has_at_most
 from mlhood.grading.checks.task import Project
 from mlhood.grading.projects import PROJECTS

@@ -24,8 +24,7 @@ from mlhood.files.atomic import write_atomic
 from mlhood.files.paths import make_folder, portable_name
 from mlhood.grading.checks.marks import Marks
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook
-from mlhood.grading.gradebook.records import Record, records
-from mlhood.grading.gradebook.store import stored_notebook, stored_path
+from mlhood.grading.gradebook.records import Record, records, stored_notebook, stored_path
 from mlhood.grading.notebooks.notebook import label
 from mlhood.grading.notebooks.questions import RubricRow, synced_questions
 from mlhood.grading.progress import Notify, ignore

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 from PIL import Image
 
-from mlhood.files.signatures import file_format
+from mlhood.files.paths import file_format
 
 
 def picture(kind: str) -> bytes:
