@@ -30,15 +30,8 @@ _LEFT = {
     *("multi_margin_loss", "multilabel_margin_loss_forward", "native_batch_norm", "_native_batch_norm_legit"),
     *("_native_batch_norm_legit_functional", "nll_loss_forward", "nll_loss2d_forward", "remainder", "scatter"),
     *("scatter_add", "scatter_reduce", "sgn", "sign", "signbit", "sort", "special_erfcx", "special_log_ndtr"),
-    *(
-        "_scaled_dot_product_flash_attention_for_cpu",
-        "_unsafe_masked_index",
-        "_upsample_bilinear2d_aa",
-        "_upsample_bicubic2d_aa",
-        "var_mean",
-        "std_mean",
-    ),
-    "_scaled_dot_product_flash_attention_for_cpu",
+    *("_scaled_dot_product_flash_attention_for_cpu", "_unsafe_masked_index", "_upsample_bilinear2d_aa"),
+    *("_upsample_bicubic2d_aa", "var_mean", "std_mean"),
 }
 # Operators of which torch exports all results; of others, only the first one.
 _SEVERAL = {aten.topk.default, aten.max.dim, aten.min.dim, aten.native_layer_norm.default}

@@ -8,6 +8,7 @@ from mlhood.compiler.operators.activation import AddActivation
 from mlhood.compiler.operators.arithmetic import Add, Greater, Mul, Pow, PRelu, Sub, Where
 from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.elementwise import Clip, LeakyRelu, Relu
+from mlhood.compiler.operators.indexing import TopK
 from mlhood.compiler.operators.matrix import FullyConnected, MatMul
 from mlhood.compiler.operators.movement import Concat, Slice, Transpose
 from mlhood.compiler.operators.normalization import LogSoftmax, Softmax
@@ -113,6 +114,7 @@ STAYS = {
     "the other operand is not transposed": lambda b: b(Add(), transposed(b), b.x("n", 4, 3, 2, name="z")),
     "another permutation": lambda b: b(Add(), transposed(b), b(Transpose((0, 3, 2, 1)), b.x("n", 2, 3, 4, name="z"))),
     "the constant has more axes": lambda b: b(Add(), transposed(b), b.numbers(1, 1, 1, 1, 2)),
+    "an operator with two results": lambda b: b(FIRST, b(TopK(1), transposed(b))),
     "a matrix product": lambda b: b(MatMul(), transposed(b), b.numbers(2, 5)),
     "the other operand is the Transpose's input": lambda b: b(
         Add(), b(Transpose((0, 1, 3, 2)), (y := b.x("n", 2, 4, 4))), y
