@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from mlhood.compiler.hir.lengths import may_be_equal
 from mlhood.compiler.hir.operator import (
     Operator,
-    Permutation,
     Range,
     common_element,
     namespace,
@@ -28,7 +27,7 @@ from mlhood.compiler.operators.base import (
     Movement,
     export_directly,
     hull,
-    transposed_axes,
+    unsupported,
 )
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -207,6 +206,7 @@ class TopK(Operator):
     quantization_rule = NOT_REAL
     value_range = NO_BOUNDS
     macs = NO_PRODUCTS
+    sink_transpose = unsupported("a Transpose would move behind both results")
 
     def infer(self, x: TensorType, k: TensorType | None = None) -> tuple[TensorType, TensorType]:
         require_unquantized(x)
@@ -233,9 +233,6 @@ class TopK(Operator):
 
     def workspace(self, *types: TensorType | None) -> int:
         return 0 if types[0] is None else int(types[0].size)
-
-    def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation]:
-        return replace(self, axis=transposed_axes((self.axis,), permutation)[0]), permutation
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         k = inputs[1] if len(inputs) > 1 else self._count_to_onnx(writer, *inputs)

@@ -109,7 +109,7 @@ def _sink_through(graph: Graph, node: Node, permutation: Permutation, transposes
     sunk = node.operator.sink_transpose(permutation)
     candidates = [_before_transpose(value, permutation) for value in node.inputs]
     inputs = [operand for operand in candidates if operand is not None]
-    if sunk is None or len(inputs) < len(candidates) or len(node.outputs) > 1:
+    if sunk is None or len(inputs) < len(candidates):
         return False
     operator, after = sunk
     outputs = [transpose.outputs[0] for transpose in transposes]

@@ -114,7 +114,7 @@ STAYS = {
     "the other operand is not transposed": lambda b: b(Add(), transposed(b), b.x("n", 4, 3, 2, name="z")),
     "another permutation": lambda b: b(Add(), transposed(b), b(Transpose((0, 3, 2, 1)), b.x("n", 2, 3, 4, name="z"))),
     "the constant has more axes": lambda b: b(Add(), transposed(b), b.numbers(1, 1, 1, 1, 2)),
-    "an operator with two results": lambda b: b(FIRST, b(TopK(1), transposed(b))),
+    "an operator with two results": lambda b: b(FIRST, b(TopK(2), transposed(b))),
     "a matrix product": lambda b: b(MatMul(), transposed(b), b.numbers(2, 5)),
     "the other operand is the Transpose's input": lambda b: b(
         Add(), b(Transpose((0, 1, 3, 2)), (y := b.x("n", 2, 4, 4))), y
