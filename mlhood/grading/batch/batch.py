@@ -55,16 +55,12 @@ class GivenVersions:
         given = self.given_to(file)
         if found == given or (found and found != UNSIGNED and not self.variant_name):
             return found, ""
-        if found in self._words():
+        groups = {"", *(student.group for student in self.roster.students)}
+        if self.variant_name and found in {version_name(self.variant_name, group) for group in groups}:
             return found, f"it was made for the version {found} and is marked as such; the student was given {given}"
         made = "has no version" if not found else f"was made for the version {found}, which is not of this class"
         made = "was not signed with the seed of this course" if found == UNSIGNED else made
         return given, f"it {made}, so it is marked as {f'the version {given}' if given else 'the published course'}"
-
-    def _words(self) -> set[str]:
-        """Return the names of the variants of this class."""
-        groups = {student.group for student in self.roster.students}
-        return {version_name(self.variant_name, group) for group in groups | {""}} if self.variant_name else set()
 
 
 class Batch:

@@ -195,9 +195,10 @@ class ClassResult:
         ]
         lines += self._undecided()
         lines += self._compared_with_roster()
+        assumed = Counter((record.project.id, record.late.note) for record in self.records if record.late.note)
         lines += [
             f"{project}: {count} submissions: {note}; enter times in [{project}.submitted] of the late policy"
-            for (project, note), count in sorted(Counter(self._late_notes()).items())
+            for (project, note), count in sorted(assumed.items())
         ]
         lines += ["", *self._table(), ""] if self.records else []
         done = sum(record.status == "done" for record in self.records)
@@ -211,8 +212,9 @@ class ClassResult:
         projects = list(dict.fromkeys(record.project.id for record in self.records))
         by_student: dict[str, dict[str, object]] = {}
         for record in self.records:
-            graded = record.status == "done"
-            mark = _mark(record) if graded else record.status
+            mark: object = round_points(record.score) if record.status == "done" else record.status
+            if record.status == "done" and record.undecided:
+                mark = f"{mark} ({len(record.undecided)} undecided)"
             by_student.setdefault(record.student, {})[record.project.id] = mark
         if len(by_student) <= MAX_ROWS:
             rows = [
@@ -262,16 +264,6 @@ class ClassResult:
             strangers = sorted(student for student, name in known if self.roster.find(student, name) is None)
             if strangers:
                 yield f"not in the roster: {', '.join(strangers)}"
-
-    def _late_notes(self) -> Iterator[tuple[str, str]]:
-        """Yield the project and the assumption for each submission whose time is not known."""
-        return ((record.project.id, record.late.note) for record in self.records if record.late.note)
-
-
-def _mark(record: Record) -> object:
-    """Return the points that count; with undecided tasks they are not final."""
-    points = round_points(record.score)
-    return f"{points} ({len(record.undecided)} undecided)" if record.undecided else points
 
 
 def aligned(rows: Sequence[Sequence[object]]) -> list[str]:

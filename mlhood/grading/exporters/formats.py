@@ -14,7 +14,6 @@ from typing import Any
 from mlhood.files.csv_cells import csv_text, round_points
 from mlhood.files.paths import portable_name
 from mlhood.grading.checks.marks import TaskResult
-from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.gradebook.records import Record
 from mlhood.grading.reports.github_classroom import explanation, task_results
@@ -113,14 +112,17 @@ def gradescope(record: Record) -> dict[str, Any]:
         "output_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",
-        "leaderboard": [_leaderboard_entry(task.reached) for task in record.tasks if task.reached],
+        "leaderboard": [
+            {
+                "name": reached.figure,
+                "value": reached.value,
+                "order": "asc" if reached.smaller_is_better else "desc",
+            }
+            for task in record.tasks
+            if (reached := task.reached)
+        ],
         "tests": tests,
     }
-
-
-def _leaderboard_entry(reached: Reached) -> dict[str, Any]:
-    order = "asc" if reached.smaller_is_better else "desc"
-    return {"name": reached.figure, "value": reached.value, "order": order}
 
 
 def _gradescope_tests(task: TaskResult) -> Iterator[dict[str, Any]]:

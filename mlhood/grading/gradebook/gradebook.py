@@ -169,7 +169,7 @@ class Gradebook:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             for statement, values in statements:
-                self._connection.execute(statement, tuple(_encodable(value) for value in values))
+                self._connection.execute(statement, tuple(map(_encodable, values)))
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()

@@ -141,15 +141,15 @@ def deal(roster: Roster, count: int, seed: int) -> Roster:
     groups = {student.student: student.group for student in roster.students if student.group}
     for group in groups.values():
         sizes[group] += 1
-    for student in sorted((student.student for student in roster.students), key=lambda name: _order(seed, name)):
+
+    def order(name: str) -> bytes:
+        return hmac.digest(str(seed).encode(), f"group of {name}".encode(), "sha256")
+
+    for student in sorted((student.student for student in roster.students), key=order):
         if student not in groups:
             groups[student] = min(sizes, key=lambda group: sizes[group])
             sizes[groups[student]] += 1
     return Roster(replace(student, group=groups[student.student]) for student in roster.students)
-
-
-def _order(seed: int, student: str) -> bytes:
-    return hmac.digest(str(seed).encode(), f"group of {student}".encode(), "sha256")
 
 
 def roster_csv(roster: Roster) -> str:

@@ -97,7 +97,10 @@ def item_page(items: Mapping[str, Item], key: str, written: Written, nonce: str,
         item=item,
         key=key,
         question=question,
-        parts=[(title, answer_lines(text)) for title, text in written.parts],
+        parts=[
+            (title, [AnswerLine(line, bool(RARE.search(line))) for line in plain(text, MAX_CODE).split("\n")])
+            for title, text in written.parts
+        ],
         readable=written.readable,
         position=same.index(key) + 1,
         count=len(same),
@@ -109,8 +112,3 @@ def item_page(items: Mapping[str, Item], key: str, written: Written, nonce: str,
         keys=KEYS,
         error=error,
     )
-
-
-def answer_lines(text: str) -> list[AnswerLine]:
-    """Return the lines of a student's text."""
-    return [AnswerLine(line, bool(RARE.search(line))) for line in plain(text, MAX_CODE).split("\n")]

@@ -79,7 +79,8 @@ def imported_names(notebook: NotebookNode, root: Path) -> set[PublicName]:
                 modules[local] = target
             else:
                 modules.pop(local, None)
-                found.add(PublicName(*_split(target)))
+                module, _, name = target.rpartition(".")
+                found.add(PublicName(module, name))
         found |= {name for node in ast.walk(tree) if (name := _attribute(node, modules, root))}
     return found
 
@@ -93,10 +94,10 @@ def _parsed(source: str, cell_id: str) -> ast.Module:
 
 def interface_page(interface: dict[PublicName, tuple[str, ...]]) -> str:
     """Return the page of the public interface in Markdown: a row for each module."""
-    rows = [
-        f"| `{module}` | {', '.join(f'`{name.name}`' for name in names)} | {', '.join(_users(interface, names))} |"
-        for module, names in by_module(interface).items()
-    ]
+    rows = []
+    for module, names in by_module(interface).items():
+        users = sorted({project for name in names for project in interface[name]})
+        rows.append(f"| `{module}` | {', '.join(f'`{name.name}`' for name in names)} | {', '.join(users)} |")
     return _HEAD + "\n".join(rows) + "\n"
 
 
@@ -106,15 +107,6 @@ def by_module(names: Iterable[PublicName]) -> dict[str, list[PublicName]]:
     for name in names:
         modules.setdefault(name.module, []).append(name)
     return modules
-
-
-def _users(interface: dict[PublicName, tuple[str, ...]], names: Iterable[PublicName]) -> list[str]:
-    return sorted({project for name in names for project in interface[name]})
-
-
-def _split(target: str) -> tuple[str, str]:
-    module, _, name = target.rpartition(".")
-    return module, name
 
 
 def package_imports(tree: ast.AST) -> Iterator[tuple[str, str]]:

@@ -215,7 +215,9 @@ def project_cells(project: Project) -> tuple[SourceCell, ...]:
     """Return the cells of a source notebook; without synced cells, the solution and the check of each task."""
     if cells := synced_cells(project.id):
         templates = cell_templates(project.id) if project.varied else {}
-        return tuple(_varied(cell, templates.get(cell.name, {}), project.parameters) for cell in cells)
+        return tuple(
+            replace(cell, source=vary(cell.source, templates.get(cell.name, {}), project.parameters)) for cell in cells
+        )
     pairs = [
         (
             SourceCell(f"{task.slug}-solution", task.id, SOLUTION),
@@ -224,10 +226,6 @@ def project_cells(project: Project) -> tuple[SourceCell, ...]:
         for task in project.tasks
     ]
     return tuple(cell for pair in pairs for cell in pair)
-
-
-def _varied(cell: SourceCell, templates: Templates, values: Mapping[str, Any]) -> SourceCell:
-    return replace(cell, source=vary(cell.source, templates, values)) if templates else cell
 
 
 def synced_cells(project_id: str) -> tuple[SourceCell, ...]:

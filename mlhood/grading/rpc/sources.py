@@ -99,13 +99,10 @@ def _kept(statement: ast.stmt, names: frozenset[str]) -> list[ast.stmt]:
 
 def _defining(module: str, name: str) -> list[ast.stmt]:
     statements = _definitions(module).get(name, [])
-    if not statements or any(isinstance(statement, ast.Import) and _names_ours(statement) for statement in statements):
+    modules = (alias.name for statement in statements if isinstance(statement, ast.Import) for alias in statement.names)
+    if not statements or any(map(is_sent, modules)):
         raise _unusable(f"{module}:{name}", "a name that the module defines, or imports from another", "none")
     return statements
-
-
-def _names_ours(statement: ast.Import) -> bool:
-    return any(is_sent(alias.name) for alias in statement.names)
 
 
 @functools.cache
