@@ -43,7 +43,6 @@ SAMPLE_SECONDS = 0.3
 IDLE_SAMPLES = 3  # in a row
 MAX_WAIT_SECONDS = 60.0
 IDLE = 0.05  # of a core
-Clock = Callable[[], float]
 
 
 @points(10)
@@ -204,7 +203,7 @@ def measure(overheads: Overheads, subjects: list[Subject], rounds: int, log: Cal
                     log(f"round {number} of {rounds}: {subject.name}, {mode}: {timing.overhead:.2f} s")
 
 
-def time_grading(subject: Subject, pool: SandboxPool | None, clock: Clock = time.perf_counter) -> GradingTime:
+def time_grading(subject: Subject, pool: SandboxPool | None) -> GradingTime:
     """Grade a subject, and return where the time went.
 
     Cells of the course that the notebook has changed or lost are run from the course's copy, and count as overhead.
@@ -213,8 +212,8 @@ def time_grading(subject: Subject, pool: SandboxPool | None, clock: Clock = time
         GradingError: No sandbox or no kernel starts.
         NotebookError: The notebook cannot be read.
     """
-    recorder = _StepRecorder(clock)
-    began = clock()
+    recorder = _StepRecorder()
+    began = time.perf_counter()
     notebook = subject.read()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # of an earlier run
@@ -223,7 +222,7 @@ def time_grading(subject: Subject, pool: SandboxPool | None, clock: Clock = time
             0, kernels=pool.kernel if pool else None, on_step=recorder.step, on_result=recorder.result
         )
         grade(notebook, subject.project, Path(folder), settings)
-    ended = clock()
+    ended = time.perf_counter()
     cells = sum(_seconds(cell) for cell in notebook.cells)
     before, after = recorder.first - began, ended - recorder.last
     return GradingTime(ended - began, cells, recorder.checks, before, after, recorder.solved)
@@ -232,8 +231,7 @@ def time_grading(subject: Subject, pool: SandboxPool | None, clock: Clock = time
 class _StepRecorder:
     """Records the times of the steps and results of a grading."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+    def __init__(self) -> None:
         self.first = self.last = self.checks = 0.0
         self.solved = True
         self.done = -1
@@ -242,12 +240,12 @@ class _StepRecorder:
         if step.done == self.done:  # one more check of the same task
             return
         self.done = step.done
-        self.last = self.clock()
+        self.last = time.perf_counter()
         self.first = self.first or self.last
 
     def result(self, result: TaskResult) -> None:
         """Count the time since the step of a task."""
-        now = self.clock()
+        now = time.perf_counter()
         self.checks += now - self.last
         self.last = now
         self.solved = self.solved and result.full
@@ -262,13 +260,13 @@ def _seconds(cell: NotebookNode) -> float:
     return (idle - busy).total_seconds()
 
 
-def wait_until_idle(clock: Clock = time.monotonic) -> None:
+def wait_until_idle() -> None:
     """Wait until the descendants of this process are idle: a sandbox that is warming up has finished its imports."""
-    deadline, idle_samples = clock() + MAX_WAIT_SECONDS, 0
-    last_used, last_time = _cpu_seconds(), clock()
-    while idle_samples < IDLE_SAMPLES and clock() < deadline:
+    deadline, idle_samples = time.monotonic() + MAX_WAIT_SECONDS, 0
+    last_used, last_time = _cpu_seconds(), time.monotonic()
+    while idle_samples < IDLE_SAMPLES and time.monotonic() < deadline:
         time.sleep(SAMPLE_SECONDS)
-        used, now = _cpu_seconds(), clock()
+        used, now = _cpu_seconds(), time.monotonic()
         idle = 0 <= used - last_used < IDLE * (now - last_time)  # the sum decreases when a process ends
         idle_samples = idle_samples + 1 if idle else 0
         last_used, last_time = used, now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 from nbformat.v4 import new_code_cell
@@ -23,12 +24,10 @@ from mlhood.grading.overhead import GradingTime, Overheads, Subject, time_gradin
 PROBLEM = problem()
 
 
-def ticking(*times: float):
-    return iter(times).__next__
-
-
-def test_checks_take_the_time_between_the_step_of_a_task_and_its_result():
-    recorder = overhead._StepRecorder(ticking(1.0, 2.0, 5.0, 6.0, 6.5))
+def test_checks_take_the_time_between_the_step_of_a_task_and_its_result(monkeypatch):
+    times = iter((1.0, 2.0, 5.0, 6.0, 6.5))
+    monkeypatch.setattr(overhead, "time", SimpleNamespace(perf_counter=times.__next__))
+    recorder = overhead._StepRecorder()
     recorder.step(CellStep(0, 3, "a cell"))
     recorder.step(CellStep(1, 3, "marking T1.1"))
     recorder.result(TaskResult("T1.1", "One", ()))

@@ -62,7 +62,7 @@ class Worker:
     """A worker process. Its messages are put into `messages`; `seconds` is the time limit for its start.
 
     Raises:
-        OutputError: The lock for time measurements cannot be created (see `locks.machine_lock_file`).
+        OutputError: The lock for time measurements cannot be created (see `machine_lock_file`).
     """
 
     def __init__(self, sandbox: bool, seed: int, messages: queue.Queue[WorkerMessage], seconds: float) -> None:

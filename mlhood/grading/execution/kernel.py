@@ -67,7 +67,7 @@ class Kernel:
 
     Args:
         folder: Its working folder.
-        libraries: Of a bare kernel, the libraries that exist in it (see `sandbox.bare`).
+        libraries: Of a bare kernel, the libraries that exist in it (see `bare`).
     """
 
     client_class = NotebookClient

@@ -25,7 +25,7 @@ from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.variants.seed import UNSIGNED
 
 GRADEBOOK_FILE = "gradebook.sqlite"
-SUBMISSIONS_FOLDER = "submissions"  # beside the gradebook; see `store`
+SUBMISSIONS_FOLDER = "submissions"  # beside the gradebook; see `records.stored_path`
 NOT_MARKED = -1  # in the column `late`
 BUSY_SECONDS = 30.0
 

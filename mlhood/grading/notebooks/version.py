@@ -44,7 +44,7 @@ def require_current_version(notebook: NotebookNode, project: Project, path: str 
 
 
 def store_signature(notebook: NotebookNode, signed: str) -> None:
-    """Store the signed name of its version in a notebook (see `variants.signature`)."""
+    """Store the signed name of its version in a notebook (see `variants.seed`)."""
     metadata = notebook.metadata.get("mlhood", {})
     notebook.metadata["mlhood"] = {**metadata, VERSION_KEY: signed}
 

@@ -16,10 +16,10 @@ def format_points(points: float) -> str:
     return f"{points:g}"
 
 
-def points_bar(earned: float, points: float, width: int = 10) -> str:
-    """Return a bar of block characters, filled in proportion to the points earned."""
-    filled = round(width * earned / points) if points else 0
-    return "█" * filled + "░" * (width - filled)
+def points_bar(earned: float, points: float) -> str:
+    """Return a bar of ten block characters, filled in proportion to the points earned."""
+    filled = round(10 * earned / points) if points else 0
+    return "█" * filled + "░" * (10 - filled)
 
 
 def score_line(result: TaskResult) -> str:

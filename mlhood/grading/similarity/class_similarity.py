@@ -34,18 +34,17 @@ MAX_CHARACTERS = 150_000
 MAX_PLACE_CHARACTERS = 40_000
 
 
-def package_functions(root: Path | None = None) -> Iterator[Document]:
-    """Yield a document for each function and class of the package, by default where it is installed."""
-    folder = root or PACKAGE
-    for path in sorted(folder.rglob("*.py")):
-        name = path.relative_to(folder)
+def package_functions() -> Iterator[Document]:
+    """Yield a document for each function and class of the package."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE)
         if name.parts[0] in EXCLUDED and name.parts[:2] != REFERENCES:
             continue
         text = path.read_text(encoding="utf-8")
         lines = text.splitlines(keepends=True)
         for node in ast.parse(text).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                location = f"{folder.name}/{name.as_posix()}: {node.name}"
+                location = f"{PACKAGE.name}/{name.as_posix()}: {node.name}"
                 yield Document(location, {location: "".join(lines[node.lineno - 1 : node.end_lineno])})
 
 
