@@ -43,7 +43,7 @@ def make_folder(folder: Path) -> None:
             "the folder cannot be created",
             where=folder,
             got=error.strerror or str(error),
-            todo="choose another folder with --to",
+            todo="choose another folder, or free space in this one",
         ) from None
 
 

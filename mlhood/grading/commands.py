@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlhood.errors import GradingError, nearest
 from mlhood.files.terminal import echo
 from mlhood.grading.variants.parameter import variant_option
 
@@ -175,19 +174,10 @@ def hint(
 
     Example: mlhood hint P2.4
     """
-    check(notebook or _notebook_of(task), task=[task], hints=True)
-
-
-def _notebook_of(task: str) -> Path:
-    """Return the path of the notebook that a task belongs to."""
     from mlhood.grading.notebooks.notebook import find_notebook
-    from mlhood.grading.projects import PROJECTS
+    from mlhood.grading.student.check import find_task
 
-    known = [task.id for project in PROJECTS.values() for task in project.tasks]
-    if task.upper() in known:
-        return find_notebook(Path(task.partition(".")[0]))
-    expected = f"a task of {', '.join(PROJECTS)}, such as {known[0]}"
-    raise GradingError("there is no such task", where=task, expected=expected, todo=nearest(task, known))
+    check(notebook or find_notebook(Path(find_task(task.upper()).id.partition(".")[0])), task=[task], hints=True)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -67,12 +67,11 @@ def results(root: Path) -> dict[str, Any]:
     """Return the content of results.json for the submission in `root/submission`."""
     description = ""
     try:
-        with isolation(root) as isolated:
-            description = isolated.description
+        with isolation(root) as (description, kernels):
             print(description, file=sys.stderr)  # shown to instructors by Gradescope
             metadata = _metadata(root / "submission_metadata.json")
             path = choose_notebook(root / "submission", _titled_project(metadata))
-            data = gradescope(grade_one(_submission(metadata), path, isolated.kernels))
+            data = gradescope(grade_one(_submission(metadata), path, kernels))
     except MlhoodError as error:
         data = failure(error.one_line())
     except Exception:  # a submission must never be left without a result
@@ -154,19 +153,12 @@ def _submission(metadata: dict[str, Any]) -> SubmittedFile:
     return SubmittedFile(student, name, source="submission", submitted=submitted)
 
 
-@dataclass(frozen=True)
-class Isolation:
-    """How a submission is isolated, described for the instructor, and where its kernel comes from."""
-
-    description: str
-    kernels: NewKernel | None = None
-
-
 @contextlib.contextmanager
-def isolation(hidden: Path) -> Iterator[Isolation]:
-    """Yield the strongest isolation here: a sandbox; else, if we are root, another user; else none.
+def isolation(hidden: Path) -> Iterator[tuple[str, NewKernel | None]]:
+    """Yield the strongest isolation here, described for the instructor, and where an isolated kernel comes from.
 
-    For another user, the checks in this package are closed, too, for as long as it is installed.
+    It is a sandbox; else, if we are root, another user; else none. For another user, the checks in this package are
+    closed, too, for as long as it is installed.
 
     Args:
         hidden: A folder that is closed to all other users: what a submission must not see.
@@ -176,18 +168,18 @@ def isolation(hidden: Path) -> Iterator[Isolation]:
 
         # for one submission there is nothing to do during which another sandbox could warm up
         with SandboxPool(imports=(), prewarm=False) as sandboxes:
-            yield Isolation(SANDBOX, sandboxes.kernel)
+            yield SANDBOX, sandboxes.kernel
         return
     with contextlib.suppress(OSError):  # the next line reports what stays open
         hidden.chmod(0o700)
     problem = other_user.problem(hidden=[hidden])
     if problem:
-        yield Isolation(f"{NOT_ISOLATED} ({reason}; {problem})")
+        yield f"{NOT_ISOLATED} ({reason}; {problem})", None
         return
     from mlhood.grading.sandbox.other_user_kernel import OtherUserKernel  # the module needs Linux
 
     readable = close_to_others()
-    yield Isolation(f"{OTHER_USER} ({reason}{'; ' * bool(readable)}{readable})", OtherUserKernel)
+    yield f"{OTHER_USER} ({reason}{'; ' * bool(readable)}{readable})", OtherUserKernel
 
 
 def grade_one(submission: SubmittedFile, path: Path, kernels: NewKernel | None = None) -> Record:

@@ -14,9 +14,9 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from mlhood.errors import NotebookError, OutputError
+from mlhood.errors import NotebookError
 from mlhood.files.atomic import write_atomic
-from mlhood.files.paths import did_you_mean, file_format
+from mlhood.files.paths import did_you_mean, file_format, make_folder
 from mlhood.files.untrusted_json import has_at_most
 from mlhood.grading.checks.task import Project
 from mlhood.grading.projects import PROJECTS
@@ -178,15 +178,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         OutputError: The folder is missing, full or read-only.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(
-            "the result cannot be written",
-            where=path,
-            got=error.strerror or str(error),
-            todo="choose another folder with --out, or free space in this one",
-        ) from None
+    make_folder(path.parent)
     write_atomic(path, text.encode("utf-8", "replace"))
 
 

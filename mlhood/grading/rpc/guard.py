@@ -19,7 +19,7 @@ _results: deque[np.ndarray] = deque(maxlen=8)  # of earlier calls, whatever the 
 
 
 class RuleBroken(Exception):
-    """A function of the notebook breaks a rule; the message is what `Guard.broken` says, and the function's name."""
+    """A function of the notebook breaks a rule; the message is what `CallGuard.broken` says, and its name."""
 
     def __init__(self, rule: str, function: Callable[..., Any]) -> None:
         super().__init__(f"{rule} {getattr(function, '__name__', type(function).__name__)}")
@@ -60,7 +60,7 @@ def _share(arrays: list[np.ndarray], others: list[np.ndarray]) -> bool:
 def guarded(
     function: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
 ) -> tuple[Any, str]:
-    """Call a function; return its result and what `Guard.broken` says of it."""
+    """Call a function; return its result and what `CallGuard.broken` says of it."""
     kwargs = kwargs or {}
     guard = CallGuard(list(args), dict(kwargs))
     result = function(*args, **kwargs)

@@ -23,12 +23,11 @@ from nbformat.v4 import new_output
 from mlhood.grading.bare.files import files_of
 from mlhood.grading.bare.libraries import Libraries
 from mlhood.grading.execution.kernel import CellOutcome, Kernel
-from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile
+from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES
 from mlhood.grading.sandbox.bubblewrap import require
 from mlhood.grading.sandbox.channels import TOO_LARGE, KernelManager
 from mlhood.grading.sandbox.limits import MIB, Limits
 from mlhood.grading.sandbox.sandbox import Sandbox
-from mlhood.grading.sandbox.untrusted_folder import NotRegularFile
 
 POLL_SECONDS = 0.05
 ALIVE_SECONDS = 0.1
@@ -200,10 +199,7 @@ class SandboxedKernel(Kernel):
         Raises:
             InvalidFile: It is a link or a special file, or too large.
         """
-        try:
-            self.sandbox.download(path, limit)
-        except NotRegularFile as error:
-            raise InvalidFile(str(error)) from None
+        self.sandbox.download(path, limit)
 
     def _only_process(self) -> int | None:
         return self.sandbox.only_process

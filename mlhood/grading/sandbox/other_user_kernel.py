@@ -24,7 +24,7 @@ from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile
 from mlhood.grading.sandbox.bubblewrap import environment
 from mlhood.grading.sandbox.channels import KernelManager
 from mlhood.grading.sandbox.other_user import command, free_user, kill_all
-from mlhood.grading.sandbox.untrusted_folder import NotRegularFile, UntrustedFolder
+from mlhood.grading.sandbox.untrusted_folder import UntrustedFolder
 
 STICKY = 0o1777
 ENTER_ONLY = 0o711
@@ -103,8 +103,6 @@ class OtherUserKernel(Kernel):
             target.replace(path)
         except (FileNotFoundError, ValueError):
             return
-        except NotRegularFile as error:
-            raise InvalidFile(str(error)) from None
         except OSError as error:
             raise InvalidFile(f"cannot be read ({error.strerror})") from None
 

@@ -19,10 +19,11 @@ from typing import Any
 
 from mlhood.errors import GradingError
 from mlhood.grading.bare.files import BareFiles, interpreter
+from mlhood.grading.rpc.transport import InvalidFile
 from mlhood.grading.sandbox import seccomp
 from mlhood.grading.sandbox.bubblewrap import HOME, bare_view, command, require
 from mlhood.grading.sandbox.limits import Limits, ResourceMonitor
-from mlhood.grading.sandbox.untrusted_folder import NotRegularFile, UntrustedFolder
+from mlhood.grading.sandbox.untrusted_folder import UntrustedFolder
 
 START_SECONDS = 300.0
 END_SECONDS = 20.0
@@ -220,7 +221,7 @@ class Sandbox:
         """Copy a file of the sandbox to the same path outside; if there is none, remove an earlier copy.
 
         Raises:
-            NotRegularFile: It is not a regular file, or has more than `limit` bytes.
+            InvalidFile: It is not a regular file, or has more than `limit` bytes.
         """
         path.unlink(missing_ok=True)
         root = self.scratch if path.is_relative_to(self.scratch) else self.folder
@@ -230,7 +231,7 @@ class Sandbox:
         except (FileNotFoundError, ValueError):
             return
         except OSError as error:
-            raise NotRegularFile(f"cannot be read ({error.strerror})") from None
+            raise InvalidFile(f"cannot be read ({error.strerror})") from None
         if root == self.scratch:
             status = path.stat()
             self._uploaded[path.name] = (status.st_ino, status.st_mtime_ns, status.st_size)
@@ -253,7 +254,7 @@ class Sandbox:
             inside, remaining = self._inside(self.folder), limit
             for name in inside.files():
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
-                with contextlib.suppress(NotRegularFile):
+                with contextlib.suppress(InvalidFile):
                     inside.copy_out(name, target / name, remaining)
                     remaining -= (target / name).stat().st_size
 

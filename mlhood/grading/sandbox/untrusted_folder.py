@@ -13,16 +13,14 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from mlhood.grading.rpc.transport import InvalidFile
+
 CHUNK = 1 << 20
 MAX_DEPTH = 20
 READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 PATH_ONLY = os.O_CLOEXEC | getattr(os, "O_PATH", 0) | getattr(os, "O_NOFOLLOW", 0)
 READ_FOLDER = READ | getattr(os, "O_DIRECTORY", 0)
-
-
-class NotRegularFile(Exception):
-    """A name does not refer to a regular file of the folder, or the file is too large; the message says which."""
 
 
 class UntrustedFolder:
@@ -36,7 +34,7 @@ class UntrustedFolder:
 
         Raises:
             FileNotFoundError: There is none.
-            NotRegularFile: It is a link, a pipe or a folder, or has more than `limit` bytes.
+            InvalidFile: It is a link, a pipe or a folder, or has more than `limit` bytes.
         """
         with self._open(name) as source:
             _check_regular(source, limit)
@@ -46,7 +44,7 @@ class UntrustedFolder:
                     remaining -= file.write(data)
         if not remaining:
             target.unlink()
-            raise NotRegularFile(f"is larger than {limit >> 20} MiB")
+            raise InvalidFile(f"is larger than {limit >> 20} MiB")
 
     def copy_in(self, source: Path, name: str) -> None:
         """Write a file in place of whatever has that name.
@@ -102,14 +100,14 @@ class UntrustedFolder:
         try:
             with self._open(str(folder), READ_FOLDER) as opened, os.scandir(opened) as entries:
                 return [(entry.name, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
-        except (OSError, NotRegularFile):
+        except (OSError, InvalidFile):
             return []
 
     @contextlib.contextmanager
     def _open(self, name: str, flags: int = READ) -> Iterator[int]:
         *folders, last = PurePosixPath(name).parts or (".",)
         if ".." in (*folders, last) or last == "/":
-            raise NotRegularFile("is outside the folder")
+            raise InvalidFile("is outside the folder")
         descriptor = os.dup(self.descriptor)
         try:
             for part, part_flags in [*((folder, READ_FOLDER) for folder in folders), (last, flags)]:
@@ -125,7 +123,7 @@ def _descend(descriptor: int, part: str, flags: int) -> int:
     except FileNotFoundError:
         raise
     except OSError:  # a link, a socket, or a file where a folder should be
-        raise NotRegularFile("is not a regular file") from None
+        raise InvalidFile("is not a regular file") from None
     os.close(descriptor)
     return opened
 
@@ -133,6 +131,6 @@ def _descend(descriptor: int, part: str, flags: int) -> int:
 def _check_regular(descriptor: int, limit: int) -> None:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise NotRegularFile("is not a regular file")
+        raise InvalidFile("is not a regular file")
     if status.st_size > limit:
-        raise NotRegularFile(f"is larger than {limit >> 20} MiB")
+        raise InvalidFile(f"is larger than {limit >> 20} MiB")

@@ -117,7 +117,7 @@ def check(task_id: str, namespace: dict[str, Any] | None = None, *, first: int |
     Raises:
         GradingError: There is no such task, or this is not a notebook.
     """
-    task = _find(task_id)
+    task = find_task(task_id)
     task = replace(task, checks=task.checks[:first])
     names = namespace if namespace is not None else _notebook_names()
     with (
@@ -157,7 +157,7 @@ def hint(task_id: str) -> Hints:
     Raises:
         GradingError: There is no such task, or its checks have not run yet.
     """
-    task = _find(task_id)
+    task = find_task(task_id)
     if task.id not in _results:
         raise GradingError(
             "there is no hint before the first check",
@@ -186,7 +186,12 @@ def progress(project_id: str | None = None) -> Progress:
     return Progress({task: _results[task] for task in _results if task.startswith(f"{project_id}.")}, project_id)
 
 
-def _find(task_id: str) -> Task:
+def find_task(task_id: str) -> Task:
+    """Return the task of that id, such as `P1.3`.
+
+    Raises:
+        GradingError: There is none; the error names the nearest.
+    """
     project = PROJECTS.get(str(task_id).partition(".")[0])
     task = project.task(task_id) if project else None
     if task is not None:

@@ -174,7 +174,7 @@ def test_old_format_is_read(tmp_path):
 
 def test_write_into_a_file(tmp_path, course):
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="cannot be written"):
+    with pytest.raises(OutputError, match="cannot be created"):
         write(course.notebook(), tmp_path / "file" / "P1.ipynb")
 
 
