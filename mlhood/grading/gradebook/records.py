@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-
-from nbformat import NotebookNode
+from typing import TYPE_CHECKING
 
 from mlhood.errors import NotebookError
 from mlhood.grading.checks.marks import CheckResult, ManualMark, TaskResult
@@ -16,6 +15,9 @@ from mlhood.grading.gradebook.late import Lateness, LatePolicy, parse_late_polic
 from mlhood.grading.gradebook.project_spec import ProjectSpec, TaskSpec
 from mlhood.grading.gradebook.roster import Roster, Student
 from mlhood.grading.intake.collect import SubmittedFile
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 LATE_POLICY, ROSTER = "late", "roster"  # names of the gradebook's metadata
 MISSING = "missing"
