@@ -46,7 +46,7 @@ def test_every_format_is_exported_once():
 
 def test_the_example_of_a_late_policy_is_valid():
     (example,) = blocks("toml")
-    deadline = parse_late_policy(example, "INSTRUCTORS.md").of("P1")
+    deadline = parse_late_policy(example, "INSTRUCTORS.md")["P1"]
     assert (deadline.penalty_per_day, deadline.max_penalty, set(deadline.extensions)) == (0.1, 0.5, {"ada", "bob"})
 
 

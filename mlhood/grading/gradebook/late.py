@@ -93,19 +93,12 @@ class Deadline:
         return self.due.astimezone(UTC) + (extension or timedelta())
 
 
-@dataclass(frozen=True)
-class LatePolicy:
-    """The policies of all assignments."""
+def parse_late_policy(text: str, where: object) -> dict[str, Deadline]:
+    """Return the deadlines in a policy, by assignment; without one, nothing is late.
 
-    deadlines: Mapping[str, Deadline] = field(default_factory=dict)
-
-    def of(self, assignment: str) -> Deadline:
-        """Return the deadline of an assignment; without one, nothing is late."""
-        return self.deadlines.get(assignment, Deadline())
-
-
-def parse_late_policy(text: str, where: object) -> LatePolicy:
-    """Parse a policy for late submissions, in TOML as shown in this module's docstring; `where` is for messages.
+    Args:
+        text: TOML as shown in this module's docstring.
+        where: It was found, for messages.
 
     Raises:
         GradingError: It is not TOML, a name is unknown, or a value is invalid.
@@ -114,7 +107,7 @@ def parse_late_policy(text: str, where: object) -> LatePolicy:
         data = tomllib.loads(text)
         zone = _zone(data.pop("timezone", "UTC"))
         defaults = {name: _number(name, data.pop(name, default)) for name, default in DEFAULTS.items()}
-        return LatePolicy({str(name): _deadline(str(name), table, defaults, zone) for name, table in data.items()})
+        return {str(name): _deadline(str(name), table, defaults, zone) for name, table in data.items()}
     except (tomllib.TOMLDecodeError, ValueError) as error:
         raise GradingError(
             "the policy for late submissions cannot be read",

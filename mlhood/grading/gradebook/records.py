@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mlhood.errors import NotebookError
 from mlhood.grading.checks.marks import CheckResult, ManualMark, TaskResult
 from mlhood.grading.gradebook.gradebook import Gradebook, Grading, MarkedItem, SubmissionEntry
-from mlhood.grading.gradebook.late import Lateness, LatePolicy, parse_late_policy
+from mlhood.grading.gradebook.late import Deadline, Lateness, parse_late_policy
 from mlhood.grading.gradebook.project_spec import ProjectSpec, TaskSpec
 from mlhood.grading.gradebook.roster import Roster, Student
 from mlhood.grading.intake.collect import SubmittedFile
@@ -87,11 +87,11 @@ class Record:
         return self.earned + self.bonus - self.penalty
 
 
-def records(gradebook: Gradebook, policy: LatePolicy | None = None) -> list[Record]:
+def records(gradebook: Gradebook, policy: Mapping[str, Deadline] | None = None) -> list[Record]:
     """Return the results that count, by project and student; late submissions by the stored policy if none is given."""
     if policy is None:
         text = gradebook.metadata(LATE_POLICY)
-        policy = parse_late_policy(text, gradebook.path) if text else LatePolicy()
+        policy = parse_late_policy(text, gradebook.path) if text else {}
     projects = gradebook.projects()
     chosen: dict[tuple[str, str], SubmissionEntry] = {}
     for entry in gradebook.entries():
@@ -102,7 +102,7 @@ def records(gradebook: Gradebook, policy: LatePolicy | None = None) -> list[Reco
             chosen[key] = max(candidates, key=lambda e: (e.key is not None, e.submission.submitted or FIRST))
     marks = gradebook.manual_marks()
     submitted = [
-        _marked(_record(gradebook, entry, projects[project], policy), marks)
+        _marked(_record(gradebook, entry, projects[project], policy.get(project, Deadline())), marks)
         for (project, _), entry in sorted(chosen.items())
     ]
     return sorted(_with_roster(submitted, roster_of(gradebook)), key=lambda record: (record.project.id, record.student))
@@ -151,8 +151,8 @@ def _project_of(entry: SubmissionEntry) -> str:
     return entry.project or entry.submission.assignment.upper()
 
 
-def _record(gradebook: Gradebook, entry: SubmissionEntry, project: ProjectSpec, policy: LatePolicy) -> Record:
-    submission, deadline = entry.submission, policy.of(project.id)
+def _record(gradebook: Gradebook, entry: SubmissionEntry, project: ProjectSpec, deadline: Deadline) -> Record:
+    submission = entry.submission
     grading = gradebook.grading(entry.key) if entry.key else None
     if grading is None:
         state = "refused" if submission.problem else "open"

@@ -52,7 +52,7 @@ def minutes(number: float) -> datetime:
     ],
 )
 def test_days_and_shares(student, submitted, days, penalty):
-    lateness = parse_late_policy(POLICY, "late.toml").of("P1").lateness(student, submitted)
+    lateness = parse_late_policy(POLICY, "late.toml")["P1"].lateness(student, submitted)
     assert (lateness.days, lateness.penalty) == (days, pytest.approx(penalty))
 
 
@@ -68,24 +68,24 @@ def test_days_and_shares(student, submitted, days, penalty):
 )
 def test_what_is_assumed_without_a_time_is_said(student, marked_late, days, note):
     policy = parse_late_policy(POLICY, "late.toml")
-    lateness = policy.of("P1").lateness(student, None, marked_late)
+    lateness = policy["P1"].lateness(student, None, marked_late)
     assert (lateness.days, lateness.penalty) == (days, pytest.approx(days * 0.1))
     assert lateness.note.startswith(note)
     assert bool(lateness.note) == bool(note)
-    assert policy.of("P3").lateness(student, None, marked_late).note == ""  # nothing is due
+    assert policy["P3"].lateness(student, None, marked_late).note == ""  # nothing is due
 
 
 def test_each_assignment_has_its_own_deadline():
     policy = parse_late_policy(POLICY, "late.toml")
-    assert policy.of("P2").lateness("ada", datetime(2026, 11, 1, 13, tzinfo=UTC)).penalty == pytest.approx(0.2)
-    assert policy.of("P3").lateness("ada", DUE).days == 0
-    assert policy.of("P9").lateness("ada", DUE).days == 0
+    assert policy["P2"].lateness("ada", datetime(2026, 11, 1, 13, tzinfo=UTC)).penalty == pytest.approx(0.2)
+    assert policy["P3"].lateness("ada", DUE).days == 0
+    assert Deadline().lateness("ada", DUE).days == 0
 
 
 def test_days_are_24_hours_where_daylight_saving_time_ends():
     # on 25 October 2026 clocks in Vienna go back, so from noon to noon there are 25 hours
     rules = 'timezone = "Europe/Vienna"\npenalty_per_day = 10\n[P1]\ndue = 2026-10-24T12:00:00\n'
-    deadline = parse_late_policy(rules, "").of("P1")
+    deadline = parse_late_policy(rules, "")["P1"]
     assert deadline.lateness("ada", datetime(2026, 10, 25, 10, 59, tzinfo=UTC)).days == 2
     assert deadline.lateness("ada", datetime(2026, 10, 25, 10, 0, tzinfo=UTC)).days == 1
 
