@@ -26,7 +26,7 @@ aten = torch.ops.aten
 _LEFT = {
     *("adaptive_max_pool2d", "adaptive_max_pool3d", "angle", "as_strided", "atan2", "binary_cross_entropy"),
     *("diagonal", "diagonal_copy", "_embedding_bag", "_embedding_bag_forward_only", "empty_strided", "floor_divide"),
-    *("heaviside", "index_add", "index_put", "_unsafe_index_put", "max_unpool2d", "max_unpool3d"),
+    *("fmod", "heaviside", "index_add", "index_put", "_unsafe_index_put", "max_unpool2d", "max_unpool3d"),
     *("multi_margin_loss", "multilabel_margin_loss_forward", "native_batch_norm", "_native_batch_norm_legit"),
     *("_native_batch_norm_legit_functional", "nll_loss_forward", "nll_loss2d_forward", "remainder", "scatter"),
     *("scatter_add", "scatter_reduce", "sgn", "sign", "signbit", "sort", "special_erfcx", "special_log_ndtr"),
@@ -65,10 +65,10 @@ def _name(target: Any) -> str:
 
 def is_exported(node: Node) -> bool:
     """Return whether torch exports what a node computes, if it exports the operator."""
-    given = arguments_of(node)
-    if isinstance(node.meta["val"], (tuple, list)) and node.target not in _SEVERAL:
-        return not any(user.args[1] for user in node.users)
-    if "exponent" in given and not node.meta["val"].is_floating_point():
+    given, value = arguments_of(node), node.meta["val"]
+    if isinstance(value, (tuple, list)):
+        return node.target in _SEVERAL or not any(user.args[1] for user in node.users)
+    if "exponent" in given and not value.is_floating_point():
         return False  # integers wrap around in torch
     # a power of -0.5 of minus infinity is NaN in torch, and so is a clamp to NaN
     is_nan = given.get("min") != given.get("min") or given.get("max") != given.get("max")
