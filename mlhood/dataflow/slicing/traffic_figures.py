@@ -176,30 +176,26 @@ def waits(reads: int, reading: float, multiplying: float) -> Figure:
     )
 
 
-def bounds(nests: Mapping[str, tuple[float, float, float, float]]) -> Figure:
-    """Draw for each nest the times between which it lies, the predicted one and the measured one.
+def bounds(nests: Mapping[str, tuple[float, float, float]]) -> Figure:
+    """Draw for each nest the times between which it lies, and the measured one.
 
     Args:
-        nests: Milliseconds if it never waits for memory, if it always does, as predicted, and as measured.
+        nests: Milliseconds if it never waits for memory, if it always does, and as measured.
     """
     figure, axes = plt.subplots(figsize=(6.4, 1.3 + 0.5 * len(nests)), dpi=90, layout="constrained")
-    never, always, predicted, measured = (list(column) for column in zip(*nests.values(), strict=True))
+    never, always, measured = (list(column) for column in zip(*nests.values(), strict=True))
     rows = range(len(nests))
     widths = [most - least for least, most in zip(never, always, strict=True)]
     axes.barh(rows, widths, 0.5, left=never, color=LIGHT_GREY, ec=DARK, lw=0.8, label="never … always waiting")
-    style = {"ls": "", "mec": "black", "zorder": 3}
-    axes.plot(predicted, rows, marker="D", color=ORANGE, ms=9, label="predicted", **style)
-    axes.plot(measured, rows, marker="o", color=SKY, ms=6, label="measured", **style)
-    for row, pair in enumerate(zip(predicted, measured, strict=True)):
-        text = "predicted {}\nmeasured {}".format(*map(digits, pair))
+    axes.plot(measured, rows, marker="o", color=SKY, ms=9, label="measured", ls="", mec="black", zorder=3)
+    for row, (least, most, time) in enumerate(nests.values()):
+        text = f"{digits(least)} … {digits(most)}\nmeasured {digits(time)}"
         axes.text(1.02, row, text, transform=axes.get_yaxis_transform(), fontsize=9, va="center")
     axes.set_yticks(rows, list(nests), fontsize=9)
     axes.set(xlabel="ms", xlim=(0, None), ylim=(len(nests) - 0.5, -0.5))
-    figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=9)
     parts = [f"{name}: {' / '.join(map(digits, values))}" for name, values in nests.items()]
-    return set_alt_text(
-        figure, f"Times in ms if a nest never waits / always waits / predicted / measured. {'; '.join(parts)}."
-    )
+    return set_alt_text(figure, f"Times in ms if a nest never waits / always waits / measured. {'; '.join(parts)}.")
 
 
 def _markers(axes: Axes, cells: Sequence[Measurement], order: Order, shift: float) -> None:

@@ -57,9 +57,9 @@ FIGURES = {
     "traffic, one": lambda: traffic_figures.traffic(
         {"C1": {order: Traffic(1, 1, 1, 1, 1) for order in ORDERS}}, line=64
     ),
-    "bounds": lambda: traffic_figures.bounds({"WS": (16.8, 20.9, 18.5, 18.4), "IS": (16.8, 33.4, 23.8, 25.0)}),
+    "bounds": lambda: traffic_figures.bounds({"WS": (16.8, 20.9, 18.4), "IS": (16.8, 33.4, 25.0)}),
     "waits": lambda: traffic_figures.waits(reads=4, reading=1, multiplying=3),
-    "bounds, one": lambda: traffic_figures.bounds({"WS": (0.5, 0.6, 0.55, 2.5)}),
+    "bounds, one": lambda: traffic_figures.bounds({"WS": (0.5, 0.6, 2.5)}),
     "times": lambda: traffic_figures.times(table((0.012, 0.01), (0.01, 0.01), (0.015, 0.02))),
     "times, far apart": lambda: traffic_figures.times(table((0.001, 0.001), (0.02, 0.03))),
     "times, one": lambda: traffic_figures.times(table((0.001, 0.001))),
