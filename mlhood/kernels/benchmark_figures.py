@@ -230,10 +230,13 @@ def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
         axes.plot(values, list(measured), "D", color=VERMILION, mec="black", ms=7, label="measured")
     patch = {"fc": "white", "ec": "none", "pad": 2}
     for i, text in enumerate(_speedups(rows)):
-        _label_bar(axes, text, (ends[i] * 1e3, i), 8)
+        if ends[i] > 0.5 * max(ends):  # no room beside it
+            _label_bar(axes, text, (0, i), 8)
+        else:
+            _label_bar(axes, text, (ends[i] * 1e3, i), 8)
         if omitted[i]:
-            axes.text(shown[i] * 500, i, " / /  cut  / / ", ha="center", va="center", fontsize=TEXT, bbox=patch)
-    axes.set(yticks=y, yticklabels=list(rows), xlabel="milliseconds", xlim=(0, 1.6e3 * max(ends)))
+            axes.text(shown[i] * 800, i, " / /  cut  / / ", ha="center", va="center", fontsize=TEXT, bbox=patch)
+    axes.set(yticks=y, yticklabels=list(rows), xlabel="milliseconds", xlim=(0, 1.1e3 * max(ends)))
     axes.set_ylim(len(rows) - 0.5, -0.5)
     _legend(axes, 3)
     bars = [
