@@ -15,7 +15,7 @@ class Excerpt:
 
     Args:
         picture: Id of the cell whose first picture the README shows.
-        table: Id of the cell whose first table the report shows.
+        table: Id of the cell whose first table the report shows, and that of P4 the README, too.
         columns: The columns to show; all if empty.
         caption: What the table shows, if it has no title.
         more_pictures: Ids of further cells, whose pictures only the report shows.
@@ -54,8 +54,7 @@ EXCERPTS = {
     ),
     "P4": Excerpt(
         "P4-6-result-3",
-        "P4-6-result-3",
-        caption="GPT-2's last layer in three orders: reads of the weights, and the time, predicted and measured",
+        "P4-5-solution-2",
         more_pictures=("P4-2-result-1", "P4-5-result-1", "P4-8-result-1"),
     ),
     "P5": Excerpt(

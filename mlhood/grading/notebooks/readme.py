@@ -1,7 +1,7 @@
-"""What the README shows: the overview, a picture of each executed notebook, badges, and the syllabus.
+"""What the README shows: the overview, a picture of each executed notebook, the table of P4, badges, and the syllabus.
 
-In: the README with the comments `<!-- syllabus -->` and `<!-- /syllabus -->`, and the executed notebooks.
-Out: the README with the syllabus between the comments, and the pictures in `.github/images`. Nobody copies a number.
+In: the README with a pair of comments `<!-- P4 -->` and `<!-- /P4 -->` for each table, and the executed notebooks.
+Out: the README with the tables between the comments, and the pictures in `.github/images`. Nobody copies a number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from matplotlib.image import imread
 
 from mlhood.errors import GradingError
 from mlhood.grading.checks.task import Project
-from mlhood.grading.notebooks.excerpts import EXCERPTS, output
+from mlhood.grading.notebooks.excerpts import EXCERPTS, output, text_table
 from mlhood.grading.notebooks.notebook import read
 from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_GREY, LIGHT_YELLOW, arrow, box, canvas
 
@@ -122,16 +122,20 @@ def readme_files(root: Path, projects: Iterable[Project]) -> dict[str, bytes]:
 
     Raises:
         NotebookError: A notebook cannot be read.
-        GradingError: The README lacks the pair of comments.
+        GradingError: The README lacks a pair of comments.
     """
     projects = tuple(projects)
     text = (root / "README.md").read_text(encoding="utf-8")
     files = {f"{IMAGES}/{name}.svg": badge(*pair).encode() for name, pair in badges(root, projects).items()}
     files[f"{IMAGES}/overview.png"] = _overview_png(root / IMAGES / "overview.png")
     for name, excerpt in EXCERPTS.items():
-        if picture := output(read(root / f"{name}.ipynb"), excerpt.picture, "image/png"):
+        notebook = read(root / f"{name}.ipynb")
+        if picture := output(notebook, excerpt.picture, "image/png"):
             files[f"{IMAGES}/{name}.png"] = base64.b64decode(picture)
-    return {"README.md": _with_syllabus(text, projects, root / "README.md").encode(), **files}
+        if name == "P4" and (table := output(notebook, excerpt.table, "text/html")):
+            text = _insert(text, name, markdown_table(table), root / "README.md")
+    text = _insert(text, "syllabus", syllabus_table(projects), root / "README.md")
+    return {"README.md": text.encode(), **files}
 
 
 def syllabus_table(projects: Iterable[Project]) -> str:
@@ -156,17 +160,24 @@ def _overview_png(path: Path) -> bytes:
     return buffer.getvalue()
 
 
-def _with_syllabus(text: str, projects: Iterable[Project], path: Path) -> str:
-    begin, end = "<!-- syllabus -->\n", "<!-- /syllabus -->"
+def _insert(text: str, name: str, table: str, path: Path) -> str:
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
     if text.count(begin) != 1 or text.count(end) != 1:
         raise GradingError(
-            "the README does not mark where the syllabus belongs",
+            "the README does not mark where a table belongs",
             where=path,
             expected=f"one line {begin.strip()} and one line {end}",
             got=f"{text.count(begin)} and {text.count(end)}",
         )
     before, after = text.split(begin)
-    return before + begin + syllabus_table(projects) + end + after.split(end)[1]
+    return before + begin + table + end + after.split(end)[1]
+
+
+def markdown_table(html: str) -> str:
+    """Return a table that a notebook shows, in Markdown."""
+    table = text_table(html)
+    rows = [table.heading, ["---"] * len(table.heading), *table.rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
 
 
 def badges(root: Path, projects: tuple[Project, ...]) -> dict[str, tuple[str, str]]:

@@ -20,6 +20,7 @@ from mlhood.grading.notebooks.readme import (
     SYLLABUS,
     badge,
     badges,
+    markdown_table,
     output,
     readme_files,
     syllabus_table,
@@ -50,6 +51,7 @@ def test_the_cells_of_an_excerpt_show_a_picture_and_a_table(name):
     assert output(notebook, excerpt.picture, "image/png")
     table = output(notebook, excerpt.table, "text/html")
     assert text_table(table, excerpt.columns).rows
+    assert (markdown_table(table) in TEXT) == (name == "P4")
 
 
 def test_every_image_of_the_readme_is_written_and_every_written_image_is_shown():
