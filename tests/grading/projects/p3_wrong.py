@@ -64,7 +64,7 @@ IJK = (
     "for j in range(b.shape[1]):\n            for k in range(a.shape[1])",
 )
 IN_FLOAT64 = (
-    ("np.float32)", "np.float64)"),
+    ("aligned_zeros(a.shape[0], b.shape[1])", "np.zeros((a.shape[0], b.shape[1]))"),
     ("+= a[i, k]", "+= np.float64(a[i, k])"),
     ("return c", "return c.astype(np.float32)"),
 )
@@ -236,7 +236,7 @@ MEASURED: tuple[Mistake, ...] = (
         ),
         (
             "the last panel is left out",
-            (4, ("@compiled\n", ""), ("256", "4"), ("np.empty", "np.zeros"), ("len(panels))", "len(panels) - 1)")),
+            (4, ("@compiled\n", ""), ("256", "4"), ("len(panels))", "len(panels) - 1)")),
             PACKED,
             "wrong values",
         ),
