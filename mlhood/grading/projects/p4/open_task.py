@@ -179,7 +179,7 @@ def slicings_are_possible(submission: Submission) -> None:
 
 @points(3)
 def traffic_is_less_than_the_analysis(submission: Submission) -> None:
-    """The slicings of `choose` have less simulated traffic than those of the analysis, by at least one per cent."""
+    """The slicings of `choose` have less simulated traffic than those of the analysis, by at least one percent."""
     figures = _figures(submission)
     what = "the slicings of `choose` have no less traffic than those of the analysis"
     both = " of both orders" if submission.parameters.order_of == "choose" else ""
