@@ -140,9 +140,8 @@ def output_sqnr(graph: Graph, quantized: Graph, inputs: Inputs) -> dict[str, flo
 def _with_weights_of(layer: Node, quantized: Node, floats: dict[str, np.ndarray]) -> np.ndarray:
     """Return a layer's result in float, with the weights of its quantised node."""
     arrays = [None if value is None else _input_array(value, floats) for value in layer.inputs]
-    for i, rounded in enumerate(
-        quantized.inputs[: len(arrays)]
-    ):  # fewer, if constants of the layer are in its operator
+    # constants of the layer may be in the quantised operator, which then has fewer inputs
+    for i, rounded in enumerate(quantized.inputs[: len(arrays)]):
         if isinstance(rounded, Constant):
             arrays[i] = _to_float(rounded, rounded.data)
     return as_tuple(layer.operator.evaluate(*arrays))[0]
