@@ -1,4 +1,4 @@
-"""Score the compiler on ONNX's own tests and on a zoo of architectures, and the neural processor's search for slices.
+"""Score the compiler on ONNX's own tests and on a zoo of architectures.
 
 python -m tests.tools.compiler conformance
 """
@@ -6,7 +6,6 @@ python -m tests.tools.compiler conformance
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -69,36 +68,6 @@ def zoo(
     right, count = share(outcomes)
     echo(json.dumps([vars(outcome) for outcome in outcomes], indent=2) if as_json else format_table(outcomes))
     raise typer.Exit(0 if right == count else 1)
-
-
-@app.command()
-def neural_processor(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MODEL]...", help="lenet, resnet18, resnet50, mobilenet_v2; all by default.", show_default=False
-        ),
-    ] = None,
-    machine: Annotated[Path | None, typer.Option(help="Machine as a TOML file; the course's by default.")] = None,
-    element: Annotated[str, typer.Option(help="Type of activations and weights: int8 or int16.")] = "int8",
-) -> None:
-    """Show what the search for slices gains on the neural processor: cycles of each layer, by the cycle model.
-
-    The greedy default and the searched slices are those of each layer alone; the bound is what no program can beat. At
-    last come layers that are small enough to try all slicings, with the search's distance from the best.
-
-    Example: python -m tests.tools.compiler neural-processor lenet mobilenet_v2
-    """
-    from mlhood.compiler.backends.nmp.machine import default_machine, read_machine
-    from tests.tools.compiler import neural_processor as bench
-
-    built = default_machine() if machine is None else read_machine(machine)
-    echo(f"{built.name}: {built.units} tilelets, blobs of {built.blob_bytes:,} bytes, {element}")
-    for name in names or bench.NAMES:
-        echo(f"\n{bench.measure(bench.network_graph(name, element), built)}")
-    echo("\nthe search beside the best of all slicings, on small layers and a machine of two tilelets")
-    for name, searched, best in bench.gaps(built):
-        echo(f"{name:34}{searched:>8,}{best:>8,}{searched / best - 1:>8.1%}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.tools.compiler.neural_processor import network_graph
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.nmp.codegen.generate import fuse_layers, generate, layers_of
@@ -15,7 +16,6 @@ from mlhood.compiler.backends.nmp.simulator import simulate
 from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.errors import CompilerError
-from tests.tools.compiler.neural_processor import network_graph
 
 
 def check(graph, **options):
