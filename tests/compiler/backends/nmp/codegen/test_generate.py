@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
-from tests.tools.compiler.neural_processor import network_graph
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.nmp.codegen.generate import fuse_layers, generate, layers_of
@@ -13,9 +15,36 @@ from mlhood.compiler.backends.nmp.cycles import time_program
 from mlhood.compiler.backends.nmp.isa.encoding import encode
 from mlhood.compiler.backends.nmp.machine import default_machine
 from mlhood.compiler.backends.nmp.simulator import simulate
+from mlhood.compiler.bench.model import NETWORKS
+from mlhood.compiler.compile import compile
 from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.operators.elementwise import Relu
+from mlhood.compiler.quantize import Recipe
 from mlhood.errors import CompilerError
+from mlhood.exchange import export
+
+
+def network_graph(name, element="int8"):
+    """The integers of a network with random weights: without the nodes that quantise inputs and dequantise outputs."""
+    import torch
+
+    torch.manual_seed(0)
+    network = NETWORKS[name]
+    inputs = {network.names[0]: np.random.default_rng(0).normal(size=(1, *network.shape)).astype(np.float32)}
+    with tempfile.TemporaryDirectory() as folder:
+        path = export(network.build().eval(), *inputs.values(), Path(folder) / "model.onnx", input_names=list(inputs))
+        recipe = Recipe("power_of_two", element)
+        graph = compile(path, quantization=recipe, calibration=[inputs], dims={"batch": 1}, stop_after="quantized")
+    for placeholder in list(graph.placeholders.values()):
+        (quantize,) = placeholder.users
+        graph.replace_all_uses(quantize.outputs[0], graph.placeholder(f"{placeholder.name}_integers", quantize.outputs[0].type))
+        graph.remove(quantize)
+        graph.remove_placeholder(placeholder)
+    for output, value in list(graph.outputs.items()):
+        graph.replace_all_uses(value, value.producer.inputs[0])
+        graph.remove(value.producer)
+        assert graph.is_output(graph.outputs[output])
+    return graph
 
 
 def check(graph, **options):
