@@ -37,7 +37,8 @@ def network_graph(name, element="int8"):
         graph = compile(path, quantization=recipe, calibration=[inputs], dims={"batch": 1}, stop_after="quantized")
     for placeholder in list(graph.placeholders.values()):
         (quantize,) = placeholder.users
-        graph.replace_all_uses(quantize.outputs[0], graph.placeholder(f"{placeholder.name}_integers", quantize.outputs[0].type))
+        integers = graph.placeholder(f"{placeholder.name}_integers", quantize.outputs[0].type)
+        graph.replace_all_uses(quantize.outputs[0], integers)
         graph.remove(quantize)
         graph.remove_placeholder(placeholder)
     for output, value in list(graph.outputs.items()):
