@@ -132,8 +132,6 @@ def test_every_command_has_help_in_any_folder(installed, tmp_path):
 def test_commands_act_in_any_folder(installed, tmp_path):
     program = installed / "mlhood"
     assert run(program, "--version", folder=tmp_path) == f"mlhood {PROJECT['version']}\n"
-    sliced = ("--filters", "64", "--channels", "64", "--kernel", "3", "--output", "56", "--caches", "32KiB,1MiB,4MiB")
-    assert json.loads(run(program, "slice", *sliced, "--json", folder=tmp_path))
     shape = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]), helper.make_tensor_value_info("y", 1, [2, 3])
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], "rectify")], "tiny", shape[:1], shape[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), tmp_path / "t.onnx")

@@ -28,8 +28,7 @@ def hierarchy(caches: Caches) -> Hierarchy:
     """
     sizes = [size for size in caches.sizes if size is not None]
     if len(sizes) < len(LEVELS):
-        todo = "declare them: --caches 32KiB,1MiB,4MiB"
-        raise CacheError("the sizes of all levels are needed", expected=", ".join(LEVELS), got=str(caches), todo=todo)
+        raise CacheError("the sizes of all levels are needed", expected=", ".join(LEVELS), got=str(caches))
     return Hierarchy([Level(size, ways(size, caches.line)) for size in sizes], caches.line)
 
 

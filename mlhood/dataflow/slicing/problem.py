@@ -11,7 +11,6 @@ from mlhood.errors import SlicingError
 Order = Literal["IS", "WS"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 FLOAT_BYTES = 4
-_MAX_MACS = 2**50  # multiply-adds of full tiles: bytes and cycles of more would overflow 64 bits
 
 
 @dataclass(frozen=True)
@@ -44,10 +43,6 @@ class Problem:
         sizes = (self.filters, self.channels, *self.kernel, *self.output, self.window, self.filter_tile)
         if min(sizes) < 1:
             raise SlicingError("invalid size of a convolution", expected="positive sizes", got=asdict(self))
-        pixels = self.input_tiles * self.window * self.weight_tiles * self.filter_tile
-        if pixels * self.channels * self.kernel[0] * self.kernel[1] > _MAX_MACS:
-            expected = f"at most {_MAX_MACS:,} multiply-adds"
-            raise SlicingError("the convolution is too large to analyse", expected=expected, got=asdict(self))
 
     @property
     def windows(self) -> int:

@@ -1,6 +1,6 @@
-"""Cycle-accurate simulation of the array: operands move from element to element, and every move is counted.
+"""Cycle-accurate simulation of the array: operands move from element to element.
 
-It is the oracle of the closed forms in `mlhood.dataflow.systolic.mapping`, for small arrays: each cycle is simulated.
+It is the oracle of the closed form, for small arrays: each cycle is simulated.
 
 Weight stationary, and input stationary with the operands exchanged (Kung, "Why Systolic Architectures?", 1982): the
 stationary operand enters from the top and is shifted down for R cycles, its last row first; then the streamed operand
@@ -18,26 +18,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.dataflow.systolic.array import Array, gemm_layer
-from mlhood.dataflow.systolic.mapping import count
+from mlhood.dataflow.systolic.array import Array, Product, count
 from mlhood.errors import DataflowError
 
 MAX_STATES = 20_000_000  # cycles times elements: some hundred megabytes of history
 EMPTY = -1
+State = tuple[np.ndarray, np.ndarray]
+"""`Run.step` and `Run.resident` of one cycle; [R, C] each."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """The product, the counts, and the state of every element in every cycle.
+    """The product, and the state of every element in every cycle.
 
     Args:
         array: The array.
         product: [M, N], of the operands' dtype.
-        cycles: Number of cycles.
-        ifmap_reads: Inputs that entered.
-        filter_reads: Weights that entered.
-        ofmap_writes: Outputs and partial sums that left.
-        hops: Words passed from an element to its neighbour.
         step: [cycles, R, C], int32: which of the T steps an element computes, `EMPTY` if none.
         resident: [cycles, R, C], int32: row k of the stationary operand in an element ("ws", "is"), `EMPTY` if none.
         fold: [cycles], int32: index of the fold.
@@ -45,43 +41,19 @@ class Run:
 
     array: Array
     product: np.ndarray
-    cycles: int
-    ifmap_reads: int
-    filter_reads: int
-    ofmap_writes: int
-    hops: int
     step: np.ndarray
     resident: np.ndarray
     fold: np.ndarray
 
     @property
+    def cycles(self) -> int:
+        """Number of cycles."""
+        return len(self.fold)
+
+    @property
     def busy(self) -> np.ndarray:
         """[cycles, R, C], bool: which elements multiply."""
         return self.step != EMPTY
-
-    @property
-    def macs(self) -> int:
-        """Number of multiply-accumulates."""
-        return int(self.busy.sum())
-
-
-@dataclass
-class _Counters:
-    """Words at each edge, and between elements."""
-
-    stationary: int = 0
-    streamed: int = 0
-    from_top: int = 0
-    outputs: int = 0
-    hops: int = 0
-
-
-@dataclass(frozen=True)
-class _State:
-    """`Run.step` and `Run.resident` of one cycle; [R, C] each."""
-
-    step: np.ndarray
-    resident: np.ndarray
 
 
 def simulate(x: np.ndarray, w: np.ndarray, array: Array) -> Run:
@@ -90,40 +62,19 @@ def simulate(x: np.ndarray, w: np.ndarray, array: Array) -> Run:
     Args:
         x: [M, K], inputs: rows are windows.
         w: [K, N], weights, of the same dtype: integers or floats.
-        array: Rows, columns and dataflow; its memories are not simulated.
+        array: The array.
 
     Raises:
         DataflowError: The matrices cannot be multiplied, or there are too many cycles to simulate.
     """
     x, w = np.asarray(x), np.asarray(w)
     _check(x, w, array)
-    counters = _Counters()
     product = np.zeros((len(x), w.shape[1]), x.dtype)
-    if array.dataflow == "os":
-        states = _output_stationary(x, w, product, array, counters)
-    elif array.dataflow == "ws":
-        states = _stationary(w, x, product, array, counters)
-    else:
-        # the transposed product: inputs are stationary, weights are streamed
-        states = _stationary(x.T, w.T, product.T, array, counters)
-    history = [(index, state) for index, fold in enumerate(states) for state in fold]
-    ifmap_reads, filter_reads = {
-        "ws": (counters.streamed, counters.stationary),
-        "is": (counters.stationary, counters.streamed),
-        "os": (counters.streamed, counters.from_top),
-    }[array.dataflow]
-    return Run(
-        array=array,
-        product=product,
-        cycles=len(history),
-        ifmap_reads=ifmap_reads,
-        filter_reads=filter_reads,
-        ofmap_writes=counters.outputs,
-        hops=counters.hops,
-        step=np.stack([state.step for _, state in history]),
-        resident=np.stack([state.resident for _, state in history]),
-        fold=np.array([index for index, _ in history], np.int32),
-    )
+    # "is" computes the transposed product: inputs are stationary, weights are streamed
+    operands = (w.T, x.T, product.T) if array.dataflow == "is" else (x, w, product)
+    history = [(index, *state) for index, fold in enumerate(_folds(*operands, array)) for state in fold]
+    fold, step, resident = zip(*history, strict=True)
+    return Run(array, product, np.stack(step), np.stack(resident), np.array(fold, np.int32))
 
 
 def _check(x: np.ndarray, w: np.ndarray, array: Array) -> None:
@@ -133,56 +84,45 @@ def _check(x: np.ndarray, w: np.ndarray, array: Array) -> None:
             expected="[M, K] and [K, N] of one dtype, none empty",
             got=f"{list(x.shape)} {x.dtype} and {list(w.shape)} {w.dtype}",
         )
-    cycles = count(gemm_layer("product", len(x), w.shape[1], len(w)), array).cycles
-    if cycles * array.elements > MAX_STATES:
+    cycles = count(Product("product", len(x), w.shape[1], len(w)), array).cycles
+    if cycles * array.rows * array.columns > MAX_STATES:
         raise DataflowError(
             "the product is too large to simulate every cycle",
             expected=f"at most {MAX_STATES:,} cycles x elements",
-            got=f"{cycles:,} x {array.elements:,}",
+            got=f"{cycles:,} x {array.rows * array.columns:,}",
             todo="use a smaller product, or mlhood.dataflow.systolic.count, which needs no simulation",
         )
 
 
-def _stationary(
-    stationary: np.ndarray, streamed: np.ndarray, out: np.ndarray, array: Array, counters: _Counters
-) -> Iterator[Iterator[_State]]:
-    """Yield the folds of `out`[T, S_C] += `streamed`[T, S_R] `stationary`[S_R, S_C], column by column of folds."""
-    for left in range(0, stationary.shape[1], array.columns):
-        for top in range(0, stationary.shape[0], array.rows):
-            part = stationary[top : top + array.rows, left : left + array.columns]
-            yield _stationary_fold(
-                part, streamed[:, top : top + len(part)], out[:, left : left + part.shape[1]], top, array, counters
-            )
+def _folds(x: np.ndarray, w: np.ndarray, out: np.ndarray, array: Array) -> Iterator[Iterator[State]]:
+    """Yield the folds of `out`[M, N] = `x`[M, K] `w`[K, N], with `w` or the sums stationary, column by column."""
+    output_stationary = array.dataflow == "os"
+    for left in range(0, w.shape[1], array.columns):
+        across = slice(left, left + array.columns)
+        for top in range(0, len(x if output_stationary else w), array.rows):
+            down = slice(top, top + array.rows)
+            if output_stationary:
+                yield _output_fold(x[down], w[:, across], out[down, across], array)
+            else:
+                yield _stationary_fold(w[down, across], x[:, down], out[:, across], top, array)
 
 
 def _stationary_fold(
-    stationary: np.ndarray, streamed: np.ndarray, out: np.ndarray, top: int, array: Array, counters: _Counters
-) -> Iterator[_State]:
-    rows, columns = array.rows, array.columns
+    stationary: np.ndarray, streamed: np.ndarray, out: np.ndarray, top: int, array: Array
+) -> Iterator[State]:
     (used_rows, used_columns), steps = stationary.shape, len(streamed)
-    loaded, resident = np.zeros((rows, columns), out.dtype), np.full((rows, columns), EMPTY, np.int32)
-    for cycle in range(rows):
-        counters.hops += int((resident[:-1] != EMPTY).sum())
+    (loaded, resident), (moving, step), (sums, sum_of) = (_empty(array, out.dtype) for _ in range(3))
+    for row in reversed(range(array.rows)):
         loaded[1:], resident[1:] = loaded[:-1].copy(), resident[:-1].copy()
-        loaded[0], resident[0] = 0, EMPTY
-        row = rows - 1 - cycle
+        resident[0] = EMPTY
         if row < used_rows:
             loaded[0, :used_columns], resident[0, :used_columns] = stationary[row], top + row
-            counters.stationary += used_columns
-        yield _State(np.full((rows, columns), EMPTY, np.int32), resident.copy())
-
-    moving, step = np.zeros((rows, columns), out.dtype), np.full((rows, columns), EMPTY, np.int32)
-    sums, sum_of = np.zeros((rows, columns), out.dtype), np.full((rows, columns), EMPTY, np.int32)
-    for cycle in range(rows + columns + steps - 2):
+        yield step.copy(), resident.copy()
+    for cycle in range(array.rows + array.columns + steps - 2):
         # each element passes its operand to the right and its partial sum down
-        counters.hops += int((step[:, : used_columns - 1] != EMPTY).sum() + (sum_of[:-1] != EMPTY).sum())
         moving[:, 1:], step[:, 1:] = moving[:, :-1].copy(), step[:, :-1].copy()
         sums[1:], sum_of[1:] = sums[:-1].copy(), sum_of[:-1].copy()
-        moving[:, 0], step[:, 0] = 0, EMPTY
-        for row in range(used_rows):
-            if 0 <= cycle - row < steps:
-                moving[row, 0], step[row, 0] = streamed[cycle - row, row], cycle - row
-                counters.streamed += 1
+        _enter(moving[:used_rows, 0], step[:, 0], streamed.T, cycle)
         step[:, used_columns:] = EMPTY
         # row 0 starts a sum; unused rows only pass it down
         sums[0], sum_of[0] = 0, step[0]
@@ -190,45 +130,34 @@ def _stationary_fold(
         sums[busy] += moving[busy] * loaded[busy]
         for column in np.flatnonzero(sum_of[-1] != EMPTY):
             out[sum_of[-1, column], column] += sums[-1, column]
-            counters.outputs += 1
-        yield _State(step.copy(), resident.copy())
+        yield step.copy(), resident.copy()
 
 
-def _output_stationary(
-    x: np.ndarray, w: np.ndarray, out: np.ndarray, array: Array, counters: _Counters
-) -> Iterator[Iterator[_State]]:
-    """Yield the folds of `out`[M, N] = `x`[M, K] `w`[K, N], column by column of folds."""
-    for left in range(0, w.shape[1], array.columns):
-        for top in range(0, x.shape[0], array.rows):
-            part = out[top : top + array.rows, left : left + array.columns]
-            yield _output_fold(x[top : top + len(part)], w[:, left : left + part.shape[1]], part, array, counters)
-
-
-def _output_fold(x: np.ndarray, w: np.ndarray, out: np.ndarray, array: Array, counters: _Counters) -> Iterator[_State]:
-    rows, columns = array.rows, array.columns
+def _output_fold(x: np.ndarray, w: np.ndarray, out: np.ndarray, array: Array) -> Iterator[State]:
     (used_rows, used_columns), steps = out.shape, x.shape[1]
-    inputs, weights, sums = (np.zeros((rows, columns), out.dtype) for _ in range(3))
-    input_step, weight_step = (np.full((rows, columns), EMPTY, np.int32) for _ in range(2))
-    empty = np.full((rows, columns), EMPTY, np.int32)
-    for cycle in range(rows + columns + steps - 2):
-        counters.hops += int((input_step[:, : used_columns - 1] != EMPTY).sum())
-        counters.hops += int((weight_step[: used_rows - 1] != EMPTY).sum())
+    (inputs, input_step), (weights, weight_step), (sums, resident) = (_empty(array, out.dtype) for _ in range(3))
+    for cycle in range(array.rows + array.columns + steps - 2):
         inputs[:, 1:], input_step[:, 1:] = inputs[:, :-1].copy(), input_step[:, :-1].copy()
         weights[1:], weight_step[1:] = weights[:-1].copy(), weight_step[:-1].copy()
-        input_step[:, 0], weight_step[0] = EMPTY, EMPTY
-        for row in range(used_rows):
-            if 0 <= cycle - row < steps:
-                inputs[row, 0], input_step[row, 0] = x[row, cycle - row], cycle - row
-                counters.streamed += 1
-        for column in range(used_columns):
-            if 0 <= cycle - column < steps:
-                weights[0, column], weight_step[0, column] = w[cycle - column, column], cycle - column
-                counters.from_top += 1
-        input_step[:, used_columns:], weight_step[used_rows:] = EMPTY, EMPTY
-        busy = (input_step != EMPTY) & (weight_step != EMPTY)
+        _enter(inputs[:used_rows, 0], input_step[:, 0], x, cycle)
+        _enter(weights[0, :used_columns], weight_step[0], w.T, cycle)
+        step = np.where(weight_step != EMPTY, input_step, EMPTY)
+        busy = step != EMPTY
         sums[busy] += inputs[busy] * weights[busy]
-        step = np.where(busy, input_step, EMPTY).astype(np.int32)
-        for row, column in np.argwhere(step == steps - 1):
-            out[row, column] = sums[row, column]
-            counters.outputs += 1
-        yield _State(step, empty)
+        complete = step[:used_rows, :used_columns] == steps - 1
+        out[complete] = sums[:used_rows, :used_columns][complete]
+        yield step, resident
+
+
+def _empty(array: Array, dtype: np.dtype) -> State:
+    """Return zeros, and which step or row they belong to: none."""
+    shape = array.rows, array.columns
+    return np.zeros(shape, dtype), np.full(shape, EMPTY, np.int32)
+
+
+def _enter(edge: np.ndarray, step: np.ndarray, operand: np.ndarray, cycle: int) -> None:
+    """Let one element of each row of an operand enter at an edge of the array, row r delayed by r cycles."""
+    step[:] = EMPTY
+    for row in range(len(operand)):
+        if 0 <= cycle - row < operand.shape[1]:
+            edge[row], step[row] = operand[row, cycle - row], cycle - row

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from mlhood.dataflow.systolic.array import DATAFLOWS, Array, ArrayLayer
-from mlhood.dataflow.systolic.mapping import count
+from mlhood.dataflow.systolic.array import DATAFLOWS, Array, Product, count
 from mlhood.dataflow.systolic.simulator import EMPTY, Run
 from mlhood.measure.units import digits
 from mlhood.plotting.alt_text import listing, set_alt_text
@@ -97,7 +96,7 @@ def compare(cycles: Mapping[str, Mapping[str, float]], what: str = "cycles") -> 
     return set_alt_text(figure, f"Bar chart of {what}. {'; '.join(bars)}.")
 
 
-def sides(layers: Sequence[ArrayLayer], sizes: Sequence[int]) -> Figure:
+def sides(layers: Sequence[Product], sizes: Sequence[int]) -> Figure:
     """Draw the ratio of the cycles of IS to those of WS over the size of square arrays, a line per layer.
 
     Args:

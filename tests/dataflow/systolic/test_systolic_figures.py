@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from mlhood.dataflow.systolic import Array, count, resnet_layers, simulate
-from mlhood.dataflow.systolic.array import DATAFLOWS
+from mlhood.dataflow.systolic import DATAFLOWS, Array, count, resnet_layers, simulate
 from mlhood.dataflow.systolic.systolic_figures import compare, filling, sides
 
 

@@ -14,7 +14,7 @@ from mlhood.dataflow.nest import Nest, gemm
 from mlhood.dataflow.slicing import analysis
 from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import ORDERS, Problem, counts
-from mlhood.dataflow.systolic import Array, count, gemm_layer, resnet_layers
+from mlhood.dataflow.systolic import Array, Product, count, resnet_layers
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.notebooks.notebook import read
 from mlhood.grading.projects.collect import parameters_of, with_values
@@ -145,7 +145,7 @@ def test_drawn_layers_allow_tiles_that_are_too_small_and_too_large(seed, tmp_pat
 @pytest.mark.parametrize("dataflow", ["WS", "IS", "OS"])
 @pytest.mark.parametrize(("rows", "columns", "m", "n", "k"), [(4, 8, 12, 24, 40), (16, 8, 3, 5, 2), (4, 4, 9, 5, 7)])
 def test_the_solution_counts_the_packages_cycles(dataflow, rows, columns, m, n, k):
-    counted = count(gemm_layer("product", m, n, k), Array(rows, columns, dataflow.lower()))
+    counted = count(Product("product", m, n, k), Array(rows, columns, dataflow.lower()))
     assert SOLUTION("cycles", dataflow, rows, columns, m, n, k) == counted.cycles
 
 

@@ -20,7 +20,7 @@ from mlhood.compiler.backends.nmp.nmp_figures import blocks, roofline, timeline
 from mlhood.compiler.backends.nmp.program import NmpLayer, NmpProgram
 from mlhood.compiler.backends.nmp.stages import NmpStage
 from mlhood.compiler.nmp_commands import program_events, write_trace
-from mlhood.dataflow.systolic import Array, count, gemm_layer
+from mlhood.dataflow.systolic import Array, Product, count
 from mlhood.plotting.alt_text import alt_text
 
 # a burst of 8 bytes takes 10 cycles, and its bytes arrive 5 later; 4 lanes; 1 cycle to issue, 2 for a barrier
@@ -116,7 +116,7 @@ def test_a_product_takes_the_systolic_arrays_cycles_without_filling_and_draining
     machine = replace(default_machine(), tiles=1, tilelets=1, issue_cycles=0, blob_bytes=2**20)
     stage = NmpStage("dense", 1, k, m, 1, n, m, 1, low=-128, high=127)
     timing = time_program(layer_program((stage,), Slicing(m, 1, n, k), machine))
-    counted = count(gemm_layer("product", m, n, k), Array(1, lanes, "os"))
+    counted = count(Product("product", m, n, k), Array(1, lanes, "os"))
     folds = m * -(-n // lanes)
     assert counted.folds == folds
     assert timing.layers[0].compute_cycles == folds * k
