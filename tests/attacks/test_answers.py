@@ -82,8 +82,6 @@ ANSWERS = {
         "jax:vjp",
     ],
     "P5.8": ["mlhood.jaxlab.training.train_loop:make_step"],
-    "P5.10": ["mlhood.jaxlab.cluster.program:by_jit", "mlhood.jaxlab.cluster.program:shard"],
-    "P5.11": ["mlhood.jaxlab.cluster.program:by_jit"],
     "P5.12": ["mlhood.jaxlab.cluster.collectives:ring_bytes", "mlhood.jaxlab.cluster.scaling:step_seconds"],
 }
 # a function that is left out has its signature, and raises when it is called

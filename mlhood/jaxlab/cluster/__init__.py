@@ -1,4 +1,4 @@
-"""Many devices and many processes: meshes and collectives, a launcher, checkpoints and predicted scaling.
+"""Many devices and many processes: collectives, a launcher, and predicted scaling.
 
 In: a program, or measured times and stated links; out: processes that run it, bytes that they send, and predictions.
 """

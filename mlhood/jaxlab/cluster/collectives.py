@@ -4,9 +4,8 @@ In a ring all-reduce each of n devices splits its data into n parts (P. Patarasu
 all-reduce algorithms for clusters of workstations", J. Parallel Distrib. Comput. 69, 2009): n - 1 steps of
 reduce-scatter add them up, and n - 1 steps of all-gather distribute the sums.
 
->>> found = collectives(view(by_jit(mesh(data=2, model=4)), *arguments).module("optimized"))
->>> [(collective.kind, collective.bytes, collective.groups) for collective in found]
-[('all-reduce', 320, ((0, 1, 2, 3), (4, 5, 6, 7))), ('all-reduce', 908, ((0, 4), (1, 5), (2, 6), (3, 7)))]
+>>> [(found.kind, found.bytes, found.groups) for found in collectives(view(gradient, *arguments).module("optimized"))]
+[('all-reduce', 908, ((0, 4), (1, 5), (2, 6), (3, 7)))]
 """
 
 from __future__ import annotations
@@ -15,11 +14,9 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Literal, cast, get_args
 
 import numpy as np
-from jax.sharding import Mesh
 
 from mlhood.errors import XlaError
 from mlhood.jaxlab.xla.hlo import HloInstruction, Module
@@ -62,16 +59,6 @@ class Collective:
     def sent(self) -> float:
         """Bytes that each device sends in a ring."""
         return ring_bytes(self.kind, self.bytes, self.devices)
-
-    def axes(self, mesh: Mesh) -> tuple[str, ...]:
-        """Return the mesh axes along which it communicates; none if its groups are not slices along axes."""
-        positions = np.arange(mesh.size).reshape(mesh.devices.shape)
-        groups = {frozenset(group) for group in self.groups}
-        for count in range(1, positions.ndim + 1):
-            for axes in combinations(range(positions.ndim), count):
-                if {frozenset(row) for row in _slices(positions, axes)} == groups:
-                    return tuple(mesh.axis_names[axis] for axis in axes)
-        return ()
 
 
 def collectives(module: Module) -> list[Collective]:

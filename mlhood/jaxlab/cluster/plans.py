@@ -73,15 +73,6 @@ def measure(
     Raises:
         ClusterError: The plan is incomplete, or has another specification; or there are too few devices.
     """
-    compiled = compile_step(plan, batch, widths, devices, input_gradient=input_gradient)
-    flops = (compiled.cost_analysis() or {}).get("flops", 0.0)
-    return StepCost(collectives(parse(compiled.as_text())), flops)
-
-
-def compile_step(
-    plan: Mapping[str, P], batch: int, widths: Sequence[int], devices: int = DEVICES, *, input_gradient: bool = False
-) -> Any:
-    """Return the compiled step: ([w1, ...], x) -> the gradients of the weights, or of the weights and x."""
     layers = len(widths) - 1
     shardings = _shardings(plan, layers, devices)
     weights = [shardings[f"w{i}"] for i in range(1, layers + 1)]
@@ -97,7 +88,9 @@ def compile_step(
     rows = NamedSharding(weights[0].mesh, P(AXIS))
     gradient, results = (jax.grad(loss, (0, 1)), (weights, rows)) if input_gradient else (jax.grad(loss), weights)
     step = jax.jit(gradient, in_shardings=(weights, rows), out_shardings=results)
-    return step.lower(shapes, x).compile()
+    compiled = step.lower(shapes, x).compile()
+    flops = (compiled.cost_analysis() or {}).get("flops", 0.0)
+    return StepCost(collectives(parse(compiled.as_text() or "")), flops)
 
 
 def measure_all(

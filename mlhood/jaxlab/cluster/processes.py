@@ -42,7 +42,7 @@ def initialize(timeout: int = 300) -> None:
         timeout: Seconds to wait for the other processes.
 
     Raises:
-        ClusterError: The launcher's variables are invalid, JAX is already in use, or the others do not connect.
+        ClusterError: JAX is already in use, or the others do not connect.
     """
     rank = _launcher_rank()
     if rank is None and cluster_manager() is None:
@@ -75,21 +75,9 @@ def cluster_manager() -> str | None:
 
 def _launcher_rank() -> tuple[int, int] | None:
     """Return this process's rank and the number of processes, as set by the launcher, or None."""
-    values = [os.environ.get(name) for name in (PROCESS, PROCESSES)]
-    if values == [None, None]:
+    if PROCESS not in os.environ:
         return None
-    try:
-        rank, count = (int(value or "") for value in values)
-    except ValueError:
-        rank = count = -1
-    if not 0 <= rank < count or COORDINATOR not in os.environ:
-        raise ClusterError(
-            "the launcher's variables are invalid",
-            expected=f"{PROCESS} from 0 to {PROCESSES} - 1, and {COORDINATOR}",
-            got=f"{PROCESS}={values[0]}, {PROCESSES}={values[1]}, {COORDINATOR}={os.environ.get(COORDINATOR)}",
-            todo="start the script with mlhood cluster -n 2 -- python script.py, or unset them",
-        )
-    return rank, count
+    return int(os.environ[PROCESS]), int(os.environ[PROCESSES])
 
 
 def _exit_on_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

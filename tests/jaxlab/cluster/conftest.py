@@ -1,11 +1,8 @@
 """Shared by the tests of the cluster: eight devices on one CPU, configured before JAX is first used."""
 
 import jax
-import numpy as np
 import pytest
-
-from mlhood.jaxlab.cluster import program
-from mlhood.jaxlab.cluster.program import mesh
+from jax.sharding import AxisType
 
 jax.config.update("jax_num_cpu_devices", 8)
 
@@ -13,12 +10,4 @@ jax.config.update("jax_num_cpu_devices", 8)
 @pytest.fixture(scope="session")
 def mesh_2x4():
     """Two rows of four devices."""
-    return mesh(data=2, model=4)
-
-
-@pytest.fixture(scope="session")
-def batch():
-    """Weights, and a batch of 16."""
-    rng = np.random.default_rng(5)
-    x = rng.standard_normal((16, 16)).astype(np.float32)
-    return program.init(3), x, rng.integers(0, 10, 16).astype(np.int32)
+    return jax.make_mesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto, AxisType.Auto))

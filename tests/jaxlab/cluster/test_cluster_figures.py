@@ -6,8 +6,6 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from matplotlib.patches import Rectangle
 
-from mlhood.jaxlab.cluster import program
-from mlhood.jaxlab.cluster.program import shard
 from mlhood.jaxlab.cluster.sharding_figures import layout, ring_all_reduce
 from mlhood.plotting.alt_text import alt_text
 from tests.plotting.texts import check_texts
@@ -22,10 +20,10 @@ def texts(figure):
     return [text.get_text() for text in figure.axes[0].texts]
 
 
-def test_each_shard_has_a_tile_with_its_devices(mesh_2x4, batch):
-    x, _ = program.shard_batch(mesh_2x4, *batch[1:])
-    figure = layout({"x": x, **shard(mesh_2x4, batch[0], program.SPECS)})
-    assert len(patches(figure, Rectangle)) == 2 + 4 + 4 + 4 + 1
+def test_each_shard_has_a_tile_with_its_devices(mesh_2x4):
+    specs = {"x": ((16, 16), P("data")), "w1": ((16, 32), P(None, "model")), "b2": ((10,), P())}
+    figure = layout({name: (shape, NamedSharding(mesh_2x4, spec)) for name, (shape, spec) in specs.items()})
+    assert len(patches(figure, Rectangle)) == 2 + 4 + 1
     labels = texts(figure)
     assert labels[:3] == ["0-3", "4-7", "x  [16, 16]"]
     assert labels[3:8] == ["0,4", "1,5", "2,6", "3,7", "w1  [16, 32]"]

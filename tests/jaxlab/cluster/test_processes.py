@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import initialize
 from mlhood.jaxlab.cluster.processes import CLUSTER_MANAGERS, COORDINATOR, PROCESS, PROCESSES, cluster_manager
 
@@ -23,25 +22,6 @@ def test_outside_of_a_cluster_nothing_is_done():
     hook = sys.excepthook
     initialize()
     assert sys.excepthook is hook
-
-
-@pytest.mark.parametrize(
-    ("count", "rank", "coordinator"),
-    [
-        ("2", "2", "a:1"),
-        ("2", "-1", "a:1"),
-        ("two", "0", "a:1"),
-        (None, "0", "a:1"),
-        ("2", None, "a:1"),
-        ("2", "0", None),
-    ],
-)
-def test_invalid_variables_are_rejected(monkeypatch, count, rank, coordinator):
-    for name, value in {PROCESSES: count, PROCESS: rank, COORDINATOR: coordinator}.items():
-        if value is not None:
-            monkeypatch.setenv(name, value)
-    with pytest.raises(ClusterError, match="variables are invalid"):
-        initialize()
 
 
 def test_a_cluster_manager_is_recognised_by_all_of_its_variables(monkeypatch):
