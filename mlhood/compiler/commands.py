@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from mlhood.compiler.lir.program import Program
     from mlhood.compiler.quantize import Recipe
 
-_BUNDLE = ("--stop-after", "--text", "--draw", "--compare", "--trace", "--machine")
+_BUNDLE = ("--stop-after", "--text", "--draw", "--compare", "--trace")
 # by target, the options that do not go with it
-_OTHER_OPTIONS = {"c": _BUNDLE, "wasm": _BUNDLE, "nmp": ("--stop-after", "--compare")}
+_OTHER_OPTIONS = {"c": _BUNDLE, "wasm": _BUNDLE, "nmp": ("--stop-after", "--compare", "--trace")}
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
@@ -103,7 +103,7 @@ def compile_model(
         Path | None,
         typer.Option(
             help="Run the last graph on random inputs, and write when each node ran to this .json file, which "
-            "ui.perfetto.dev and chrome://tracing open; with --target nmp the simulated timeline."
+            "ui.perfetto.dev and chrome://tracing open."
         ),
     ] = None,
     out: Annotated[
@@ -112,9 +112,6 @@ def compile_model(
             help="Write the last graph to this file as ONNX, a quantised one as QDQ; with --target c, wasm or nmp what "
             "they write to this folder."
         ),
-    ] = None,
-    machine: Annotated[
-        Path | None, typer.Option(help="With --target nmp: a TOML file with the machine; default: the course's.")
     ] = None,
 ) -> None:
     """Compile an ONNX file, and summarise the graph after each stage.
@@ -143,7 +140,7 @@ def compile_model(
     if quantize is None:
         _check_unquantized(element, per_channel, calibration)
     given = {"--stop-after": stop_after, "--text": text, "--draw": draw, "--compare": compare, "--trace": trace}
-    _check_options(target, given | {"--machine": machine, "--out": out})
+    _check_options(target, given | {"--out": out})
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
     inputs = {
@@ -156,11 +153,9 @@ def compile_model(
         return
     if target == "nmp":
         from mlhood.compiler import nmp_commands
-        from mlhood.compiler.backends.nmp.machine import default_machine, read_machine
 
-        chosen = default_machine() if machine is None else read_machine(machine)
         last = _compile(model, recipe, stop_after, data, inputs, target)
-        nmp_commands.write(last.graph, chosen, text is not None, draw, trace, out)
+        nmp_commands.write(last.graph, text is not None, draw, out)
         return
     last = _compile(model, recipe, stop_after, data, inputs, "interpreter" if compare else target)
     _print(last, text)
@@ -198,7 +193,7 @@ def _check_options(target: str, given: Mapping[str, Any]) -> None:
     from mlhood.files.atomic import check_output
     from mlhood.graph_drawing import check_path
 
-    if wrong := [option for option in _OTHER_OPTIONS.get(target, ("--machine",)) if given[option]]:
+    if wrong := [option for option in _OTHER_OPTIONS.get(target, ()) if given[option]]:
         todo = "leave them out, or choose another target"
         raise CompilerError(f"options that do not go with --target {target}", got=", ".join(wrong), todo=todo)
     if target in ("c", "wasm"):

@@ -234,17 +234,15 @@ def test_the_planned_memory_gives_the_same_outputs(path, images):
 
 
 def test_the_command_cuts_a_graph_for_the_neural_processor(path, tmp_path):
-    drawing, trace, out = tmp_path / "cut.svg", tmp_path / "trace.json", tmp_path / "out"
-    files = ["--draw", drawing, "--trace", trace, "--out", out]
+    drawing, out = tmp_path / "cut.svg", tmp_path / "out"
+    files = ["--draw", drawing, "--out", out]
     result = command(path, "--quantize", "power_of_two", "--target", "nmp", "--text", "hir", *files)
     assert result.exit_code == 0, result.exception
     assert re.search(r"NMP 4x8: \d+ instructions, [\d,]+ cycles", result.output)
     assert "conv1" in result.output.partition("NMP 4x8")[2]
-    assert sorted(file.name for file in out.iterdir()) == ["program.nmp", "program.s", "report.csv"]
+    assert sorted(file.name for file in out.iterdir()) == ["program.s", "report.csv"]
     assert "<svg" in drawing.read_text(encoding="utf-8")
-    assert json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
     assert "--compare" in str(command(path, "--target", "nmp", "--compare", "cpu").exception)
-    assert "--machine" in str(command(path, "--machine", tmp_path / "m.toml").exception)
 
 
 @pytest.mark.parametrize("dim", ["batch", "batch=x", "=2", "batch=-1"])

@@ -1,6 +1,6 @@
 """The cycle model: when each instruction of a program runs on which tilelet, and what that costs.
 
-1. A tilelet spends `issue_cycles` on each of its instructions, and then, if it computes, `NmpInstruction.cycles`.
+1. A tilelet spends `issue_cycles` on each of its instructions, and then, if it computes, `Computation.cycles`.
 2. A transfer is ready when the last of its tilelets has issued it. The DMA engine serves transfers in program order: it
    is busy for `burst_cycles` for each burst, and `latency_cycles` later the transfer is complete.
 3. `Wait(n)` lasts until all but the last n transfers of the tilelet are complete.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
+from mlhood.compiler.backends.nmp.isa.computations import Computation
 from mlhood.compiler.backends.nmp.isa.instruction import Barrier, Load, NmpInstruction, Store, Units, Wait
 from mlhood.compiler.backends.nmp.machine import Machine
 from mlhood.compiler.backends.nmp.program import NmpProgram
@@ -72,11 +73,6 @@ class LayerTiming:
     def idle(self) -> float:
         """Share of the multipliers without work while their tilelet multiplies."""
         return 1 - self.macs / self.lane_cycles if self.lane_cycles else 0.0
-
-    @property
-    def intensity(self) -> float:
-        """Multiply-accumulates per byte of DRAM traffic."""
-        return self.macs / self.burst_bytes if self.burst_bytes else 0.0
 
     @property
     def bound(self) -> str:
@@ -147,12 +143,13 @@ class Timing:
 
 
 def time_program(program: NmpProgram) -> Timing:
-    """Return when each instruction of a program runs; the program should be verified."""
+    """Return when each instruction of a program runs."""
     machine, instructions = program.machine, program.instructions
     kinds = np.array([_KINDS.get(type(each), COMPUTE) for each in instructions], np.int64)
     units, offsets = _flat_units(instructions, machine)
     counts = np.array([_counts(each, machine) for each in instructions], np.int64).reshape(-1, len(_COUNTS))
-    durations = np.array([_duration(each, machine) for each in instructions], np.int64)
+    lengths = np.maximum(np.diff(offsets), 1)
+    durations = counts[:, _COUNTS.index("dma_cycles")] + counts[:, _COUNTS.index("compute_cycles")] // lengths
     outstanding = np.array([each.outstanding if isinstance(each, Wait) else 0 for each in instructions], np.int64)
     costs = (machine.issue_cycles, machine.dram.latency_cycles, machine.barrier_cycles)
     starts, ends, dma_starts, dma_ends, marks = _schedule(
@@ -182,28 +179,19 @@ def _flat_units(instructions: Sequence[NmpInstruction], machine: Machine) -> tup
     return np.concatenate(parts) if parts else np.zeros(0, np.int64), np.cumsum(lengths)
 
 
-def _duration(instruction: NmpInstruction, machine: Machine) -> int:
-    """Return the cycles of a computation on one tilelet, or of a transfer's bursts."""
-    if isinstance(instruction, Load | Store):
-        return instruction.bursts(machine.dram.burst_bytes) * machine.dram.burst_cycles
-    element = getattr(instruction, "element", None)
-    return 0 if element is None else instruction.cycles(machine.lanes(element))
-
-
 def _counts(instruction: NmpInstruction, machine: Machine) -> tuple[int, ...]:
     """Return what an instruction adds to the columns `_COUNTS`."""
+    touched = sum(end - first for first, end in instruction.spans[1])
     if isinstance(instruction, Load | Store):
         bursts = instruction.bursts(machine.dram.burst_bytes)
-        copied = instruction.bytes * len(instruction.units)
-        dma = bursts * machine.dram.burst_cycles
-        return (0, 0, 0, dma, instruction.bytes, bursts * machine.dram.burst_bytes, copied, 0)
-    element = getattr(instruction, "element", None)
-    if element is None:
+        dma, moved = bursts * machine.dram.burst_cycles, bursts * machine.dram.burst_bytes
+        return (0, 0, 0, dma, touched, moved, touched * len(instruction.units), 0)
+    if not isinstance(instruction, Computation):
         return (0,) * len(_COUNTS)
-    units, lanes = len(instruction.units), machine.lanes(element)  # type: ignore[attr-defined]
+    element: int = instruction.element  # type: ignore[attr-defined]
+    units, lanes = len(instruction.units), machine.lanes(element)
     cycles, macs = instruction.cycles(lanes) * units, instruction.macs * units
-    touched = sum(extent.bytes for extent in (*instruction.reads(), *instruction.writes())) * units
-    return (macs, cycles * lanes if macs else 0, cycles, 0, 0, 0, touched, macs if element == 2 else 0)
+    return (macs, cycles * lanes if macs else 0, cycles, 0, 0, 0, touched * units, macs if element == 2 else 0)
 
 
 def _layer_timing(name: str, slicing: str, cycles: int, total: np.ndarray, machine: Machine) -> LayerTiming:

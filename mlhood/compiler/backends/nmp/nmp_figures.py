@@ -1,9 +1,8 @@
-"""Figures of the neural processor: its blocks, when its tilelets are busy, and its layers under the roof."""
+"""Figures of the neural processor: its blocks, and when its tilelets are busy."""
 
 from __future__ import annotations
 
 import matplotlib.pyplot as plt
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
@@ -11,7 +10,7 @@ from matplotlib.patches import Patch, Rectangle
 from mlhood.compiler.backends.nmp.cycles import Timing
 from mlhood.compiler.backends.nmp.isa.instruction import Barrier, Load, Store, Wait
 from mlhood.compiler.backends.nmp.machine import Machine
-from mlhood.plotting.alt_text import listing, set_alt_text
+from mlhood.plotting.alt_text import set_alt_text
 from mlhood.plotting.diagram import BLUE, DARK, LIGHT_BLUE, LIGHT_YELLOW, ORANGE
 
 _STYLES = {
@@ -78,30 +77,6 @@ def _bars(timing: Timing, first: int, end: int) -> dict[tuple[float, str], list[
         for unit, start, stop in zip(numbers, timing.starts[low:high], timing.ends[low:high], strict=True):
             bars.setdefault((unit, what), []).append((int(start), int(stop - start)))
     return bars
-
-
-def roofline(timing: Timing) -> Figure:
-    """Draw the layers that multiply: multiply-accumulates per byte of DRAM against those per cycle, under two roofs."""
-    machine = timing.program.machine
-    bandwidth = machine.dram.burst_bytes / machine.dram.burst_cycles
-    layers = [layer for layer in timing.layers if layer.macs and layer.burst_bytes]
-    figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
-    intensities = [layer.intensity for layer in layers] or [1.0]
-    x = np.geomspace(min(intensities) / 2, max(*intensities, 2 * machine.units * machine.lanes(1) / bandwidth), 100)
-    for element, style in ((1, "-"), (2, "--")):
-        peak = machine.units * machine.lanes(element)
-        axes.plot(x, np.minimum(peak, x * bandwidth), style, color=DARK, label=f"roof, {8 * element}-bit")
-    for bound, marker, color in (("memory", "v", ORANGE), ("compute", "o", BLUE)):
-        of_bound = [layer for layer in layers if layer.bound == bound]
-        rates = [layer.macs / layer.cycles for layer in of_bound]
-        axes.plot([layer.intensity for layer in of_bound], rates, marker, color=color, label=f"{bound}-bound layer")
-    axes.set(xscale="log", yscale="log", xlabel="multiply-accumulates per byte of DRAM", ylabel="... per cycle")
-    axes.legend(loc="lower right")
-    axes.set_title(f"{timing.program.name} on {machine.name}", loc="left", fontsize=11)
-    best = max(layers, key=lambda layer: layer.utilisation, default=None)
-    text = "" if best is None else f"Closest to the peak: {best.name} with {best.utilisation:.0%}."
-    counts = {bound: sum(layer.bound == bound for layer in layers) for bound in ("memory", "compute")}
-    return set_alt_text(figure, f"Layers by what bounds them: {listing(counts)}.", text)
 
 
 def blocks(machine: Machine) -> Figure:

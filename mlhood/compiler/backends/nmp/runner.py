@@ -11,11 +11,10 @@ import numpy as np
 from mlhood.compiler.backends.cpu.runner import Cpu
 from mlhood.compiler.backends.interpreter import Observer
 from mlhood.compiler.backends.nmp.codegen.generate import generate
-from mlhood.compiler.backends.nmp.isa.encoding import decode, encode
 from mlhood.compiler.backends.nmp.machine import Machine, default_machine
 from mlhood.compiler.backends.nmp.partition import CPU, NMP, Partition, partition
 from mlhood.compiler.backends.nmp.program import NmpProgram
-from mlhood.compiler.backends.nmp.simulator import Simulator
+from mlhood.compiler.backends.nmp.simulator import simulate
 from mlhood.compiler.backends.nmp.stages import unsupported
 from mlhood.compiler.hir.graph import Graph, subgraph
 from mlhood.compiler.hir.inputs import bind_inputs
@@ -40,11 +39,10 @@ class Simulated:
     def __init__(self, graph: Graph, machine: Machine) -> None:
         self.graph = graph
         self.program = generate(graph, machine)
-        self._binary = decode(encode(self.program))
 
     def run(self, inputs: Mapping[str, Any], observe: Observer | None = None) -> dict[str, np.ndarray]:
         """Run the graph once; `observe` is called with its outputs, as no other value leaves the processor."""
-        outputs = Simulator(self._binary).run(inputs)
+        outputs = simulate(self.program, inputs)
         for name, array in outputs.items():
             if observe is not None:
                 observe(self.graph.outputs[name], array)
@@ -159,7 +157,7 @@ def _check_supported(graph: Graph) -> None:
         raise CompilerError(
             "the neural processor can run no node of the graph",
             where=f"graph {graph.name!r}",
-            expected="convolutions, dense layers, pooling, sums or tables of int8 or int16",
+            expected="convolutions, dense layers, pooling or sums of int8 or int16",
             got=f"{len(reasons)} nodes; {name}: {reason}",
             todo="quantise it: compile(model, 'nmp', Recipe('power_of_two')), or --quantize power_of_two",
         )

@@ -1,4 +1,4 @@
-"""The functional simulator: executes a program's binary code, and refuses what real hardware would get wrong.
+"""The functional simulator: executes a program, and refuses what real hardware would get wrong.
 
 It executes instructions in program order, in which all transfers are immediate; a program whose result could depend on
 their timing is refused instead. That is so if a tilelet computes with the memory of its own transfer that may not be
@@ -7,75 +7,69 @@ complete, or if one tilelet reads or overwrites what another one has stored sinc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
-from mlhood.compiler.backends.nmp import arithmetic
-from mlhood.compiler.backends.nmp.isa.elementwise import Add, Dense, Rescale, Table
-from mlhood.compiler.backends.nmp.isa.encoding import decode, encode
+from mlhood.compiler.backends.nmp.isa.assembly import instruction_text
+from mlhood.compiler.backends.nmp.isa.computations import Computation
 from mlhood.compiler.backends.nmp.isa.instruction import (
     Barrier,
-    Extent,
     Load,
     NmpInstruction,
+    Operand,
     Store,
     Transfer,
     Units,
     Wait,
+    latest_conflict,
 )
-from mlhood.compiler.backends.nmp.isa.windowed import Convolve, Depthwise, Pool, Windowed
-from mlhood.compiler.backends.nmp.machine import Machine
 from mlhood.compiler.backends.nmp.program import DramTensor, NmpProgram
-from mlhood.compiler.backends.nmp.verify import location, verify
 from mlhood.errors import CompilerError
 
 # Stamps of bytes in DRAM, beside those of tilelets: what no tensor has, what is only read, and what is not written yet.
 _NO_TENSOR, _READ_ONLY, _UNWRITTEN = -2, -1, 0
 MAX_SIMULATED_BYTES = 2**31
+MAX_SHIFT = 62
+_FROM_ZERO = ("memory", "dram", "x", "w", "y", "a", "b", "accumulators", "pad_top", "pad_left", "a_shift", "b_shift")
+_FROM_ZERO += ("outstanding", "column_stride", "row_stride", "first", "last")
+# the least value of an operand, if it is not 1
+_LEAST: dict[str, int] = dict.fromkeys(_FROM_ZERO, 0)
+_LEAST |= {"shift": -MAX_SHIFT, "low": -(2**15), "high": -(2**15)}
 
 
-def simulate(
-    program: NmpProgram | bytes, inputs: Mapping[str, np.ndarray], machine: Machine | None = None
-) -> dict[str, np.ndarray]:
+def simulate(program: NmpProgram, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Execute a program once.
 
     Args:
-        program: A program, which is encoded first, or its binary code.
+        program: The program.
         inputs: An array for each tensor of kind "input", by name.
-        machine: The machine to execute on, if it need not be the program's; it must equal it.
 
     Returns:
         The tensors of kind "output" by name.
 
     Raises:
-        CompilerError: The code is invalid, an input is missing or of another type, the program was generated for
-            another machine, or an instruction violates a rule of the machine; the error names it and the address.
+        CompilerError: An input is missing or of another type, or an instruction violates a rule of the machine; the
+            error names it and the address.
     """
-    decoded = decode(encode(program) if isinstance(program, NmpProgram) else program)
-    if machine is not None and machine != decoded.machine:
-        todo = "generate the program for this machine"
-        raise CompilerError("the program is for another machine", expected=machine, got=decoded.machine, todo=todo)
-    return Simulator(decoded).run(inputs)
+    return Simulator(program).run(inputs)
 
 
 class Simulator:
     """The state of the machine while it executes a program.
 
     Args:
-        program: The program; it is verified.
+        program: The program.
     """
 
     def __init__(self, program: NmpProgram) -> None:
-        verify(program)
         self.program, self.machine = program, program.machine
-        units, size = self.machine.units, self.machine.memory_bytes
-        padded = -(-size // 8) * 8
-        self._memory = np.zeros((units, padded), np.uint8)
-        self._views = {name: self._memory.view(name) for name in ("int8", "int16", "int32", "int64")}
-        self._written = np.zeros((units, padded), np.bool_)
-        self._in_flight: list[list[tuple[Extent, bool]]] = [[] for _ in range(units)]  # extents, and whether loads
+        self._memory = np.zeros((self.machine.units, self.machine.memory_bytes), np.uint8)
+        self._written = np.zeros(self._memory.shape, np.bool_)
+        self._in_flight: list[list[Transfer]] = [[] for _ in range(self.machine.units)]
         self._numbers: dict[Units, np.ndarray] = {}
         self._epoch = 0  # of barriers
         self._number = 0  # of the instruction that is executed
@@ -90,8 +84,8 @@ class Simulator:
     def _reset_dram(self, inputs: Mapping[str, np.ndarray]) -> None:
         tensors = list(self.program.tensors.values())
         size = max((tensor.address + tensor.bytes for tensor in tensors), default=0)
-        if size > MAX_SIMULATED_BYTES:
-            expected = f"at most {MAX_SIMULATED_BYTES:,} bytes of DRAM"
+        if size > min(self.machine.dram.bytes, MAX_SIMULATED_BYTES):
+            expected = f"at most {min(self.machine.dram.bytes, MAX_SIMULATED_BYTES):,} bytes of DRAM"
             raise CompilerError("the program is too large to simulate", expected=expected, got=f"{size:,}")
         self._dram = np.zeros(size, np.uint8)
         self._stamps = np.full(size, _NO_TENSOR, np.int64)
@@ -114,9 +108,13 @@ class Simulator:
         return self._dram[part].view(tensor.element).reshape(tensor.shape).copy()
 
     def _execute(self, instruction: NmpInstruction) -> None:
+        for what, expected, got in self._violations(instruction):
+            raise self._error(what, expected=expected, got=got)
         match instruction:
             case Load() | Store():
                 self._transfer(instruction)
+            case Computation():
+                self._compute(instruction)
             case Wait():
                 for unit in self._units(instruction.units):
                     flights = self._in_flight[unit]
@@ -125,8 +123,33 @@ class Simulator:
                 self._epoch += 1
                 for flights in self._in_flight:
                     flights.clear()
-            case _:
-                self._compute(instruction)
+
+    def _violations(self, instruction: NmpInstruction) -> Iterator[tuple[str, object, object]]:
+        """Yield what is wrong with an instruction, whenever it runs: what, what would be right, and what is there."""
+        machine = self.machine
+        values: dict[str, Any] = {each.name: getattr(instruction, each.name) for each in fields(instruction)}
+        units: Any = values.get("units")
+        if units and (units.tiles[-1] >= machine.tiles or units.tilelets[-1] >= machine.tilelets):
+            yield "the machine has no such tilelet", f"t0-{machine.tiles - 1}.0-{machine.tilelets - 1}", units
+        if isinstance(instruction, Store) and len(units) != 1:
+            yield "a store has several tilelets", "one", len(units)
+        for name, value in values.items():
+            least = _LEAST.get(name, 1)
+            if isinstance(value, int) and (value < least or ("shift" in name and value > MAX_SHIFT)):
+                yield f"invalid {name}", f"{least} or more", value
+        if (element := values.get("element", 1)) not in (1, 2):
+            yield "invalid size of an element", "1 or 2", element
+        limit = 1 << (8 * element - 1)
+        if not -limit <= values.get("low", 0) <= values.get("high", 0) < limit:
+            yield "invalid limits", f"{-limit} <= low <= high < {limit}", f"{values['low']} to {values['high']}"
+        for operand in (*instruction.reads().values(), *instruction.writes()):
+            room = machine.blob_bytes - operand.address % machine.blob_bytes
+            if operand.bytes > room or operand.end > machine.memory_bytes:
+                got = f"{operand.bytes:,} bytes from {machine.address_text(operand.address)}"
+                yield "blob overflow", f"at most {room:,} bytes, in blobs b0 to b{machine.blobs - 1}", got
+            if operand.address % operand.element:
+                address = machine.address_text(operand.address)
+                yield "an operand is not aligned", f"a multiple of {operand.element}", address
 
     def _units(self, units: Units) -> np.ndarray:
         numbers = self._numbers.get(units)
@@ -135,61 +158,61 @@ class Simulator:
         return numbers
 
     def _transfer(self, transfer: Transfer) -> None:
-        units, is_load = self._units(transfer.units), isinstance(transfer, Load)
-        runs = (transfer.rows, transfer.row_stride, transfer.columns, transfer.column_stride)
-        barrier = self._epoch * self.machine.units
-        stamp = barrier + int(units[0]) + 1 if len(units) == 1 else -1
-        extent = Extent(transfer.memory, transfer.bytes)
-        end = extent.address + extent.bytes
-        last = transfer.dram + (runs[0] - 1) * runs[1] + (runs[2] - 1) * runs[3] + transfer.run
-        if last > len(self._dram):
-            raise self._error("the transfer is outside of all tensors", got=f"DRAM {last - 1:#x}")
-        arrays = (self._memory, self._dram, self._stamps)
+        units, operand = self._units(transfer.units), transfer.operand
+        strides = (transfer.row_stride, transfer.column_stride, 1)
+        last = sum((n - 1) * stride for n, stride in zip(operand.shape, strides, strict=True))
+        if transfer.dram + last >= len(self._dram):
+            raise self._error("the transfer is outside of all tensors", got=f"DRAM {transfer.dram + last:#x}")
+
+        def runs(array: np.ndarray) -> np.ndarray:
+            return as_strided(array[transfer.dram :], operand.shape, [array.itemsize * stride for stride in strides])
+
+        barrier, stamps = self._epoch * self.machine.units, runs(self._stamps)
+        part = slice(operand.address, operand.end)
+        own = barrier + int(units[0]) + 1 if len(units) == 1 else _NO_TENSOR
+        is_load = isinstance(transfer, Load)
+        wrong = (stamps <= 0) & (stamps != _READ_ONLY) if is_load else stamps < 0
+        wrong |= (stamps > barrier) & (stamps != own)  # stored by others since the barrier
+        if wrong.any():
+            place = np.unravel_index(wrong.argmax(), wrong.shape)
+            raise self._dram_error(transfer.dram + int(np.dot(place, strides)), is_load)
         if is_load:
-            bad = arithmetic.load(*arrays, units, transfer.memory, transfer.dram, runs, transfer.run, barrier, stamp)
-            self._written[units, extent.address : end] = True
+            self._memory[units, part] = runs(self._dram).reshape(-1)
+            self._written[units, part] = True
         else:
-            self._check_written(units, extent)
-            bad = arithmetic.store(
-                *arrays, int(units[0]), transfer.memory, transfer.dram, runs, transfer.run, barrier, stamp
-            )
-        if bad >= 0:
-            raise self._dram_error(int(bad), is_load)
+            self._check_written(units, operand)
+            runs(self._dram)[...] = self._memory[units[0], part].reshape(operand.shape)
+            stamps[...] = own
         for unit in units:
-            self._in_flight[unit].append((extent, is_load))
+            self._in_flight[unit].append(transfer)
 
-    def _compute(self, instruction: NmpInstruction) -> None:
-        units = self._units(getattr(instruction, "units"))  # noqa: B009 - all that compute have it
-        reads, writes = instruction.reads(), instruction.writes()
-        for extent in reads:
-            self._check_written(units, extent)
+    def _compute(self, instruction: Computation) -> None:
+        units, reads, (target,) = self._units(instruction.units), instruction.reads(), instruction.writes()
+        for operand in reads.values():
+            self._check_written(units, operand)
         for unit in units:
-            if self._in_flight[unit]:
-                self._check_complete(int(unit), reads, writes)
-        _EXECUTE[type(instruction)](self._views, units, instruction)
-        for extent in writes:
-            self._written[units, extent.address : extent.address + extent.bytes] = True
+            if (conflict := latest_conflict(self._in_flight[unit], instruction)) is not None:
+                is_load = isinstance(self._in_flight[unit][conflict[0]], Load)
+                what = "a load that may not be complete writes" if is_load else "a store may still read"
+                raise self._error(
+                    f"missing synchronisation: {what} what this instruction uses",
+                    got=f"{self._tilelet(unit)}, {self.machine.address_text(conflict[1])}",
+                    todo="put a wait before it",
+                )
+        arrays = {
+            name: self._memory[units, o.address : o.end].view(f"int{8 * o.element}").reshape(len(units), *o.shape)
+            for name, o in reads.items()
+        }
+        result = instruction.compute(**arrays).astype(f"int{8 * target.element}").reshape(len(units), -1)
+        self._memory[units, target.address : target.end] = result.view(np.uint8)
+        self._written[units, target.address : target.end] = True
 
-    def _check_written(self, units: np.ndarray, extent: Extent) -> None:
-        end = extent.address + extent.bytes
-        unit, address = arithmetic.first_unwritten(self._written, units, extent.address, end)
-        if unit >= 0:
-            got = f"{self._tilelet(unit)}, {self.machine.address_text(address)}"
-            raise self._error("memory is read that was never written", got=got)
-
-    def _check_complete(self, unit: int, reads: tuple[Extent, ...], writes: tuple[Extent, ...]) -> None:
-        for extent, is_load in self._in_flight[unit]:
-            used = (*reads, *writes) if is_load else writes
-            for other in used:
-                start = max(extent.address, other.address)
-                if start < min(extent.address + extent.bytes, other.address + other.bytes):
-                    what = "a load that may not be complete writes" if is_load else "a store may still read"
-                    got = f"{self._tilelet(unit)}, {self.machine.address_text(start)}"
-                    raise self._error(
-                        f"missing synchronisation: {what} what this instruction uses",
-                        got=got,
-                        todo="put a wait before it",
-                    )
+    def _check_written(self, units: np.ndarray, operand: Operand) -> None:
+        written = self._written[units, operand.address : operand.end]
+        if not written.all():
+            unit, offset = np.unravel_index(written.argmin(), written.shape)
+            address = self.machine.address_text(operand.address + int(offset))
+            raise self._error("memory is read that was never written", got=f"{self._tilelet(units[unit])}, {address}")
 
     def _dram_error(self, address: int, is_load: bool) -> CompilerError:
         stamp = int(self._stamps[address])
@@ -211,7 +234,10 @@ class Simulator:
         return f"tilelet t{tile}.{tilelet}"
 
     def _error(self, what: str, **parts: Any) -> CompilerError:
-        return CompilerError(what, where=location(self.program, self._number), **parts)
+        layers = (each.name for each in self.program.layers if each.first <= self._number < each.end)
+        text = instruction_text(self.program.instructions[self._number], self.machine)
+        where = f"layer {next(layers, '')!r}, instruction {self._number}: {text}"
+        return CompilerError(what, where=where, **parts)
 
 
 def _bound(tensor: DramTensor, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -223,79 +249,3 @@ def _bound(tensor: DramTensor, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         expected, got = f"{tensor.element}{list(tensor.shape)}", f"{array.dtype.name}{list(array.shape)}"
         raise CompilerError("an input has another type", where=f"input {tensor.name!r}", expected=expected, got=got)
     return array
-
-
-Views = Mapping[str, np.ndarray]
-
-
-def _element_view(views: Views, bytes: int) -> np.ndarray:
-    return views[f"int{8 * bytes}"]
-
-
-def _shape(i: Windowed) -> tuple[int, ...]:
-    return (i.channels, i.height, i.width, i.out_height, i.out_width)
-
-
-def _window(i: Windowed) -> tuple[int, ...]:
-    return (
-        *(i.kernel_height, i.kernel_width, i.stride_height, i.stride_width),
-        *(i.dilation_height, i.dilation_width, i.pad_top, i.pad_left),
-    )
-
-
-def _convolve(views: Views, units: np.ndarray, i: Convolve) -> None:
-    e, wide = i.element, 4 * i.element
-    weights = (i.w + 4 * i.filters * i.first) // e
-    addresses = (i.x // e, weights, i.y // e, i.w // 4, i.accumulators // wide)
-    arrays = (_element_view(views, e), views["int32"], _element_view(views, wide))
-    scale = (i.shift, i.low, i.high)
-    arithmetic.convolve(*arrays, units, *addresses, _shape(i), _window(i), i.filters, i.first, i.last, scale)
-
-
-def _depthwise(views: Views, units: np.ndarray, i: Depthwise) -> None:
-    e = i.element
-    addresses = (i.x // e, (i.w + 4 * i.channels) // e, i.y // e, i.w // 4)
-    accumulator = np.empty(0, f"int{32 * e}")
-    scale = (i.shift, i.low, i.high)
-    memory = _element_view(views, e)
-    arithmetic.depthwise(memory, views["int32"], units, *addresses, _shape(i), _window(i), accumulator, scale)
-
-
-def _dense(views: Views, units: np.ndarray, i: Dense) -> None:
-    e, wide = i.element, 4 * i.element
-    addresses = (i.x // e, (i.w + 4 * i.filters * i.first) // e, i.y // e, i.w // 4, i.accumulators // wide)
-    arrays = (_element_view(views, e), views["int32"], _element_view(views, wide))
-    sizes = (i.rows, i.depth, i.filters)
-    arithmetic.dense(*arrays, units, *addresses, sizes, i.first, i.last, (i.shift, i.low, i.high))
-
-
-def _pool(views: Views, units: np.ndarray, i: Pool) -> None:
-    e, scale = i.element, (i.shift, i.low, i.high)
-    memory = _element_view(views, e)
-    arithmetic.pool(memory, units, i.x // e, i.y // e, _shape(i), _window(i), i.kind == "max", i.multiplier, scale)
-
-
-def _add(views: Views, units: np.ndarray, i: Add) -> None:
-    memory, a, b = (_element_view(views, size) for size in (i.element, i.a_bytes, i.b_bytes))
-    addresses = (i.a // i.a_bytes, i.b // i.b_bytes, i.y // i.element)
-    arithmetic.add(memory, a, b, units, *addresses, i.count, i.a_shift, i.b_shift, (i.shift, i.low, i.high))
-
-
-def _rescale(views: Views, units: np.ndarray, i: Rescale) -> None:
-    e, scale = i.element, (i.shift, i.low, i.high)
-    arithmetic.rescale(_element_view(views, e), units, i.x // e, i.y // e, i.count, scale)
-
-
-def _table(views: Views, units: np.ndarray, i: Table) -> None:
-    arithmetic.look_up(views["int8"], units, i.x, i.table, i.y, i.count)
-
-
-_EXECUTE: dict[type[NmpInstruction], Callable[[Views, np.ndarray, Any], None]] = {
-    Convolve: _convolve,
-    Depthwise: _depthwise,
-    Dense: _dense,
-    Pool: _pool,
-    Add: _add,
-    Rescale: _rescale,
-    Table: _table,
-}

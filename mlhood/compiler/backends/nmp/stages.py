@@ -18,7 +18,6 @@ from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.fixed_point import fixed_points
 from mlhood.compiler.operators.integer import QuantizedConv, QuantizedFullyConnected
 from mlhood.compiler.operators.integer_elementwise import (
-    Lookup,
     QuantizedAdd,
     QuantizedAveragePool,
     QuantizedGlobalAveragePool,
@@ -28,7 +27,7 @@ from mlhood.compiler.operators.rescale import Rescale, bit_width, max_magnitude,
 from mlhood.compiler.operators.shape import Reshape
 from mlhood.errors import CompilerError
 
-KINDS = ("conv", "depthwise", "dense", "max", "mean", "add", "rescale", "table")
+KINDS = ("conv", "depthwise", "dense", "max", "mean", "add", "rescale")
 ALIASES = (Reshape,)  # the same bytes under another shape
 _MULTIPLYING = ("conv", "dense")
 _MOST_BITS = 60  # of a sum that is shifted left, so that int64 holds it
@@ -64,7 +63,7 @@ class NmpStage:
         out_height: Rows of the output.
         out_width: Columns of the output.
         window: Of the input.
-        shift: Of the rescaling; see `isa.instruction`.
+        shift: Of the rescaling; see `isa.computations`.
         low: Smallest result.
         high: Largest result.
         multiplier: Of a mean.
@@ -102,14 +101,12 @@ class NmpStage:
         return self.filters * self.out_height * self.out_width * depth * self.window.taps
 
     def weight_bytes(self, filters: int, channels: int, first: bool = True) -> int:
-        """Return the bytes of bias and weights, or of a table, for a slice."""
+        """Return the bytes of bias and weights for a slice."""
         match self.kind:
             case "conv" | "dense":
                 return filters * (4 * first + channels * self.window.taps * self.element)
             case "depthwise":
                 return filters * (4 + self.window.taps * self.element)
-            case "table":
-                return 256
         return 0
 
 
@@ -119,7 +116,7 @@ class NmpWork:
 
     Args:
         stage: The stage.
-        weights: [filters, channels, kernel], [channels, kernel] of a depthwise one, or the 256 entries of a table.
+        weights: [filters, channels, kernel], or [channels, kernel] of a depthwise one.
         bias: int32 [filters].
         operand: The second operand of an `add`.
     """
@@ -224,7 +221,7 @@ def _sizes(x: TensorType, y: TensorType) -> dict[str, Any]:
 
 def _limits(y: TensorType, activation: Any = ()) -> dict[str, Any]:
     if activation and activation[0] not in ("Relu", "Clip"):
-        raise CompilerError("an activation must be Relu or Clip, or a table", got=activation[0])
+        raise CompilerError("an activation must be Relu or Clip", got=activation[0])
     low, high = stored_range(y, activation)
     return {"low": low, "high": high}
 
@@ -353,11 +350,6 @@ def _rescale(node: Node) -> tuple[NmpWork, ...]:
     return (NmpWork(NmpStage("rescale", **_sizes(x, y), shift=_shift(_scale(x) / _scale(y)), **limits)),)
 
 
-def _lookup(node: Node) -> tuple[NmpWork, ...]:
-    x, y = node.inputs[0].type, node.outputs[0].type  # type: ignore[union-attr]
-    return (NmpWork(NmpStage("table", **_sizes(x, y)), node.operator.table(x)),)  # type: ignore[attr-defined]
-
-
 _RULES: dict[type, Callable[[Node], tuple[NmpWork, ...]]] = {
     QuantizedConv: _conv,
     QuantizedFullyConnected: _dense,
@@ -366,5 +358,4 @@ _RULES: dict[type, Callable[[Node], tuple[NmpWork, ...]]] = {
     QuantizedGlobalAveragePool: _global_average_pool,
     QuantizedAdd: _add,
     Rescale: _rescale,
-    Lookup: _lookup,
 }

@@ -248,7 +248,6 @@ def test_errors(lenet_onnx, tmp_path):
     [
         (["--target", "c"], "--out"),
         (["--target", "c", "--out", "x", "--text", "hir"], "--text"),
-        (["--target", "c", "--out", "x", "--machine", "m.toml"], "--machine"),
     ],
 )
 def test_options_that_do_not_go_together(lenet_onnx, monkeypatch, tmp_path, options, message):

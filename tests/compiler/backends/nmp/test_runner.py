@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from torch import nn
 from mlhood.compiler.analysis.debugger import compare
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.nmp import partition
-from mlhood.compiler.backends.nmp.machine import default_machine, parse_machine
+from mlhood.compiler.backends.nmp.machine import default_machine
 from mlhood.compiler.backends.nmp.partition import CPU, NMP
 from mlhood.compiler.backends.nmp.runner import Heterogeneous
 from mlhood.compiler.compile import compile as compile_model
@@ -96,7 +98,7 @@ def test_any_batch(tmp_path):
 
 @pytest.mark.usefixtures("slow_host")
 def test_a_machine_of_one_tilelet(tmp_path):
-    machine = parse_machine("name = 'one'\ntiles = 1\ntilelets = 1\nblob_bytes = 1024", "test", default_machine())
+    machine = replace(default_machine(), name="one", tiles=1, tilelets=1, blob_bytes=1024)
     graph = quantized(tmp_path, Residual(nn.Identity()))
     x = np.random.default_rng(1).normal(size=(1, 3, 12, 12)).astype(np.float32)
     expected = Interpreter(graph).run({"image": x})["logits"]

@@ -12,15 +12,15 @@ from itertools import groupby
 import numpy as np
 
 from mlhood.compiler.backends.nmp.codegen.slicing import ALIGNMENT, Slicing, parts
+from mlhood.compiler.backends.nmp.isa.computations import Computation
 from mlhood.compiler.backends.nmp.isa.instruction import (
     Barrier,
-    Extent,
-    Load,
     NmpInstruction,
     Transfer,
     Units,
     Wait,
     ceil_div,
+    latest_conflict,
 )
 from mlhood.compiler.backends.nmp.machine import Machine
 from mlhood.compiler.backends.nmp.stages import NmpStage, NmpWork
@@ -47,26 +47,21 @@ class Emitter:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.instructions: list[NmpInstruction] = []
-        self._in_flight: list[list[tuple[Extent, bool]]] = [[] for _ in range(machine.units)]
+        self._in_flight: list[list[Transfer]] = [[] for _ in range(machine.units)]
 
     def transfer(self, transfer: Transfer) -> None:
         """Append a load or a store."""
-        is_load = isinstance(transfer, Load)
-        extent = (transfer.writes() if is_load else transfer.reads())[0]
         for unit in transfer.units.numbers(self.machine.tilelets):
-            self._in_flight[unit].append((extent, is_load))
+            self._in_flight[unit].append(transfer)
         self.instructions.append(transfer)
 
-    def compute(self, instruction: NmpInstruction) -> None:
+    def compute(self, instruction: Computation) -> None:
         """Append an instruction that computes, after the waits that it needs."""
-        units: Units = instruction.units  # type: ignore[attr-defined]
-        reads, writes = instruction.reads(), instruction.writes()
-        waits: list[tuple[int, int]] = []
+        units, waits = instruction.units, list[tuple[int, int]]()
         for unit in units.numbers(self.machine.tilelets):
             flights = self._in_flight[unit]
-            needed = _needed(flights, reads, writes) if flights else 0
-            if needed:
-                del flights[:needed]
+            if flights and (conflict := latest_conflict(flights, instruction)) is not None:
+                del flights[: conflict[0] + 1]
                 waits.append((len(flights), unit))
         for outstanding, group in groupby(sorted(waits), key=lambda pair: pair[0]):
             numbers = [unit for _, unit in group]
@@ -82,17 +77,6 @@ class Emitter:
         for flights in self._in_flight:
             flights.clear()
         self.instructions.append(Barrier())
-
-
-def _needed(flights: list[tuple[Extent, bool]], reads: tuple[Extent, ...], writes: tuple[Extent, ...]) -> int:
-    """Return how many of a tilelet's oldest transfers must be complete before an instruction."""
-    for i in range(len(flights) - 1, -1, -1):
-        extent, is_load = flights[i]
-        end = extent.address + extent.bytes
-        for other in (*reads, *writes) if is_load else writes:
-            if extent.address < other.address + other.bytes and other.address < end:
-                return i + 1
-    return 0
 
 
 class PackedWeights:
@@ -161,8 +145,6 @@ class PackedWeights:
 
     def _slice(self, work: NmpWork, n: int, j: int, k: int) -> bytes:
         weights = np.asarray(work.weights)
-        if work.stage.kind == "table":
-            return weights.tobytes()
         filters = slice(*self.filters[j])
         bias = b"" if k and not n else np.asarray(work.bias, np.int32)[filters].tobytes()
         if work.stage.multiplies:

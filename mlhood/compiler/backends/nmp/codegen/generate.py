@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from mlhood.compiler.backends.nmp.codegen.emitter import Emitter, PackedWeights
 from mlhood.compiler.backends.nmp.codegen.layer import DramView, LayerData, LayerEmitter
-from mlhood.compiler.backends.nmp.codegen.search import Choice, greedy, search
+from mlhood.compiler.backends.nmp.codegen.search import search
 from mlhood.compiler.backends.nmp.codegen.slicing import Slicing
 from mlhood.compiler.backends.nmp.isa.instruction import ceil_div
 from mlhood.compiler.backends.nmp.machine import Machine, default_machine
@@ -22,8 +22,7 @@ from mlhood.compiler.lir.program import Lifetime
 from mlhood.compiler.memory.plan import plan
 from mlhood.errors import CompilerError
 
-Chooser = Callable[[tuple[NmpStage, ...], Machine], Choice]
-_FUSED = ("max", "mean", "depthwise", "add", "rescale", "table")  # stages that can follow another in the blobs
+_FUSED = ("max", "mean", "depthwise", "add", "rescale")  # stages that can follow another in the blobs
 
 
 @dataclass
@@ -51,27 +50,23 @@ class GraphLayer:
         return self.nodes[-1].outputs[0]
 
 
-def generate(
-    graph: Graph, machine: Machine | None = None, *, search_slices: bool = True, fuse: bool = True
-) -> NmpProgram:
+def generate(graph: Graph, machine: Machine | None = None) -> NmpProgram:
     """Return the program of a graph.
+
+    Layers have the fastest slices that the search finds. The results of a layer stay in the blobs where a following
+    layer can use them there, if that is faster.
 
     Args:
         graph: A verified graph whose nodes the processor supports, see `stages.unsupported`; its placeholders and
             outputs hold integers.
         machine: The machine; the course's by default.
-        search_slices: Search for the fastest slices; otherwise the greedy ones are used.
-        fuse: Keep the results of a layer in the blobs where a following layer can use them there, if that is faster.
 
     Raises:
         CompilerError: A node is not supported, or does not fit the machine.
     """
     machine = machine or default_machine()
-    choose: Chooser = search if search_slices else greedy
-    layers = layers_of(graph)
-    if fuse:
-        layers = fuse_layers(graph, layers, machine, choose)
-    slicings = [_choose(layer, machine, choose) for layer in layers]
+    layers = fuse_layers(graph, layers_of(graph), machine)
+    slicings = [_choose(layer, machine) for layer in layers]
     return _Generator(graph, machine, layers, slicings).program()
 
 
@@ -101,14 +96,14 @@ def _root(value: Value | None) -> Value:
     return value
 
 
-def _choose(layer: GraphLayer, machine: Machine, choose: Chooser) -> Slicing:
+def _choose(layer: GraphLayer, machine: Machine) -> Slicing:
     try:
-        return choose(layer.stages, machine).slicing
+        return search(layer.stages, machine).slicing
     except CompilerError as error:
         raise locate_error(error, layer.nodes[-1].where) from error
 
 
-def fuse_layers(graph: Graph, layers: list[GraphLayer], machine: Machine, choose: Chooser) -> list[GraphLayer]:
+def fuse_layers(graph: Graph, layers: list[GraphLayer], machine: Machine) -> list[GraphLayer]:
     """Return the layers with those fused whose results may stay in the blobs, where that takes fewer cycles."""
     fused: list[GraphLayer] = []
     by_output: dict[Value, int] = {}
@@ -117,10 +112,10 @@ def fuse_layers(graph: Graph, layers: list[GraphLayer], machine: Machine, choose
         candidate = None if position is None else _fused(graph, fused[position], layer)
         if candidate is not None and position is not None:
             try:
-                together = choose(candidate.stages, machine).cycles
+                together = search(candidate.stages, machine).cycles
             except CompilerError:  # too large for the blobs
                 together = None
-            apart = sum(choose(each.stages, machine).cycles for each in (fused[position], layer))
+            apart = sum(search(each.stages, machine).cycles for each in (fused[position], layer))
             if together is not None and together < apart:
                 # at the later one's place: what it adds may be computed in between
                 fused[position] = replace(fused[position], nodes=[])

@@ -23,9 +23,18 @@ from mlhood.compiler.backends.nmp.codegen.slicing import (
     parts,
     regions,
 )
-from mlhood.compiler.backends.nmp.isa.elementwise import Add, Dense, Rescale, Table
-from mlhood.compiler.backends.nmp.isa.instruction import Load, NmpInstruction, Store, Units, ceil_div
-from mlhood.compiler.backends.nmp.isa.windowed import LANES, Convolve, Depthwise, Pool, lane_steps
+from mlhood.compiler.backends.nmp.isa.computations import (
+    LANES,
+    Add,
+    Computation,
+    Convolve,
+    Dense,
+    Depthwise,
+    Pool,
+    Rescale,
+    lane_steps,
+)
+from mlhood.compiler.backends.nmp.isa.instruction import Load, Store, Units, ceil_div
 from mlhood.compiler.backends.nmp.machine import Machine
 from mlhood.compiler.backends.nmp.stages import NmpStage
 
@@ -307,7 +316,7 @@ class LayerEmitter:
 
     def _instruction(
         self, n: int, units: Units, filters: int, reached: Reach, output: Region, j: int, k: int, at: Mapping[int, int]
-    ) -> NmpInstruction:
+    ) -> Computation:
         stage, is_last = self.stages[n], k == len(self.channels) - 1
         y = self._address(_RESULTS + n % 2, at, _RESULTS)
         x = self._address(_RESULTS + (n - 1) % 2, at, _RESULTS) if n else self._address(_INPUT, at, _INPUT)
@@ -326,8 +335,6 @@ class LayerEmitter:
                 return Add(units, x, y, y, e, a, e, count, stage.a_shift, stage.b_shift, **scale)
             case "rescale":
                 return Rescale(units, x, y, e, count, **scale)
-            case "table":
-                return Table(units, x, w, y, count)
         window = _window_operands(stage, channels, reached, output) | scale
         if stage.kind in ("max", "mean"):
             return Pool(units, x, y, e, **window, kind=stage.kind, multiplier=stage.multiplier)

@@ -1,1 +1,1 @@
-"""The instruction set of the neural processor: instructions, their text and their binary code."""
+"""The instruction set of the neural processor: instructions, and their text."""

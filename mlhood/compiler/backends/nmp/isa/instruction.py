@@ -1,4 +1,4 @@
-"""The instruction set: what each instruction reads, writes and computes.
+"""The instruction set: what each instruction reads and writes; those that compute are in `computations`.
 
 A program is one list of instructions. Each names the tilelets that execute it, which all do the same on their own
 memory: addresses are bytes of a tilelet's memory, blob by blob; an operand must not cross a blob's end. Tensors in
@@ -8,14 +8,15 @@ Time. A tilelet executes its instructions in program order. `Load` and `Store` o
 of the machine serves all transfers in program order while tilelets compute, and a tilelet learns by `Wait` that its own
 are complete. Until then the tilelet must not read what a transfer writes, nor write what it reads or writes. What one
 tilelet stores, others may load only after a `Barrier`, at which all tilelets and the DMA engine meet.
-
-Rescaling. y = clip(round(total multiplier / 2^shift), low, high), ties rounded up; a negative shift multiplies.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import ClassVar
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple
 
 from mlhood.errors import CompilerError
 
@@ -64,42 +65,49 @@ def _ranges(numbers: tuple[int, ...]) -> str:
     return ",".join(f"{low}-{high}" if high > low else f"{low}" for low, high in parts)
 
 
-@dataclass(frozen=True)
-class Extent:
-    """Bytes of a tilelet's memory, from `address` on."""
+class Operand(NamedTuple):
+    """A dense array in a tilelet's memory.
+
+    Args:
+        address: Of its first byte.
+        element: Bytes of an element, a signed integer.
+        shape: Length of each axis.
+    """
 
     address: int
-    bytes: int
+    element: int
+    shape: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+        return self.element * math.prod(self.shape)
+
+    @property
+    def end(self) -> int:
+        """The address behind it."""
+        return self.address + self.element * math.prod(self.shape)
 
 
 @dataclass(frozen=True)
 class NmpInstruction:
-    """Base of all instructions. `mnemonic` and `opcode` are its name and number in text and binary code."""
+    """Base of all instructions; `mnemonic` is its name."""
 
     mnemonic: ClassVar[str]
-    opcode: ClassVar[int]
 
-    def reads(self) -> tuple[Extent, ...]:
-        """Return what it reads of the memory of each of its tilelets."""
-        return ()
+    def reads(self) -> dict[str, Operand]:
+        """Return what it reads of the memory of each of its tilelets, by name."""
+        return {}
 
-    def writes(self) -> tuple[Extent, ...]:
+    def writes(self) -> tuple[Operand, ...]:
         """Return what it writes of the memory of each of its tilelets."""
         return ()
 
-    def cycles(self, lanes: int) -> int:
-        """Return the cycles of its computation on a tilelet with so many lanes for its elements."""
-        return 0
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates on each of its tilelets."""
-        return 0
-
-    @property
-    def operands(self) -> dict[str, object]:
-        """All fields by name, in the order of the encoding."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+    @cached_property
+    def spans(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """First and end of each operand that it writes, and of each that it uses."""
+        writes = [(operand.address, operand.end) for operand in self.writes()]
+        return writes, [*writes, *((operand.address, operand.end) for operand in self.reads().values())]
 
 
 @dataclass(frozen=True)
@@ -129,9 +137,9 @@ class Transfer(NmpInstruction):
     row_stride: int = 0
 
     @property
-    def bytes(self) -> int:
-        """Bytes that are used, without the rest of the bursts."""
-        return self.run * self.columns * self.rows
+    def operand(self) -> Operand:
+        """The tilelet's memory."""
+        return Operand(self.memory, 1, (self.rows, self.columns, self.run))
 
     def bursts(self, burst_bytes: int) -> int:
         """Return how many aligned bursts the runs touch; runs do not share one."""
@@ -151,10 +159,9 @@ class Load(Transfer):
     """Start a transfer from DRAM to the memory of each of the tilelets."""
 
     mnemonic = "load"
-    opcode = 1
 
-    def writes(self) -> tuple[Extent, ...]:
-        return (Extent(self.memory, self.bytes),)
+    def writes(self) -> tuple[Operand, ...]:
+        return (self.operand,)
 
 
 @dataclass(frozen=True)
@@ -162,10 +169,9 @@ class Store(Transfer):
     """Start a transfer from a tilelet's memory to DRAM."""
 
     mnemonic = "store"
-    opcode = 2
 
-    def reads(self) -> tuple[Extent, ...]:
-        return (Extent(self.memory, self.bytes),)
+    def reads(self) -> dict[str, Operand]:
+        return {"memory": self.operand}
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,6 @@ class Wait(NmpInstruction):
     outstanding: int = 0
 
     mnemonic = "wait"
-    opcode = 10
 
 
 @dataclass(frozen=True)
@@ -184,4 +189,19 @@ class Barrier(NmpInstruction):
     """All tilelets wait until each of them is here and all transfers are complete."""
 
     mnemonic = "barrier"
-    opcode = 11
+
+
+def latest_conflict(transfers: Sequence[Transfer], instruction: NmpInstruction) -> tuple[int, int] | None:
+    """Return which transfer, the latest, must be complete before an instruction, and an address that both use.
+
+    Args:
+        transfers: Those of a tilelet that may not be complete, the oldest first.
+        instruction: What computes: it must not use what a load writes, nor write what a store reads.
+    """
+    writes, used = instruction.spans
+    for i in range(len(transfers) - 1, -1, -1):
+        ((start, stop),) = transfers[i].spans[1]
+        for first, end in used if isinstance(transfers[i], Load) else writes:
+            if start < end and first < stop:
+                return i, max(start, first)
+    return None
