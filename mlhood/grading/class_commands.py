@@ -49,16 +49,12 @@ def grade(
     no_sandbox: Annotated[
         bool, typer.Option("--no-sandbox", help="Run submissions with your own rights: only for work that you trust.")
     ] = False,
-    scheduler: Annotated[
-        str,
-        typer.Option(metavar="ADDRESS", help="Grade on the Dask cluster of this scheduler, such as tcp://host:8786."),
-    ] = "",
 ) -> None:
     """Grade a class, each submission in a sandbox. Interrupted at any moment, it continues at the next call.
 
     It needs bubblewrap; `mlhood doctor` says how to install it. The policy for late submissions is a TOML file such as
     `penalty_per_day = 10` followed by `[P1]` and `due = 2026-10-12T23:59:00`. Layouts, seed, late submissions, points
-    given by hand, exports and clusters are explained in mlhood/grading/INSTRUCTORS.md.
+    given by hand, and exports are explained in mlhood/grading/INSTRUCTORS.md.
 
     The exit code is 0 if every submission was graded, 1 if some could not be, 2 if the work could not start, 130
     after Ctrl-C.
@@ -66,8 +62,6 @@ def grade(
     Example: mlhood grade submitted --out graded --jobs 4 --seed-file seed.txt
 
     Example: mlhood grade P1-download.zip --out graded --late late.toml
-
-    Example: mlhood grade submitted --out graded --scheduler tcp://10.0.0.1:8786
     """
     echo("mlhood grade: loading", err=True)  # at once: what follows takes a while
     from rich.console import Console
@@ -75,7 +69,7 @@ def grade(
     from mlhood.grading.batch.grade_class import GradeOptions, grade_class
     from mlhood.grading.progress import CommandProgress
 
-    grading = (again, 60 * minutes, not no_sandbox, scheduler, variant or "")
+    grading = (again, 60 * minutes, not no_sandbox, variant or "")
     options = GradeOptions(jobs, seed_file, late, roster, layout, *grading)
     with CommandProgress(Console(stderr=True)) as progress:
         result = grade_class(submissions, out, options, progress)

@@ -1,8 +1,7 @@
-"""The commands for the course's own repository: `mlhood sync`, `preview`, `release` and `bench grading`."""
+"""The commands for the course's own repository: `mlhood sync`, `preview` and `release`."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -15,10 +14,9 @@ from mlhood.grading.variants.parameter import variant_option
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
-    """Add the commands to `app`, and one to `bench`."""
+    """Add the commands to `app`."""
     for command in (sync, preview, release):
         app.command()(command)
-    bench.command("grading")(bench_grading)
 
 
 def sync(
@@ -155,33 +153,3 @@ def _need(needed: dict[str, object], options: dict[str, object]) -> None:
         raise GradingError(
             f"{given[0]} needs {missing[0]}", where="mlhood release", todo=f"add {missing[0]}, or leave out {given[0]}"
         )
-
-
-def bench_grading(
-    notebook: Annotated[
-        Path, typer.Argument(callback=find, help="A solved notebook of the course, such as P1.")
-    ] = Path("P1"),
-    rounds: Annotated[int, typer.Option(min=1, help="How often each notebook is graded.")] = 9,
-    only_tiny: Annotated[bool, typer.Option("--only-tiny", help="Grade only a tiny notebook.")] = False,
-    as_json: Annotated[Path | None, typer.Option("--json", help="Also write the measurements into this file.")] = None,
-) -> None:
-    """Time what grading takes besides a notebook's own cells and checks: with a warm sandbox, a cold one, and none.
-
-    The exit code is 0 if the median with a warm sandbox is at most a second, 1 if not.
-
-    Example: mlhood bench grading --rounds 9 --json overhead.json
-    """
-    from mlhood.files.atomic import check_output, write_atomic
-    from mlhood.grading.overhead import TINY_SUBJECT, Overheads, measure, subject_of
-    from mlhood.measure import machine
-
-    if as_json is not None:
-        check_output(as_json)
-    subjects = [TINY_SUBJECT, *([] if only_tiny else [subject_of(notebook)])]
-    overheads = Overheads()
-    measure(overheads, subjects, rounds, lambda line: echo(line, err=True))
-    echo(overheads.text())
-    if as_json is not None:
-        data = {"bench": "grading", "machine": machine().as_dict()} | overheads.as_dict()
-        write_atomic(as_json, json.dumps(data, indent=2).encode())
-    raise typer.Exit(0 if overheads.held else 1)

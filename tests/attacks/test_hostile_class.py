@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from mlhood.grading.batch import local_executor
+from mlhood.grading.batch import executor
 from mlhood.grading.batch.grade_class import GradeOptions, grade_class
 from mlhood.grading.exporters.formats import plain_csv
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER
@@ -86,7 +86,7 @@ def graded(bubblewrap, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
-        patch.setattr(local_executor, "WORKER", "tests.attacks.hostile_worker")
+        patch.setattr(executor, "WORKER", "tests.attacks.hostile_worker")
         return grade_class([folder / "in"], folder / "out", GradeOptions(layout="classroom"), RecordingObserver())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-from mlhood.grading.batch import local_executor
+from mlhood.grading.batch import executor
 from mlhood.grading.batch.grade_class import GradeOptions, grade_class
 
 ROOT = Path(__file__).parents[2]
@@ -66,13 +66,13 @@ class FakeClass:
 
     def grade(self, worker: str = FAKE, **options):
         self.observer = RecordingObserver()
-        with mock.patch.object(local_executor, "WORKER", worker):
+        with mock.patch.object(executor, "WORKER", worker):
             return grade_class([self.folder], self.out, GradeOptions(sandbox=False, **options), self.observer)
 
     def skip_hangs(self, monkeypatch) -> None:
         """Advance the clock of time limits by an hour when a submission hangs; to be used with one worker only."""
         clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 3600 * len(self.events("hang")))
-        monkeypatch.setattr(local_executor, "time", clock)
+        monkeypatch.setattr(executor, "time", clock)
 
     def pace(self, tasks: int) -> None:
         """Let submissions with `paced` wait before a task once there are so many events of tasks."""

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mlhood import cli
-from mlhood.grading.batch import grade_class, local_executor
+from mlhood.grading.batch import executor, grade_class
 from mlhood.grading.checks.marks import ManualMark
 from mlhood.grading.exporters import export
 from mlhood.grading.exporters.export import DESTINATIONS
@@ -25,7 +25,7 @@ def call(*arguments: object):
 @pytest.fixture
 def fake(fake_class, monkeypatch):
     monkeypatch.setattr(grade_class, "require", lambda: None)
-    monkeypatch.setattr(local_executor, "WORKER", FAKE)
+    monkeypatch.setattr(executor, "WORKER", FAKE)
     return fake_class.submit(ada="P1", bob="P1 lose-P1.2")
 
 

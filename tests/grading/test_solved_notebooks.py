@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mlhood import cli
-from mlhood.grading.batch import local_executor
+from mlhood.grading.batch import executor
 from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, Gradebook
 from mlhood.grading.gradebook.records import records
 from mlhood.grading.notebooks.notebook import write
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(problem()), reason="no s
     ("source", "worker", "projects"),
     [
         pytest.param(quick_source, QUICK, IN_SUITE, id="quick"),
-        pytest.param(source_notebook, local_executor.WORKER, sorted(PROJECTS), id="full", marks=pytest.mark.exhaustive),
+        pytest.param(source_notebook, executor.WORKER, sorted(PROJECTS), id="full", marks=pytest.mark.exhaustive),
     ],
 )
 def test_solved_notebooks_get_all_points(source, worker, projects, tmp_path, monkeypatch):
@@ -34,7 +34,7 @@ def test_solved_notebooks_get_all_points(source, worker, projects, tmp_path, mon
         (tmp_path / "submitted" / "ada" / project).mkdir(parents=True)
         write(source(project), tmp_path / "submitted" / "ada" / project / f"{project}.ipynb")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(local_executor, "WORKER", worker)
+    monkeypatch.setattr(executor, "WORKER", worker)
     done = CliRunner().invoke(cli.app, ["grade", str(tmp_path / "submitted"), "--out", str(tmp_path / "graded")])
     assert done.exit_code == 0, done.output
     with Gradebook(tmp_path / "graded" / GRADEBOOK_FILE, must_exist=True) as book:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mlhood.grading.batch.executor import Finished, Job, JobExecutor, Lost, Started, TaskFinished
-from mlhood.grading.batch.result_keys import digest_of, result_key, shared_result_key
+from mlhood.grading.batch.executor import Executor, Finished, Job, Lost, Started, TaskFinished
+from mlhood.grading.batch.result_keys import digest_of, result_key
 from mlhood.grading.checks.marks import TaskResult, measured_again
 from mlhood.grading.gradebook.gradebook import Gradebook, Identification, SubmissionEntry
 from mlhood.grading.gradebook.project_spec import ProjectSpec
@@ -74,7 +74,7 @@ class Batch:
     def __init__(
         self,
         gradebook: Gradebook,
-        executor: JobExecutor,
+        executor: Executor,
         progress: CommandProgress,
         seconds: float = 3600.0,
         versions: GivenVersions | None = None,
@@ -127,12 +127,7 @@ class Batch:
         self.progress.begin_class(len(new), len(by_key) - len(new))
         for key, entry in new.items():
             self.gradebook.open_grading(key, entry.submission.sha256, entry.project)
-        self._run(
-            [
-                Job("grade", entry.submission, self.seconds, key, self._projects[entry.project].timed)
-                for key, entry in new.items()
-            ]
-        )
+        self._run([Job("grade", entry.submission, self.seconds, key) for key, entry in new.items()])
         self._regrade_undecided(by_key)
         refused = [entry for entry in entries if entry.key and self.gradebook.state(entry.key) == "refused"]
         self.gradebook.update_entries(self._with_earlier_grading(entry, counted.get(_slot(entry))) for entry in refused)
@@ -144,7 +139,7 @@ class Batch:
         """
         jobs = []
         for key, entry in entries.items():
-            job = Job("regrade", entry.submission, self.seconds, key, self._projects[entry.project].timed)
+            job = Job("regrade", entry.submission, self.seconds, key)
             grading, outcomes = self.gradebook.grading(key), self.gradebook.outcomes(job.name)
             undecided = grading and grading.state == "done" and any(task.undecided for task in grading.tasks)
             if undecided and "done" not in outcomes and outcomes.count("died") < MAX_ATTEMPTS:
@@ -182,15 +177,9 @@ class Batch:
             return SubmissionEntry(replace(file, problem=problem or f"there is no project {project}"))
         version, note = self.versions.marked_as(file, found)
         marked = replace(file, version=version, problem=note)
-        return SubmissionEntry(marked, project, self._key(marked, self._projects[project].digest))
-
-    def _key(self, file: SubmittedFile, checks: str) -> str:
-        """Return the key of a submission's grading: the one that an earlier version has finished, if there is one."""
-        shared = shared_result_key(file.sha256, checks, self._environment)
-        finished = self.gradebook.state(shared) not in {None, "open"}
-        if finished and not file.version:
-            return shared
-        return result_key(file.sha256, checks, self._environment, file.student, file.version)
+        checks = self._projects[project].digest
+        key = result_key(file.sha256, checks, self._environment, file.student, version)
+        return SubmissionEntry(marked, project, key)
 
     # -- jobs
 

@@ -61,5 +61,4 @@ def project_spec(project: Project) -> ProjectSpec:
         for task in project.tasks
     ]
     questions = tuple(QuestionSpec(question.id, question.title, question.bonus) for question in project.questions)
-    timed = any(task.timed for task in project.tasks)
-    return ProjectSpec(project.id, project.title, tuple(tasks), questions, checks_digest(project), timed)
+    return ProjectSpec(project.id, project.title, tuple(tasks), questions, checks_digest(project))

@@ -1,21 +1,44 @@
-"""The interface between a batch and what runs its jobs: processes on this machine, or a cluster."""
+"""Run jobs in worker processes: started, sent jobs, listened to, and killed with all descendants."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import queue
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
-from mlhood.errors import GradingError
+import psutil
+
+from mlhood.errors import GradingError, OutputError
 from mlhood.grading.checks.marks import CheckResult, TaskResult
 from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.gradebook import identification_job
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
 
+WORKER = "mlhood.grading.batch.worker"
 START_SECONDS = 300.0
 TICK_SECONDS = 0.25
-TIMED_OUT = "it exceeded the time limit and was stopped"
+MAX_LINE = 16 << 20
+MAX_STDERR = 2000
+JOIN_SECONDS = 5.0
+EXITED = "exited"
+MAX_STARTUP_FAILURES = 3  # in a row
+# not `TMPDIR`: two calls that set it differently are still on the same machine
+SHARED = Path("/tmp")  # noqa: S108 (the owner and mode of our folder in it are verified)
+OTHERS = 0o077
 
 
 @dataclass(frozen=True)
@@ -27,14 +50,12 @@ class Job:
         submission: With a path.
         seconds: Time limit.
         key: Of the grading.
-        timed: Whether its project measures time.
     """
 
     kind: Literal["identify", "grade", "regrade"]
     submission: SubmittedFile
     seconds: float
     key: str = ""
-    timed: bool = False
 
     @property
     def name(self) -> str:
@@ -95,52 +116,280 @@ class CourseDescription:
         return cls(tuple(map(ProjectSpec.from_dict, facts["projects"])), facts["environment"])
 
 
-class JobExecutor(Protocol):
-    """Runs jobs, several at once."""
+@dataclass(frozen=True)
+class WorkerMessage:
+    """A message of a worker: its kind (`exited` if the process has ended) and all of it as plain data."""
+
+    worker: Worker
+    kind: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Worker:
+    """A worker process. Its messages are put into `messages`.
+
+    Raises:
+        OutputError: The lock for time measurements cannot be created (see `machine_lock_file`).
+    """
+
+    def __init__(self, sandbox: bool, seed: int, messages: queue.Queue[WorkerMessage]) -> None:
+        lock = machine_lock_file()  # determined here, as the worker has its own folder for temporary files
+        self.job: Job | None = None
+        self._deadline: float | None = time.monotonic() + START_SECONDS
+        self._remaining = 0.0
+        self._temporary = tempfile.mkdtemp(prefix="mlhood-")  # removed when it has ended, however it ended
+        self._stderr = Path(self._temporary, "stderr").open("a+b")  # noqa: SIM115 (closed by `kill`)
+        self._process = subprocess.Popen(
+            # -P: a file in the working folder may be a student's, and must not be imported
+            [sys.executable, "-P", "-m", WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            env={**os.environ, "TMPDIR": self._temporary, "TEMP": self._temporary, "TMP": self._temporary},
+            start_new_session=True,  # Ctrl-C is for the batch, which then kills its workers itself
+        )
+        self._reader = threading.Thread(target=self._read_messages, args=(messages,), daemon=True)
+        self._reader.start()
+        self._send({"sandbox": sandbox, "seed": seed, "lock": str(lock), "temporary": self._temporary})
+
+    def run(self, job: Job) -> None:
+        """Send it a job; the time limit begins."""
+        self.job = job
+        self._deadline = time.monotonic() + job.seconds
+        file = job.submission
+        facts = {"sha256": file.sha256, "student": file.student, "version": file.version}
+        self._send({"kind": job.kind, "path": str(file.path), **facts})
+
+    def set_idle(self) -> None:
+        """Record that it has no job, and therefore no time limit."""
+        self.job, self._deadline = None, None
+
+    def set_waiting(self, waiting: bool) -> None:
+        """Pause its time limit while it waits for the lock of timed tasks, and resume it afterwards."""
+        now = time.monotonic()
+        if waiting and self._deadline is not None:
+            self._remaining, self._deadline = self._deadline - now, None
+        elif not waiting and self._deadline is None and self.job:
+            self._deadline = now + self._remaining
+
+    def timed_out(self) -> bool:
+        """Return whether its time limit has passed."""
+        return self._deadline is not None and time.monotonic() > self._deadline
+
+    def kill(self) -> None:
+        """Kill it and its descendants, and remove its temporary files."""
+        with contextlib.suppress(psutil.Error):
+            psutil.Process(self._process.pid).suspend()  # so that it starts nothing while its children are listed
+        for process in [self._process, *descendants_of(self._process.pid)]:
+            with contextlib.suppress(psutil.Error, OSError):
+                process.kill()
+        self._process.wait()
+        for process in _orphans_of(self._temporary):
+            with contextlib.suppress(psutil.Error, OSError):
+                process.kill()
+        self._reader.join(JOIN_SECONDS)
+        for stream in (self._process.stdin, self._process.stdout, self._stderr):
+            with contextlib.suppress(OSError, ValueError):
+                if stream:
+                    stream.close()
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def exit_reason(self) -> str:
+        """Return how the process ended, with the last line of its standard error."""
+        code = self._process.poll()
+        self._stderr.seek(max(self._stderr.seek(0, os.SEEK_END) - MAX_STDERR, 0))
+        lines = self._stderr.read().decode("utf-8", "replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        how = f"was killed by signal {-code}" if code and code < 0 else f"ended with exit code {code}"
+        return f"the worker {how}" + (f": {last[:300]}" if last else "")
+
+    def _send(self, request: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError, ValueError):  # `_read_messages` reports a process that has ended
+            if self._process.stdin:
+                self._process.stdin.write(json.dumps(request) + "\n")
+                self._process.stdin.flush()
+
+    def _read_messages(self, messages: queue.Queue[WorkerMessage]) -> None:
+        stream = self._process.stdout
+        with contextlib.suppress(ValueError, OSError):
+            while stream and (line := stream.readline(MAX_LINE)):
+                facts = json.loads(line)
+                messages.put(WorkerMessage(self, facts["kind"], facts))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(JOIN_SECONDS)  # so that its exit code is known
+        messages.put(WorkerMessage(self, EXITED))
+
+
+def descendants_of(process_id: int) -> list[psutil.Process]:
+    """Return the children of a process, their children, and so on."""
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(process_id).children(recursive=True)
+    return []
+
+
+def _orphans_of(temporary: str) -> set[psutil.Process]:
+    """Return the processes that outlived their worker, recognised by its unique folder for temporary files."""
+    orphans: set[psutil.Process] = set()
+    starting, end = True, time.monotonic() + JOIN_SECONDS
+    while starting and time.monotonic() < end:
+        starting = False
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                # while the kernel loads a program, it has neither arguments nor an environment
+                starting = starting or bool(process.exe() and not process.cmdline())
+                if process.environ().get("TMPDIR") == temporary:
+                    orphans.add(process)
+    return orphans
+
+
+class Executor:
+    """Runs jobs in worker processes, which are started as needed.
+
+    Args:
+        sandbox: Whether notebooks run in sandboxes.
+        seed: Of the course.
+        max_workers: Jobs to run at once.
+    """
+
+    def __init__(self, sandbox: bool, seed: int, max_workers: int) -> None:
+        self.sandbox = sandbox
+        self.seed = seed
+        self.max_workers = max_workers
+        self._messages: queue.Queue[WorkerMessage] = queue.Queue()
+        self._workers: set[Worker] = set()
+        self._idle: list[Worker] = []
+        self._waiting: deque[Job] = deque()
+        self._startup_failures = 0
 
     def start(self) -> CourseDescription:
-        """Start the workers, or connect to them.
+        """Start one worker; it describes the course.
 
         Raises:
-            GradingError: No worker can be started.
+            GradingError: It does not start.
         """
-        ...
+        self._start_worker()
+        try:
+            message = self._messages.get(timeout=START_SECONDS)
+        except queue.Empty:
+            raise _no_worker("it does not answer") from None
+        if message.kind != "ready":
+            raise _no_worker(message.facts.get("reason") or message.worker.exit_reason())
+        self._set_idle(message.worker)
+        return CourseDescription.from_facts(message.facts)
 
     def submit(self, jobs: Iterable[Job]) -> None:
         """Queue jobs."""
-        ...
+        self._waiting.extend(jobs)
 
     def poll(self) -> Iterator[Event]:
-        """Start queued jobs while there is capacity, wait a moment, and yield what has happened.
+        """Give queued jobs to idle workers, start more workers if needed, and yield what has happened.
 
         Raises:
-            GradingError: The workers are gone, and no other can be started.
+            GradingError: Workers fail to start again and again.
         """
-        ...
+        while self._waiting and self._idle:
+            worker, job = self._idle.pop(), self._waiting.popleft()
+            yield Started(job)
+            worker.run(job)
+        starting = sum(worker.job is None for worker in self._workers)
+        for _ in range(min(self.max_workers - len(self._workers), len(self._waiting) - starting)):
+            self._start_worker()
+        with contextlib.suppress(queue.Empty):
+            yield from self._handle(self._messages.get(timeout=TICK_SECONDS))
+        for worker in [worker for worker in self._workers if worker.timed_out()]:
+            yield from self._replace(worker, "it exceeded the time limit and was stopped")
 
     def close(self) -> None:
-        """Stop everything that was started."""
-        ...
+        """Kill all workers."""
+        for worker in self._workers:
+            worker.kill()
+        self._workers.clear()
+
+    def _start_worker(self) -> None:
+        self._workers.add(Worker(self.sandbox, self.seed, self._messages))
+
+    def _set_idle(self, worker: Worker) -> None:
+        worker.set_idle()
+        self._idle.append(worker)
+
+    def _handle(self, message: WorkerMessage) -> Iterator[Event]:
+        worker, job, facts = message.worker, message.worker.job, message.facts
+        if worker not in self._workers:
+            return
+        if message.kind == EXITED:
+            yield from self._replace(worker, worker.exit_reason())
+        elif message.kind == "error":
+            yield from self._replace(worker, facts["reason"])
+        elif message.kind == "ready":
+            self._startup_failures = 0
+            self._set_idle(worker)
+        elif message.kind in {"waiting", "resumed"}:
+            worker.set_waiting(message.kind == "waiting")
+        elif job and message.kind == "task":
+            yield TaskFinished(job, _task_result(facts["result"]))
+        elif job:
+            self._set_idle(worker)
+            names = ("project", "reason", "seconds", "version")
+            yield Finished(job, message.kind, **{name: facts[name] for name in names if name in facts})
+
+    def _replace(self, worker: Worker, reason: str) -> Iterator[Event]:
+        worker.kill()
+        self._workers.discard(worker)
+        self._idle = [other for other in self._idle if other is not worker]
+        if worker.job:
+            yield Lost(worker.job, reason)
+            return
+        self._startup_failures += 1
+        if self._startup_failures > MAX_STARTUP_FAILURES:
+            raise _no_worker(reason)
 
 
-def read_task_result(data: dict[str, Any]) -> TaskResult:
+def _task_result(data: dict[str, Any]) -> TaskResult:
     """Return the result that a worker has sent as plain data."""
     checks = tuple(CheckResult(**check) for check in data["checks"])
     reached = Reached(**data["reached"]) if data.get("reached") else None
     return TaskResult(data["id"], data["title"], checks, tuple(data["notes"]), reached=reached)
 
 
-def read_finished(job: Job, facts: dict[str, Any]) -> Finished:
-    """Return how a job has ended from a worker's last message about it."""
-    project, reason, seconds = facts.get("project", ""), facts.get("reason", ""), facts.get("seconds", 0.0)
-    return Finished(job, facts["kind"], project, reason, seconds, facts.get("version", ""))
-
-
-def no_worker(reason: str) -> GradingError:
-    """Return the error for workers that do not start."""
+def _no_worker(reason: str) -> GradingError:
     return GradingError(
         "no worker can be started",
         expected="a Python process that loads the course",
         got=reason,
         todo="run `mlhood doctor`, and grade again; finished results are kept",
+    )
+
+
+def machine_lock_file() -> Path:
+    """Return the file whose lock serialises time measurements of all processes of this user on this machine.
+
+    Its folder belongs to this user and is closed to others, who can neither hold the lock nor redirect it.
+
+    Raises:
+        OutputError: The folder cannot be created, or is not a folder that belongs to this user alone.
+    """
+    folder = SHARED / f"mlhood-{os.geteuid()}" if hasattr(os, "geteuid") else Path(tempfile.gettempdir(), "mlhood")
+    try:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        status = folder.lstat()
+    except OSError as error:
+        raise _unusable(folder, error.strerror or str(error)) from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise _unusable(folder, "a link or a file")
+    if hasattr(os, "geteuid") and (status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & OTHERS):
+        raise _unusable(folder, f"a folder of user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):o}")
+    return folder / "timing.lock"
+
+
+def _unusable(folder: Path, got: str) -> OutputError:
+    return OutputError(
+        "the lock for time measurements cannot be created on this machine",
+        where=folder,
+        expected="a folder that is yours and closed to others, or no such folder yet",
+        got=got,
+        todo="remove it, or ask its owner to remove it",
     )

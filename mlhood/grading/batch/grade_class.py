@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from mlhood.errors import GradingError, OutputError
+from mlhood.errors import OutputError
 from mlhood.files.csv_cells import round_points
 from mlhood.files.paths import read_text
 from mlhood.grading.batch.batch import Batch, GivenVersions
-from mlhood.grading.batch.executor import JobExecutor
-from mlhood.grading.batch.local_executor import LocalExecutor
-from mlhood.grading.batch.result_keys import digest_of
+from mlhood.grading.batch.executor import Executor
 from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.late import parse_late_policy
 from mlhood.grading.gradebook.records import LATE_POLICY, MISSING, ROSTER, Record, records, roster_of, unassigned
@@ -45,7 +43,6 @@ class GradeOptions:
         again: Whether to retry what has failed through no fault of the submission.
         seconds: Time limit for one submission.
         sandbox: Whether notebooks run in sandboxes; else with the rights of this process.
-        scheduler: Address of a Dask scheduler; by default this machine grades.
         variant: Name of the variant that the class was given; that of each group follows from the roster.
     """
 
@@ -57,7 +54,6 @@ class GradeOptions:
     again: bool = False
     seconds: float = 3600.0
     sandbox: bool = True
-    scheduler: str = ""
     variant: str = ""
 
 
@@ -97,28 +93,12 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, progr
         if options.variant:
             gradebook.set_metadata(VARIANT, options.variant)
         versions = GivenVersions(gradebook.metadata(VARIANT) or "", roster_of(gradebook))
-        Batch(gradebook, _executor(options, seed, gradebook), progress, options.seconds, versions).run(submissions)
+        executor = Executor(options.sandbox, seed, options.jobs)
+        Batch(gradebook, executor, progress, options.seconds, versions).run(submissions)
         layouts = tuple(collection.layout for collection in collections)
         extras = tuple(file for collection in collections for file in collection.extras)
         results, others = tuple(records(gradebook)), tuple(unassigned(gradebook))
         return ClassResult(gradebook.path, layouts, results, others, extras, roster_of(gradebook))
-
-
-def _executor(options: GradeOptions, seed: int, gradebook: Gradebook) -> JobExecutor:
-    """Return what runs the jobs: processes on this machine, or a Dask cluster."""
-    if not options.scheduler:
-        return LocalExecutor(options.sandbox, seed, options.jobs)
-    try:
-        from mlhood.grading.batch.cluster_executor import ClusterExecutor
-    except ModuleNotFoundError as error:
-        raise GradingError(
-            "the part of mlhood for clusters is not installed",
-            expected="dask.distributed",
-            got=str(error),
-            todo='install it: pip install -e ".[cluster]", here and where the workers run',
-        ) from None
-    name = f"mlhood-{digest_of([str(gradebook.path.resolve())])[:16]}"
-    return ClusterExecutor(options.scheduler, options.sandbox, seed, name)
 
 
 def _refuse_inside(sources: Iterable[Path], out: Path) -> None:

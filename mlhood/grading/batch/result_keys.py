@@ -28,11 +28,6 @@ def result_key(sha256: str, checks: str, environment: str, student: str, version
     return digest_of([sha256, checks, environment, student, *([version] if version else [])])
 
 
-def shared_result_key(sha256: str, checks: str, environment: str) -> str:
-    """Return the key of a grading in a gradebook of 0.1.0, in which equal files of all students had one grading."""
-    return digest_of([sha256, checks, environment])
-
-
 def submission_seed(secret: int, student: str, sha256: str) -> int:
     """Return the seed from which the inputs for a submission are drawn.
 

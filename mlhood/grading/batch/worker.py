@@ -23,7 +23,7 @@ import psutil
 from filelock import FileLock
 
 from mlhood.errors import MlhoodError, NotebookError
-from mlhood.grading.batch.local_executor import descendants_of
+from mlhood.grading.batch.executor import descendants_of
 from mlhood.grading.batch.result_keys import environment_digest
 from mlhood.grading.intake.collect import SubmittedFile
 

@@ -45,7 +45,6 @@ class ProjectSpec:
     tasks: tuple[TaskSpec, ...]
     questions: tuple[QuestionSpec, ...]
     digest: str
-    timed: bool = False
 
     @property
     def points(self) -> float:
@@ -68,4 +67,4 @@ class ProjectSpec:
             for task in data["tasks"]
         )
         questions = tuple(QuestionSpec(**question) for question in data["questions"])
-        return cls(data["id"], data["title"], tasks, questions, data["digest"], data.get("timed", False))
+        return cls(data["id"], data["title"], tasks, questions, data["digest"])

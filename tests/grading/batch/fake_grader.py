@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 
 from mlhood.errors import NotebookError
-from mlhood.grading.batch import local_executor
 from mlhood.grading.batch.worker import main
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
 from mlhood.grading.gradebook.project_spec import CheckSpec, ProjectSpec, QuestionSpec, TaskSpec
@@ -29,7 +28,7 @@ def project(name: str, digest: str = "1") -> ProjectSpec:
     checks = (CheckSpec("first", "It is first", 4.0), CheckSpec("second", "It is second", 6.0))
     tasks = tuple(TaskSpec(f"{name}.{n}", f"Task {n}", 10.0, checks) for n in (1, 2, 3))
     questions = (QuestionSpec(f"{name}.4", "Why?", 5.0),)
-    return ProjectSpec(name, f"Project {name}", tasks, questions, digest, timed=name == "P2")
+    return ProjectSpec(name, f"Project {name}", tasks, questions, digest)
 
 
 PROJECTS = [project("P1"), project("P2")]
@@ -133,11 +132,6 @@ def result(task, requests):
             CheckResult("second", "It is second", 6.0, status, reasons.get(status, "")),
         ),
     )
-
-
-def dask_setup(worker):
-    """Let a Dask worker that has preloaded this module start processes of it."""
-    local_executor.WORKER = __name__
 
 
 if __name__ == "__main__":

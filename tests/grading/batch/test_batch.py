@@ -250,10 +250,10 @@ def test_no_process_and_no_folder_is_left(fake_class, tmp_path, monkeypatch):
 RUN = """
 import sys
 from pathlib import Path
-from mlhood.grading.batch import local_executor
+from mlhood.grading.batch import executor
 from mlhood.grading.batch.grade_class import GradeOptions, grade_class
 from tests.grading.fake_class import FAKE, RecordingObserver
-local_executor.WORKER = FAKE
+executor.WORKER = FAKE
 grade_class([Path(sys.argv[1])], Path(sys.argv[2]), GradeOptions(jobs=2, sandbox=False), RecordingObserver())
 """
 

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from mlhood.grading.batch import local_executor
+from mlhood.grading.batch import executor
 from mlhood.grading.batch.batch import Batch
 from mlhood.grading.batch.executor import CourseDescription, Finished, Lost, Started, TaskFinished
 from mlhood.grading.gradebook.gradebook import Gradebook
@@ -158,5 +158,5 @@ class Starting:
 
 def test_an_orphan_that_is_just_started_is_found(monkeypatch):
     process = Starting()
-    monkeypatch.setattr(local_executor.psutil, "process_iter", lambda: [process])
-    assert local_executor._orphans_of("/of/the/worker") == {process}
+    monkeypatch.setattr(executor.psutil, "process_iter", lambda: [process])
+    assert executor._orphans_of("/of/the/worker") == {process}

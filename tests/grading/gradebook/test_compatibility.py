@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from mlhood.errors import OutputError
-from mlhood.grading.batch.grade_class import SEED
-from mlhood.grading.batch.result_keys import environment_digest, shared_result_key
 from mlhood.grading.checks.marks import ManualMark
 from mlhood.grading.exporters.formats import plain_csv
 from mlhood.grading.gradebook import schema
@@ -50,23 +48,6 @@ def test_it_is_exported(earlier):
 def test_it_is_graded_again(earlier):
     earlier.grade()
     assert scores(earlier.gradebook) == SCORES
-
-
-def test_finished_gradings_are_kept_under_their_earlier_keys(earlier):
-    """Then one grading counted for all students with the same file."""
-    earlier.grade()
-    with Gradebook(earlier.gradebook) as book:
-        environment = environment_digest(book.metadata(SEED) or "")
-        graded = [entry for entry in book.entries() if entry.key]
-    renamed = [(shared_result_key(entry.submission.sha256, "1", environment), entry.key) for entry in graded]
-    with contextlib.closing(sqlite3.connect(earlier.gradebook)) as connection, connection:
-        for shared, key in renamed:
-            for table in ("gradings", "task_results", "check_results", "submissions"):
-                connection.execute(f"UPDATE {table} SET key = ? WHERE key = ?", (shared, key))
-    begun = len(earlier.events("begin"))
-    earlier.grade()
-    assert scores(earlier.gradebook) == SCORES
-    assert len(earlier.events("begin")) == begun
 
 
 def test_failed_attempts_of_the_earlier_version_are_reset_on_request(earlier):
