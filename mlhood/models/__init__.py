@@ -1,9 +1,8 @@
 """The networks that the course compiles, and real data for them.
 
-In: nothing, or a folder with MNIST or a file of weights. Out: torch modules (`MLP`, `LeNet`, `LeNetBN`, `ResNet`),
-trained with `train`, made smaller with `sparse`, `narrow` and `distillation`, and NumPy arrays of images and labels
-(`digits`, moved and noisy ones with `perturbed`, `photographs`). For benchmarks: `mobilenet_v2`,
-and transformers with random weights, blocks (`vit_block`, `gpt_block`) and whole ones.
+In: nothing, or a folder with MNIST. Out: torch modules (`MLP`, `LeNet`, `LeNetBN`, `ResNet`), trained with `train`, and
+NumPy arrays of images and labels (`digits`, moved and noisy ones with `perturbed`, `photographs`). For benchmarks:
+`mobilenet_v2`, and transformers with random weights, blocks (`vit_block`, `gpt_block`) and whole ones.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import math
 import os
 import struct
 import zlib
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,10 +23,6 @@ MNIST_VARIABLE = "MLHOOD_MNIST"
 
 # Every sixth image of a class, in the data set's order, is held out: 1,797 images give about 1,500 + 297.
 _HOLD_OUT_EVERY = 6
-_UNSIGNED_BYTE = 8
-_mnist_error = partial(
-    ModelError, todo="download MNIST's four files again, or unset MLHOOD_MNIST to use scikit-learn's digits"
-)
 
 
 class Digits(NamedTuple):
@@ -58,7 +53,7 @@ def digits(mnist: str | Path | None = None) -> Digits:
             empty string disables MNIST regardless of the environment variable.
 
     Raises:
-        ModelError: The folder or a file in it is missing, truncated or not IDX.
+        ModelError: A file of the folder is missing or damaged.
     """
     folder = os.environ.get(MNIST_VARIABLE, "") if mnist is None else mnist
     if folder and str(folder):
@@ -145,88 +140,28 @@ def _normalise(
     )
 
 
-def read_mnist(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Read the four files of MNIST.
-
-    Args:
-        folder: Contains the files, plain or `.gz`, directly or in torchvision's `MNIST/raw`.
+def read_mnist(folder: Path) -> list[np.ndarray]:
+    """Read the four files of MNIST, plain or `.gz`, from a folder or from torchvision's `MNIST/raw` in it.
 
     Returns:
         Training images uint8 [N, 28, 28], training labels uint8 [N], test images and test labels.
 
     Raises:
-        ModelError: The folder or a file is missing, truncated, not IDX, or inconsistent with the others.
+        ModelError: A file is missing or damaged.
     """
-    if not folder.is_dir():
-        raise _mnist_error("no such MNIST folder", where=folder, expected="a folder")
-    return *_read_split(folder, "train"), *_read_split(folder, "t10k")
+    kinds = ("images-idx3-ubyte", "labels-idx1-ubyte")
+    return [_read_idx(folder, f"{split}-{kind}") for split in ("train", "t10k") for kind in kinds]
 
 
-def _read_split(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
-    image_file, label_file = _find(folder, f"{split}-images-idx3-ubyte"), _find(folder, f"{split}-labels-idx1-ubyte")
-    images, labels = read_idx(image_file), read_idx(label_file)
-    if images.ndim != 3 or images.shape[1:] != (28, 28) or not len(images):
-        raise _mnist_error(
-            "the images do not have MNIST's shape", where=image_file, expected="[N, 28, 28]", got=list(images.shape)
-        )
-    if labels.shape != images.shape[:1]:
-        raise _mnist_error(
-            "images and labels differ in number",
-            where=label_file,
-            expected=f"{len(images)} labels, one per image of {image_file.name}",
-            got=list(labels.shape),
-        )
-    if labels.max() > 9:
-        raise _mnist_error("a label is not a digit", where=label_file, expected="0 to 9", got=int(labels.max()))
-    return images, labels
-
-
-def _find(folder: Path, stem: str) -> Path:
-    # Some distributions have a dot instead of the hyphen: train-images.idx3-ubyte.
-    stems = (stem, stem.replace("-idx", ".idx"))
-    for parent in (folder, folder / "raw", folder / "MNIST" / "raw"):
-        for name in (name for s in stems for name in (s, s + ".gz")):
-            if (parent / name).is_file():
-                return parent / name
-    raise _mnist_error(
-        "a file of MNIST is missing",
-        where=folder,
-        expected=f"{stem} or {stem}.gz",
-        got=", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "an empty folder",
-    )
-
-
-def read_idx(path: Path) -> np.ndarray:
-    """Read one IDX file of unsigned bytes, plain or `.gz`, as uint8 of the shape in its header.
-
-    Raises:
-        ModelError: The file is missing, truncated, too long, or not IDX of unsigned bytes.
-    """
-    data = _read_bytes(path)
-    if len(data) < 4 or data[:2] != b"\0\0" or data[2] != _UNSIGNED_BYTE or not 1 <= data[3] <= 4:
-        raise _mnist_error(
-            "not an IDX file of unsigned bytes",
-            where=path,
-            expected="00 00 08 and the number of axes",
-            got=data[:4].hex(" ") or "an empty file",
-        )
-    start = 4 + 4 * data[3]
-    if len(data) < start:
-        raise _mnist_error("the file ends within its header", where=path, expected=f"{start} bytes", got=f"{len(data)}")
-    shape = struct.unpack(f">{data[3]}I", data[4:start])
-    if len(data) - start != math.prod(shape):
-        raise _mnist_error(
-            "the file is truncated" if len(data) - start < math.prod(shape) else "the file is too long",
-            where=path,
-            expected=f"{math.prod(shape)} bytes of data for {list(shape)}",
-            got=f"{len(data) - start}",
-        )
-    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
-
-
-def _read_bytes(path: Path) -> bytes:
+def _read_idx(folder: Path, name: str) -> np.ndarray:
+    names = [part / f"{name}{suffix}" for part in (folder, folder / "MNIST" / "raw") for suffix in ("", ".gz")]
+    path = next((path for path in names if path.is_file()), None)
+    todo = "download MNIST's four files again, or unset MLHOOD_MNIST to use scikit-learn's digits"
+    if path is None:
+        raise ModelError("a file of MNIST is missing", where=folder, expected=f"{name} or {name}.gz", todo=todo)
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.suffix == ".gz" else data
-    except (OSError, EOFError, zlib.error) as error:  # gzip raises any of these for a corrupt file
-        raise _mnist_error("the file cannot be read", where=path, got=str(error) or type(error).__name__) from error
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        start = 4 + 4 * data[3]
+        return np.frombuffer(data, np.uint8, offset=start).reshape(struct.unpack(f">{data[3]}I", data[4:start]))
+    except (OSError, EOFError, zlib.error, struct.error, IndexError, ValueError) as error:
+        raise ModelError("a file of MNIST is damaged", where=path, got=error, todo=todo) from error

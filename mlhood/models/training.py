@@ -53,14 +53,9 @@ def train(
         The mean loss of each epoch.
 
     Raises:
-        ModelError: Images and labels do not match each other or the model, or the loss is not finite.
+        ModelError: The loss is not finite.
     """
     x, y = _tensors(images, labels)
-    if epochs < 1 or batch_size < 1 or not lr > 0:
-        raise ModelError(
-            "training needs at least one epoch, a batch size of at least one and a positive learning rate",
-            got=f"epochs={epochs}, batch_size={batch_size}, lr={lr}",
-        )
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     steps = epochs * math.ceil(len(x) / batch_size)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
@@ -92,14 +87,7 @@ def _epoch(
     total = 0.0
     for images, labels in batches:
         optimizer.zero_grad()
-        logits = _logits(model, images)
-        if not 0 <= int(labels.min()) <= int(labels.max()) < logits.shape[1]:
-            raise ModelError(
-                "a label is out of range",
-                expected=f"labels from 0 to {logits.shape[1] - 1}",
-                got=f"{int(labels.min())} to {int(labels.max())}",
-            )
-        mean = loss(logits, labels, images)
+        mean = loss(model(images), labels, images)
         mean.backward()
         optimizer.step()
         schedule.step()
@@ -125,14 +113,11 @@ def accuracy(model: nn.Module, images: Any, labels: Any, *, batch_size: int = 10
         images: float32 [N, ...], an array or tensor.
         labels: int64 [N].
         batch_size: Images per forward pass; affects memory only.
-
-    Raises:
-        ModelError: Images and labels do not match each other or the model.
     """
     x, y = _tensors(images, labels)
     with mode(model, training=False), torch.inference_mode():
         correct = sum(
-            int((_logits(model, batch).argmax(1) == truth).sum())
+            int((model(batch).argmax(1) == truth).sum())
             for batch, truth in zip(x.split(batch_size), y.split(batch_size), strict=True)
         )
     return correct / len(x)
@@ -150,47 +135,7 @@ def mode(model: nn.Module, *, training: bool) -> Iterator[None]:
             module.training = was_training
 
 
-def _logits(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
-    try:
-        logits = model(images)
-    except RuntimeError as error:
-        raise ModelError(
-            "the model does not accept images of this shape",
-            where=type(model).__name__,
-            got=f"images of shape {list(images.shape)}: {str(error).splitlines()[0]}",
-            todo="compare the shape of the images with the one that the first layer expects",
-        ) from error
-    if not isinstance(logits, torch.Tensor) or logits.ndim != 2 or len(logits) != len(images):
-        raise ModelError(
-            "the model does not return one row of logits per image",
-            where=type(model).__name__,
-            expected=f"a tensor [{len(images)}, classes]",
-            got=list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__,
-            todo="return the output of the last linear layer",
-        )
-    return logits
-
-
 def _tensors(images: Any, labels: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    x, y = _tensor(images).float(), _tensor(labels)
-    if x.ndim >= 2 and y.ndim == 1 and len(x) == len(y) > 0 and not y.is_floating_point():
-        return x, y.long()
-    raise ModelError(
-        "images and labels do not match",
-        expected="images [N, ...] and integer labels [N], N at least 1",
-        got=f"images {list(x.shape)} and labels {list(y.shape)} of {y.dtype}",
-    )
-
-
-def _tensor(values: Any) -> torch.Tensor:
-    if isinstance(values, torch.Tensor):
-        return values
-    try:
-        # Copy the array: torch warns about sharing a read-only one.
-        return torch.tensor(np.asarray(values))
-    except (TypeError, ValueError) as error:
-        raise ModelError(
-            "the values cannot be converted to a torch tensor",
-            expected="a NumPy array or a torch tensor",
-            got=type(values).__name__,
-        ) from error
+    # copies of arrays: torch warns about sharing a read-only one
+    x, y = (each if isinstance(each, torch.Tensor) else torch.tensor(np.asarray(each)) for each in (images, labels))
+    return x.float(), y.long()

@@ -63,7 +63,7 @@ def test_enlarged_as_by_torch():
 
 def test_a_missing_mnist_folder_raises(monkeypatch, tmp_path):
     monkeypatch.setenv("MLHOOD_MNIST", str(tmp_path / "nowhere"))
-    with pytest.raises(ModelError, match="no such MNIST folder") as caught:
+    with pytest.raises(ModelError, match="MNIST is missing") as caught:
         digits()
     assert "MLHOOD_MNIST" in caught.value.parts["what to do"]
     assert digits(mnist="").source.startswith("scikit-learn")

@@ -1,16 +1,13 @@
-"""Reading MNIST's files, valid and corrupt."""
+"""Reading MNIST's files, valid and damaged."""
 
 import gzip
 import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mlhood.errors import ModelError
 from mlhood.models import digits
-from mlhood.models.digits import read_idx
 
 FILES = (
     "train-images-idx3-ubyte",
@@ -24,7 +21,7 @@ def idx(array):
     return struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
 
 
-def write(folder, *, zipped=False, dotted=False):
+def write(folder, *, zipped=False):
     random = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {}
@@ -33,7 +30,7 @@ def write(folder, *, zipped=False, dotted=False):
         images = random.integers(0, 256, (count, 28, 28), np.uint8)
         arrays[name] = images if "images" in name else np.arange(count, dtype=np.uint8) % 10
         data = idx(arrays[name])
-        file = folder / (name.replace("-idx", ".idx") if dotted else name)
+        file = folder / name
         if zipped:
             file.with_name(file.name + ".gz").write_bytes(gzip.compress(data))
         else:
@@ -41,8 +38,8 @@ def write(folder, *, zipped=False, dotted=False):
     return arrays
 
 
-@pytest.mark.parametrize("where", [".", "raw", "MNIST/raw"])
-@pytest.mark.parametrize("form", [{}, {"zipped": True}, {"dotted": True}])
+@pytest.mark.parametrize("where", [".", "MNIST/raw"])
+@pytest.mark.parametrize("form", [{}, {"zipped": True}])
 def test_all_layouts_of_a_folder_are_read(tmp_path, where, form):
     arrays = write(tmp_path / where, **form)
     data = digits(tmp_path)
@@ -72,53 +69,12 @@ def test_each_missing_file_is_named(tmp_path, name):
     assert name in caught.value.parts["expected"]
 
 
-def corrupt(change):
-    data = idx(np.zeros((12, 28, 28), np.uint8))
-    return change(data)
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (corrupt(lambda data: data[:-1]), "truncated"),
-        (corrupt(lambda data: data + b"\0"), "too long"),
-        (corrupt(lambda data: data[:9]), "within its header"),
-        (corrupt(lambda data: b"\x89PNG" + data), "not an IDX file"),
-        (b"", "not an IDX file"),
-        (idx(np.zeros((12, 28, 27), np.uint8)), "MNIST's shape"),
-        (idx(np.zeros((11, 28, 28), np.uint8)), "differ in number"),
-    ],
-)
-def test_an_invalid_image_file_raises(tmp_path, data, message):
-    write(tmp_path)
-    (tmp_path / FILES[0]).write_bytes(data)
-    with pytest.raises(ModelError, match=message) as caught:
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:9], lambda data: b""])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_damaged_file_is_named(tmp_path, damage, suffix):
+    write(tmp_path, zipped=bool(suffix))
+    path = tmp_path / (FILES[0] + suffix)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ModelError, match="damaged") as caught:
         digits(tmp_path)
-    assert {"where", "got"} <= caught.value.parts.keys()
-
-
-def test_a_label_above_nine_raises(tmp_path):
-    write(tmp_path)
-    (tmp_path / FILES[1]).write_bytes(idx(np.full(12, 10, np.uint8)))
-    with pytest.raises(ModelError, match="not a digit"):
-        digits(tmp_path)
-
-
-@pytest.mark.parametrize("data", [b"not gzip", gzip.compress(b"x" * 5000, mtime=0)[:40], b""])
-def test_a_corrupt_archive_raises(tmp_path, data):
-    write(tmp_path)
-    (tmp_path / FILES[0]).unlink()
-    (tmp_path / (FILES[0] + ".gz")).write_bytes(data)
-    with pytest.raises(ModelError):
-        digits(tmp_path)
-
-
-@given(st.binary(max_size=64) | st.binary(max_size=40).map(lambda tail: b"\0\0\x08" + tail))
-def test_any_bytes_give_an_array_or_an_error(tmp_path_factory, data):
-    path = tmp_path_factory.mktemp("idx") / "file"
-    path.write_bytes(data)
-    try:
-        array = read_idx(path)
-    except ModelError:
-        return
-    assert idx(array) == data
+    assert caught.value.parts["where"] == str(path)
