@@ -26,7 +26,6 @@ JAX = Libraries(
         f"{CLUSTER}.program",
         f"{CLUSTER}.launch",
     ),
-    without=tuple(f"{CLUSTER}.program.{name}" for name in ("SPECS", "by_jit", "shard", "shard_batch")),
     processes=True,  # those of a cluster
 )
 PLANS = Libraries(packages=("jax",), modules=(f"{CLUSTER}.plans",))  # with it comes what would solve other tasks
