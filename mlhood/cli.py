@@ -19,6 +19,7 @@ from mlhood.files.terminal import echo
 COMMANDS = (
     "compiler/commands.py",
     "bench_commands.py",
+    "dataflow/commands.py",
     "jaxlab/cluster/commands.py",
     "grading/commands.py",
     "grading/course_commands.py",
