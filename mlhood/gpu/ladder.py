@@ -1,4 +1,4 @@
-"""The ladder of matrix products on a GPU, c = a b, and a softmax: kernels for `launch` or a GPU.
+"""The ladder of matrix products on a GPU, c = a b: kernels for `launch` or a GPU.
 
 a is [M, K], b [K, N] and c [M, N], float32, of any sizes. Each rung has a name, and says how it is launched.
 """
@@ -8,7 +8,6 @@ a is [M, K], b [K, N] and c [M, N], float32, of any sizes. Each rung has a name,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,9 +17,6 @@ TILE = 16  # threads of a block along x and y
 PER_THREAD = 4  # rows, and columns, of c that a thread of `registers` computes
 WIDE = TILE * PER_THREAD  # rows, and columns, of c that a block of `registers` computes
 PADDED = WIDE + TILE  # so that two rows, which a warp writes at once, are in different banks
-SOFTMAX_THREADS = 128
-"""Threads of a block of `softmax`."""
-SOFTMAX_COLUMNS = 1024  # at most
 
 
 @cuda.jit
@@ -99,48 +95,6 @@ def registers(a, b, c):
             i, j = top + TILE * p + y, left + TILE * q + x
             if i < c.shape[0] and j < c.shape[1]:
                 c[i, j] = totals[p, q]
-
-
-@cuda.jit
-def softmax(x, y):
-    """The softmax of each row of x [rows, columns], by a block of `SOFTMAX_THREADS` threads per row, in one kernel.
-
-    The row stays in shared memory, so that each number is read from global memory once, and written once. Maximum and
-    sum are reductions: half of the threads add the other half's values, then half of those, and so on.
-    """
-    row = cuda.shared.array(SOFTMAX_COLUMNS, float32)
-    partial = cuda.shared.array(SOFTMAX_THREADS, float32)
-    i, me, columns = cuda.blockIdx.x, cuda.threadIdx.x, x.shape[1]
-    largest = float32(-math.inf)
-    for j in range(me, columns, SOFTMAX_THREADS):
-        value = x[i, j]
-        row[j] = value
-        if value > largest:  # max is a function that Numba 0.68 does not compile for a GPU
-            largest = value
-    partial[me] = largest
-    half = SOFTMAX_THREADS // 2
-    while half > 0:
-        cuda.syncthreads()
-        if me < half and partial[me + half] > partial[me]:
-            partial[me] = partial[me + half]
-        half //= 2
-    cuda.syncthreads()
-    largest = partial[0]
-    total = float32(0)
-    for j in range(me, columns, SOFTMAX_THREADS):
-        row[j] = math.exp(row[j] - largest)
-        total += row[j]
-    cuda.syncthreads()
-    partial[me] = total
-    half = SOFTMAX_THREADS // 2
-    while half > 0:
-        cuda.syncthreads()
-        if me < half:
-            partial[me] += partial[me + half]
-        half //= 2
-    cuda.syncthreads()
-    for j in range(me, columns, SOFTMAX_THREADS):
-        y[i, j] = row[j] / partial[0]
 
 
 @dataclass(frozen=True)

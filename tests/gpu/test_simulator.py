@@ -10,7 +10,7 @@ from numba import float32, float64
 
 from mlhood.errors import GPUError
 from mlhood.gpu import cost
-from mlhood.gpu.ladder import RUNGS, SOFTMAX_THREADS, TILE, softmax
+from mlhood.gpu.ladder import RUNGS, TILE
 from mlhood.gpu.report import SECTOR, WARP, Report
 from mlhood.gpu.simulator import cuda, launch
 
@@ -85,18 +85,6 @@ def test_counting_changes_no_value(rung):
     c = np.zeros_like(got)
     RUNGS[rung].kernel[RUNGS[rung].grid(9, 7)](draw(9, 18), draw(18, 7), c)
     np.testing.assert_array_equal(got, c)
-
-
-@pytest.mark.parametrize("columns", [1, 100, 300])
-def test_softmax_reads_and_writes_each_number_once(columns):
-    x = 10 * draw(2, columns)
-    y = np.zeros_like(x)
-    report = launch(softmax, len(x), SOFTMAX_THREADS, x, y)
-    exact = np.exp(x - x.max(1, keepdims=True))
-    np.testing.assert_allclose(y, exact / exact.sum(1, keepdims=True), rtol=1e-5)
-    assert report.problems == ()
-    assert report.conflicts == 0
-    assert sum(each.lanes for each in report.of("x", "y").accesses) == 2 * x.size
 
 
 @pytest.mark.parametrize(("stride", "passes"), [(0, 1), (1, 1), (2, 2), (3, 1), (8, 8), (32, 32), (33, 1)])
