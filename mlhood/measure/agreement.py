@@ -9,17 +9,9 @@ import numpy as np
 
 from mlhood.errors import MeasureError
 
-_MAX_DEPTH = 20
 
-
-def leaves(result: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Yield the arrays and numbers in a result with their path, such as `[0]['y']`; None has no leaves.
-
-    Raises:
-        MeasureError: Lists, tuples and dictionaries are nested deeper than 20.
-    """
-    if depth > _MAX_DEPTH:
-        raise MeasureError("the result is nested too deeply", where=path[:80], expected=f"{_MAX_DEPTH} levels at most")
+def leaves(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the arrays and numbers in a result with their path, such as `[0]['y']`; None has no leaves."""
     if isinstance(result, Mapping):
         children = [(f"{path}[{key!r}]", value) for key, value in result.items()]
     elif isinstance(result, list | tuple):
@@ -29,7 +21,7 @@ def leaves(result: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, A
             yield path, result
         return
     for child_path, value in children:
-        yield from leaves(value, child_path, depth + 1)
+        yield from leaves(value, child_path)
 
 
 def finisher(result: Any) -> Callable[[Any], object] | None:

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.errors import MeasureError
-from mlhood.measure import microbenchmarks
-from mlhood.measure.machine import Machine, binary_size
+from mlhood.measure.machine import Machine
 from mlhood.measure.machine import machine as this_machine
 from mlhood.measure.machine.facts import CacheSizes
+from mlhood.measure.microbenchmarks import UNROLLED, Native, multiply_add_source, read_source, triad_source
 from mlhood.measure.roofline import Roofline
 from mlhood.measure.units import rate
 
@@ -144,11 +144,12 @@ def peak(
 
 
 def _peak(threads: int, lanes: int, accumulators: int, rounds: int) -> Ceiling:
-    run = microbenchmarks.multiply_add(lanes, accumulators)
+    run = Native(multiply_add_source(lanes, accumulators))
 
     def worker() -> Callable[[int], None]:
         buffer = np.linspace(0.4, 0.6, lanes * (accumulators + 1), dtype=np.float32)
-        return lambda count, buffer=buffer: run(buffer.ctypes.data, count)
+        factors, sums = buffer[:lanes], buffer[lanes:]
+        return lambda count: run(sums.ctypes.data, 0, factors.ctypes.data, count, 1)
 
     return measure_rate(worker, 2.0 * lanes * accumulators, threads, rounds)
 
@@ -168,12 +169,11 @@ def bandwidth(threads: int = 1, machine: Machine | None = None, rounds: int = RO
     """
     machine = machine or this_machine()
     lanes = machine.vector.float32_lanes or PORTABLE_LANES
-    run = microbenchmarks.triad(lanes)
+    run = Native(triad_source(lanes))
     max_size = (machine.memory.limit or machine.memory.total or _MAX_SIZE) // 8
     bandwidths = []
     for size in sizes(machine.caches, threads, max_size):
-        unrolled = microbenchmarks.UNROLLED
-        count = max(size // (_ARRAYS * 4 * lanes * unrolled), 1) * unrolled
+        count = max(size // (_ARRAYS * 4 * lanes * UNROLLED), 1) * UNROLLED
         working_set = _ARRAYS * 4 * lanes * count
 
         def worker(count: int = count) -> Callable[[int], None]:
@@ -198,9 +198,9 @@ def reading(threads: int = 1, machine: Machine | None = None, rounds: int = ROUN
     """
     machine = machine or this_machine()
     lanes = machine.vector.float32_lanes or PORTABLE_LANES
-    run = microbenchmarks.read(lanes)
+    run = Native(read_source(lanes))
     size = sizes(machine.caches, threads, (machine.memory.limit or machine.memory.total or _MAX_SIZE) // 8)[-1]
-    count = size // (4 * lanes * microbenchmarks.UNROLLED) * microbenchmarks.UNROLLED
+    count = size // (4 * lanes * UNROLLED) * UNROLLED
 
     def worker() -> Callable[[int], None]:
         array, sums = np.full(count * lanes, 0.5, np.float32), np.zeros(lanes, np.float32)
@@ -320,9 +320,3 @@ def _run_threads(run: Callable[[int], None], count: int) -> None:
     causes = [error for error in errors if not isinstance(error, threading.BrokenBarrierError)]
     if errors:
         raise (causes or errors)[0]
-
-
-def describe(sweep: Sequence[Bandwidth]) -> str:
-    """Return a table with one line per size."""
-    lines = [f"{binary_size(b.size):>10}  {rate(b.ceiling.value, 'B/s'):>10}  {b.level or ''}" for b in sweep]
-    return "\n".join(lines)

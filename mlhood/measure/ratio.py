@@ -37,9 +37,6 @@ class Ratio:
     def __str__(self) -> str:
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
-    def __contains__(self, number: float) -> bool:
-        return self.low <= number <= self.high
-
 
 def median_ratio(above: Sequence[float], below: Sequence[float], *, paired: bool) -> Ratio:
     """Return the ratio of `above` to `below`.

@@ -27,7 +27,7 @@ _MAX_LINES = 500
 _MAX_CELLS = 5_000
 _MAX_NAME = 200
 _changes = itertools.count(1)
-_KEYS = {"format", "id", "title", "rows", "columns", "unit", "kind", "baseline", "claims", "cells", "verdicts"}
+_KEYS = {"format", "id", "title", "rows", "columns", "unit", "kind", "baseline", "claims", "cells"}
 
 
 @dataclass
@@ -173,12 +173,11 @@ class Table:
         return f"{title}{cells.to_html()}<p>{escape(self.note())}</p>{claims}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-serializable data: the declaration, the filled cells, and the verdicts."""
+        """Return JSON-serializable data: the declaration, and the filled cells."""
         return {
             "format": FORMAT,
             **self._declaration(),
             "cells": [[row, column, cell.to_dict()] for (row, column), cell in sorted(self._cells.items())],
-            "verdicts": [[verdict.text, verdict.state] for verdict in self.verdicts()],
         }
 
     def _declaration(self) -> dict[str, Any]:
@@ -190,8 +189,7 @@ class Table:
     def read(self, data: Any) -> Table:
         """Return a table with this declaration and the cells of a stored one.
 
-        The stored table is not trusted: it must have the same declaration, and the verdicts are computed again from its
-        cells.
+        The stored table is not trusted: it must have the same declaration.
 
         Args:
             data: The result of `to_dict`, or JSON of it.

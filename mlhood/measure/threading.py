@@ -35,7 +35,7 @@ class Threads:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.applied: dict[str, int] = {}
+        self._applied: set[str] = set()
         self._restore = ExitStack()
 
     def apply(self) -> None:
@@ -43,18 +43,13 @@ class Threads:
         for name, apply in _LIBRARIES.items():
             if hasattr(sys.modules.get(name), "__file__"):  # not where a stub replaces it
                 restore = apply(sys.modules[name], self.count)
-                if name not in self.applied:
+                if name not in self._applied:
                     self._restore.callback(restore)
-                self.applied[name] = self.count
-        self._apply_to_pools()
+                self._applied.add(name)
+        from threadpoolctl import threadpool_limits
 
-    def _apply_to_pools(self) -> None:
-        """Set BLAS and OpenMP, last: torch and NumPy may have loaded their own libraries."""
-        from threadpoolctl import ThreadpoolController, threadpool_limits
-
+        # BLAS and OpenMP last: torch and NumPy may have loaded their own libraries
         self._restore.enter_context(threadpool_limits(self.count))
-        for pool in ThreadpoolController().info():
-            self.applied[f"{pool['user_api']}: {pool['internal_api']}"] = pool["num_threads"]
 
     def restore(self) -> None:
         """Restore the numbers of threads that all libraries had before."""
@@ -110,8 +105,7 @@ def threads(count: int) -> Iterator[Threads]:
     The setting of our kernels is that of the calling thread; the others hold for the whole process.
 
     Yields:
-        The libraries that were set: `applied`; `apply()` sets those that were loaded since; `notes()` explains how to
-        configure the others.
+        The setting: `apply()` sets what was loaded since; `notes()` explains how to configure other libraries.
 
     Raises:
         MeasureError: The number is less than 1, or more than Numba was started with.

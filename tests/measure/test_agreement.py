@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mlhood.errors import MeasureError
-from mlhood.measure.agreement import arrays, check_agreement, finisher, leaves
+from mlhood.measure.agreement import arrays, check_agreement, finisher
 
 REFERENCE = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -77,13 +77,6 @@ def test_other_differences_are_reported(got, message):
 def test_other_objects_are_refused(result):
     with pytest.raises(MeasureError, match="not an array"):
         arrays(result)
-
-
-def test_endless_nesting_is_refused():
-    endless = []
-    endless.append(endless)
-    with pytest.raises(MeasureError, match="nested too deeply"):
-        list(leaves(endless))
 
 
 def test_empty_arrays_agree():

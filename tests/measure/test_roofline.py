@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from mlhood.errors import MeasureError
 from mlhood.measure.roofline import Point, Roofline
 
 ROOF = Roofline(265e9, {"L1": 734e9, "L2": 261e9, "L3": 129e9, "memory": 53.8e9})
@@ -21,25 +20,6 @@ def test_the_roof_is_the_lower_of_both_limits(intensity, level):
     attainable = ROOF.attainable(intensity, level)
     assert attainable == min(ROOF.peak, intensity * ROOF.bandwidths[level or "memory"])
     assert (attainable < ROOF.peak) == (intensity < ROOF.ridge(level)) or intensity == pytest.approx(ROOF.ridge(level))
-
-
-def test_a_level_that_was_not_measured_is_refused():
-    with pytest.raises(MeasureError, match="level was not measured"):
-        ROOF.attainable(1.0, "L4")
-
-
-@pytest.mark.parametrize(
-    ("peak", "bandwidths"), [(0, {"L1": 1.0}), (1.0, {}), (1.0, {"L1": float("inf")}), (float("nan"), {"L1": 1.0})]
-)
-def test_invalid_roofs_are_refused(peak, bandwidths):
-    with pytest.raises(MeasureError, match="roofline has a peak"):
-        Roofline(peak, bandwidths)
-
-
-@pytest.mark.parametrize(("intensity", "rate"), [(0, 1), (1, 0), (-1, 1), (1, float("inf"))])
-def test_invalid_points_are_refused(intensity, rate):
-    with pytest.raises(MeasureError, match="invalid point"):
-        Point("x", intensity, rate)
 
 
 def points(seed, count=10):

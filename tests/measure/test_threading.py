@@ -9,8 +9,8 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from mlhood import kernels
 from mlhood.errors import MeasureError
+from mlhood.kernels import parallel
 from mlhood.measure import compare, environment, session_options, threads
 
 JAX_THREADS = """
@@ -29,10 +29,9 @@ def blas():
 @pytest.mark.parametrize("count", [1, 2])
 def test_loaded_libraries_are_set_and_restored(count):
     before = blas(), torch.get_num_threads()
-    with threads(count) as fixed:
+    with threads(count):
         assert set(blas()) == {count}
         assert torch.get_num_threads() == count
-        assert fixed.applied["torch"] == count
         np.ones((8, 8)) @ np.ones((8, 8))
     assert (blas(), torch.get_num_threads()) == before
 
@@ -59,21 +58,20 @@ def test_numba_is_set():
 
 
 def test_our_kernels_are_set():
-    with kernels.use_threads(5):
-        with threads(2) as fixed:
-            assert kernels.threads() == 2
+    with parallel.use_threads(5):
+        with threads(2):
+            assert parallel.threads() == 2
             with threads(1) as inner:
                 inner.apply()
-                assert kernels.threads() == 1
-            assert kernels.threads() == 2
-            assert fixed.applied["mlhood.kernels.parallel"] == 2
-        assert kernels.threads() == 5
+                assert parallel.threads() == 1
+            assert parallel.threads() == 2
+        assert parallel.threads() == 5
 
 
 def test_a_comparison_sets_our_kernels():
     counts = []
-    with kernels.use_threads(5):
-        compare({"kernel": lambda: counts.append(kernels.threads())}, threads=2, check=False, shortest=0)
+    with parallel.use_threads(5):
+        compare({"kernel": lambda: counts.append(parallel.threads())}, threads=2, check=False, shortest=0)
     assert set(counts) == {2}
 
 

@@ -55,20 +55,14 @@ def test_the_interval_contains_the_true_ratio_on_a_busy_machine(name):
         results = [
             compare(alternatives, baseline="less", threads=1, check=False).ratio("more", "less") for _ in range(RUNS)
         ]
-    assert sum(2.0 in ratio for ratio in results) >= 0.9 * RUNS, list(map(str, results))
+    assert sum(ratio.low <= 2.0 <= ratio.high for ratio in results) >= 0.9 * RUNS, list(map(str, results))
 
 
-def test_the_command_prints_the_ceilings(monkeypatch, tmp_path):
+def test_the_command_prints_the_ceilings(monkeypatch):
     monkeypatch.setattr(limits, "SECONDS", 1e-5)
     actual = limits.this_machine()
     small = type(actual)(**{**vars(actual), "caches": CacheSizes(l1d=2**15, l2=2**17)})
     monkeypatch.setattr(limits, "this_machine", lambda: small)
-    picture = tmp_path / "roof.svg"
-    result = CliRunner().invoke(app, ["bench", "machine", "--sizes", "--threads", "1", "--picture", str(picture)])
+    result = CliRunner().invoke(app, ["bench", "machine", "--threads", "1"])
     assert result.exit_code == 0, result.output
     assert "peak" in result.output
-    assert picture.read_bytes().startswith(b"<?xml")
-    refused = CliRunner().invoke(
-        app, ["bench", "machine", "--threads", "1", "--picture", str(tmp_path / "no" / "x.svg")]
-    )
-    assert "cannot be written" in str(refused.exception)

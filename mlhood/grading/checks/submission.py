@@ -245,8 +245,7 @@ class Submission:
     def table(self, declared: Table) -> Table:
         """Return the notebook's table that has the id of `declared`, rebuilt from its cells.
 
-        Medians and intervals have to follow from the rounds, and the claims are evaluated here. Whether the rounds
-        were measured at all is only the student's word.
+        The claims are evaluated here. Whether the rounds were measured at all is only the student's word.
 
         Args:
             declared: The table as the notebook was given it, empty.

@@ -1,10 +1,9 @@
 """The hardware as the operating system reports it, and LLVM's features of the host.
 
 Sources: Linux: the kernel's documentation of `/sys/devices/system/cpu` (ABI/stable/sysfs-devices-system-cpu) and of
-control groups (version 2: `cpu.max`, `memory.max`; version 1: `cpu.cfs_quota_us`, `memory.limit_in_bytes`). macOS:
-Apple, "Determining system capabilities" (the `hw.perflevel` keys of `sysctl`). Windows: Microsoft,
-`GetLogicalProcessorInformationEx` and `SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX`: records of a header (relationship,
-size) and a body; relationship 2 is a cache.
+control groups (version 2: `cpu.max`, `memory.max`). macOS: Apple, "Determining system capabilities" (the `hw.perflevel`
+keys of `sysctl`). Windows: Microsoft, `GetLogicalProcessorInformationEx` and `SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX`:
+records of a header (relationship, size) and a body; relationship 2 is a cache.
 """
 
 from __future__ import annotations
@@ -46,12 +45,13 @@ def read() -> Hardware:
 
 def read_linux(root: Path = Path("/")) -> Hardware:
     """Read the hardware's facts from the files under `root`; facts without a file are unknown."""
-    groups = parse_cgroups(_text(root / "proc/self/cgroup"))
+    groups = list(_control_groups(root))
+    quotas, limits = ([_text(group / name) for group in groups] for name in ("cpu.max", "memory.max"))
     return Hardware(
         cpu=parse_cpuinfo(_text(root / "proc/cpuinfo")),
         caches=read_caches(root),
-        quotas=tuple(cpu_quotas(root, groups)),
-        limits=tuple(memory_limits(root, groups)),
+        quotas=tuple(quota for text in quotas if (quota := parse_cpu_max(text)) is not None),
+        limits=tuple(limit for text in limits if (limit := parse_size(text)) is not None),
     )
 
 
@@ -67,34 +67,10 @@ def parse_size(text: str) -> int | None:
     return int(match.group(1)) * _UNITS[match.group(2)] if match else None
 
 
-def parse_cgroups(text: str) -> dict[str, str]:
-    """Return controller -> path from /proc/self/cgroup; version 2's single hierarchy has the name ``""``."""
-    rows = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
-    return {name: path for _, names, path in rows for name in names.split(",")}
-
-
 def parse_cpu_max(text: str) -> float | None:
     """Return the number of processors for `quota period` (both in microseconds); None without a quota."""
     match = re.fullmatch(r"(\d+)\s+(\d+)", text.strip())
     return int(match.group(1)) / int(match.group(2)) if match and int(match.group(2)) else None
-
-
-def cpu_quotas(root: Path, groups: dict[str, str]) -> Iterator[float]:
-    """Yield the processor quotas of this process's control group and its ancestors."""
-    for level in _levels(root, groups, "cpu"):
-        legacy = f"{_text(level / 'cpu.cfs_quota_us').strip()} {_text(level / 'cpu.cfs_period_us').strip()}"
-        for quota in (parse_cpu_max(_text(level / "cpu.max")), parse_cpu_max(legacy)):
-            if quota is not None:
-                yield quota
-
-
-def memory_limits(root: Path, groups: dict[str, str]) -> Iterator[int]:
-    """Yield the memory limits in bytes of this process's control group and its ancestors."""
-    for level in _levels(root, groups, "memory"):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            limit = parse_size(_text(level / name))
-            if limit is not None:
-                yield limit
 
 
 def read_caches(root: Path) -> CacheSizes:
@@ -108,14 +84,11 @@ def read_caches(root: Path) -> CacheSizes:
     return CacheSizes(caches.get("1"), caches.get("2"), caches.get("3"), caches.get("line"))
 
 
-def _levels(root: Path, groups: dict[str, str], controller: str) -> Iterator[Path]:
-    """Yield the folders of a control group and of its ancestors; a limit on any of them applies."""
-    for name in ("", controller):
-        if name not in groups:
-            continue
-        base = root / "sys/fs/cgroup" / name
-        inner = Path(groups[name].strip("/"))
-        yield from (base / folder for folder in (inner, *inner.parents))
+def _control_groups(root: Path) -> Iterator[Path]:
+    """Yield the folders of this process's control group and of its ancestors; a limit on any of them applies."""
+    if found := re.search(r"^0::/(.*)$", _text(root / "proc/self/cgroup"), re.MULTILINE):
+        inner = Path(found[1])
+        yield from (root / "sys/fs/cgroup" / folder for folder in (inner, *inner.parents))
 
 
 def _text(path: Path) -> str:

@@ -152,7 +152,6 @@ def test_a_table_is_rendered_from_its_numbers_not_from_its_html():
     "change",
     [
         {"format": 2},
-        {"extra": 1},
         {"rows": "a"},
         {"cells": [["a", "b", {"html": "<b>"}]]},
         {"id": ["a"]},

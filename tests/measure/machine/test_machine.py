@@ -131,21 +131,6 @@ def test_cgroup_v2_limits_of_ancestors_apply(tmp_path):
     assert found.limits == (2 * 2**30,)
 
 
-def test_cgroup_v1_limits(tmp_path):
-    root = write(
-        tmp_path,
-        {
-            "proc/self/cgroup": "4:memory:/box\n3:cpu,cpuacct:/box\n0::/\n",
-            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "25000\n",
-            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
-            "sys/fs/cgroup/memory/box/memory.limit_in_bytes": "9223372036854771712\n",
-        },
-    )
-    found = hardware.read_linux(root)
-    assert found.quotas == (0.25,)
-    assert found.limits == (9223372036854771712,)
-
-
 # -- macOS
 
 
