@@ -1,21 +1,16 @@
-"""The commands `mlhood bench ...`: kernels and networks against the libraries, and the machine's ceilings."""
+"""The commands `mlhood bench ...`: networks against the libraries, and the machine's ceilings."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
 from mlhood.files.terminal import echo
-
-if TYPE_CHECKING:
-    from mlhood.kernels.bench import ConvolutionCase
-    from mlhood.kernels.geometry import Layout
-    from mlhood.kernels.layers import Layer
 
 
 def _writable(path: Path | None) -> Path | None:
@@ -29,167 +24,27 @@ def _writable(path: Path | None) -> Path | None:
 
 Threads = Annotated[int, typer.Option(min=1, help="Threads of every alternative.")]
 Rounds = Annotated[int, typer.Option(min=21, help="Rounds; each times every alternative once.")]
-Hot = Annotated[bool, typer.Option(help="Call each alternative once before it is timed: its data are in the caches.")]
-Network = Annotated[str, typer.Option(help="Network with the layers: resnet50, mobilenet_v2, squeezenet or vgg16.")]
 Inductor = Annotated[bool, typer.Option(help="Also time what torch.compile makes of the models.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the results to this file.", callback=_writable)]
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Add the commands to `bench`."""
-    for command in (_machine, _gemm, _conv, _sliced, _jax, _model, _transformers):
+    for command in (_machine, _jax, _model, _transformers):
         bench.command(command.__name__.removeprefix("_"))(command)
 
 
 def _machine(
     threads: Annotated[int | None, typer.Option(min=1, help="Number of threads; 1 and then all by default.")] = None,
-    sizes: Annotated[bool, typer.Option(help="Print the bandwidth of every size.")] = False,
-    picture: Annotated[Path | None, typer.Option(help="Draw the roofline to this .svg or .png file.")] = None,
 ) -> None:
     """Measure this machine's ceilings: multiply-adds from registers, bytes per second from each cache.
 
-    Example: mlhood bench machine --sizes
+    Example: mlhood bench machine --threads 1
     """
-    from mlhood.errors import OutputError
-    from mlhood.measure.limits import all_threads, ceilings, describe
+    from mlhood.measure.limits import all_threads, ceilings
 
-    last = None
     for count in (1, all_threads()) if threads is None else (threads,):
-        last = ceilings(count)
-        echo(f"{last}\n")
-        if sizes:
-            echo(f"{describe(last.sweep)}\n")
-    if picture is not None and last is not None:
-        try:
-            last.roofline().plot().savefig(picture)
-        except (OSError, ValueError) as error:
-            raise OutputError("the figure cannot be written", where=picture, got=error) from error
-        echo(f"wrote {picture}")
-
-
-def _gemm(
-    threads: Threads = 1,
-    rounds: Rounds = 21,
-    hot: Hot = False,
-    dtype: Annotated[str, typer.Option(help="Of the matrices: float32, or int8 for u8 times s8 into s32.")] = "float32",
-    as_json: Json = None,
-) -> None:
-    """Time our matrix product for n from 256 to 2048 and NumPy's, or int8, float32 and ONNX Runtime's.
-
-    Example: mlhood bench gemm --threads 2 --json gemm.json
-    """
-    _configure()
-    from mlhood.kernels import bench
-
-    _check_choice("dtype", dtype, ["float32", "int8"])
-    cache = "hot" if hot else "interleaved"
-
-    def measure(peak: float) -> Iterable[ConvolutionCase]:
-        if dtype == "int8":
-            return bench.int8_cases(threads, rounds, cache)
-        return bench.gemm_cases(threads, rounds, cache, peak=peak)
-
-    _report({"bench": "gemm", "dtype": dtype}, measure, threads, as_json)
-
-
-def _conv(
-    threads: Threads = 1,
-    rounds: Rounds = 21,
-    hot: Hot = False,
-    network: Network = "resnet50",
-    layout: Annotated[
-        str, typer.Option(help="Layout that ours and torch use: plain, or blocked as between compiled layers.")
-    ] = "plain",
-    as_json: Json = None,
-) -> None:
-    """Time our direct convolution, torch, ONNX Runtime and im2col with BLAS over a network's layers.
-
-    Example: mlhood bench conv --threads 1 --json conv.json
-    """
-    _configure()
-    from mlhood.errors import KernelError
-    from mlhood.kernels import bench
-
-    _check_choice("layout", layout, ["plain", "blocked"])
-    layers = _layers(network)
-    if layout == "blocked" and (grouped := [layer for layer in layers if layer.groups > 1]):
-        what, todo = "the blocked layout does not support groups within a block", "use --layout plain"
-        raise KernelError(what, where=grouped[0].name, expected="one group", got=grouped[0].groups, todo=todo)
-    cache = "hot" if hot else "interleaved"
-    _report(
-        {"bench": "conv", "network": network, "layout": layout},
-        lambda peak: bench.conv_cases(threads, rounds, cache, layers, cast("Layout", layout), peak),
-        threads,
-        as_json,
-    )
-
-
-def _sliced(
-    threads: Threads = 1,
-    rounds: Rounds = 21,
-    hot: Hot = False,
-    network: Network = "resnet50",
-    as_json: Json = None,
-) -> None:
-    """Time the sliced convolution, with the slicing that the analysis chooses, against im2col and torch.
-
-    Grouped convolutions are left out.
-
-    Example: mlhood bench sliced --threads 1 --json sliced.json
-    """
-    _configure()
-    from mlhood.dataflow.sliced.bench import sliced_cases
-
-    layers = [layer for layer in _layers(network) if layer.groups == 1]
-    cache = "hot" if hot else "interleaved"
-    _report(
-        {"bench": "sliced", "network": network},
-        lambda peak: sliced_cases(threads, rounds, cache, layers, peak),
-        threads,
-        as_json,
-    )
-
-
-def _layers(network: str) -> list[Layer]:
-    """Return the distinct convolutions of a network."""
-    from mlhood.kernels.layers import NETWORKS, distinct
-
-    _check_choice("network", network, list(NETWORKS))
-    return distinct(NETWORKS[network]())
-
-
-def _check_choice(what: str, value: str, choices: list[str]) -> None:
-    """Raise a `KernelError` with the nearest choice if the value of an option is none of them."""
-    from mlhood.errors import KernelError, nearest
-
-    if value not in choices:
-        raise KernelError(f"unknown {what}", expected=", ".join(choices), got=value, todo=nearest(value, choices))
-
-
-def _report(
-    tags: dict[str, str], measure: Callable[[float], Iterable[ConvolutionCase]], threads: int, as_json: Path | None
-) -> None:
-    """Measure the machine's peak, print each case as soon as it is measured, then the means."""
-    from mlhood.kernels import bench
-    from mlhood.measure import peak
-
-    limit = peak(threads).value
-    echo(f"peak of {threads} threads: {limit / 1e9:.1f} GFLOP/s in float32")
-    cases = []
-    for case in measure(limit):
-        echo(bench.line(case))
-        cases.append(case)
-    means: dict[str, Any] = {"all": bench.summary(cases)}
-    if "network" in tags:
-        for kernel in ("3x3", "1x1"):
-            selected = [case for case in cases if f", {kernel}" in case.name]
-            means |= {kernel: bench.summary(selected)} if selected else {}
-    for name, mean in means.items():
-        ratios = "  ".join(f"{baseline} {value:.3f}" for baseline, value in mean["ratios"].items())
-        rate = f"{mean['gflops']:.1f} {bench.unit(cases[0])}{bench.share(mean)}"
-        echo(f"geometric means, {name}: {rate}; ratio {ratios}")
-    rows = [case.row() for case in cases]
-    _write(as_json, {**tags, "threads": threads, "peak_flops": limit, "rows": rows, "summary": means})
+        echo(f"{ceilings(count)}\n")
 
 
 def _write(path: Path | None, data: dict[str, Any]) -> None:

@@ -73,10 +73,6 @@ CHOICES = [
     (["compile", "lenet.onnx", "--stop-after", "optimised"], "did you mean optimized?"),
     (["compile", "lenet.onnx", "--quantize", "symetric"], "did you mean symmetric"),
     (["compile", "lenet.onnx", "--quantize", "symmetric", "--element", "itn8"], "did you mean int8"),
-    (["bench", "gemm", "--dtype", "float23"], "did you mean float32?"),
-    (["bench", "conv", "--network", "resnet5"], "did you mean resnet50?"),
-    (["bench", "conv", "--layout", "blokced"], "did you mean blocked?"),
-    (["bench", "sliced", "--network", "vgg61"], "did you mean vgg16?"),
 ]
 FILES = [
     (["check", "P33"], "did you mean P3.ipynb?"),

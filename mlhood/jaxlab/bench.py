@@ -24,7 +24,6 @@ from mlhood.jaxlab.operators import cases as rows
 from mlhood.jaxlab.operators import network, with_jax
 from mlhood.jaxlab.operators.cases import NETWORK, OperatorCase
 from mlhood.jaxlab.tables import JAX, NO_JAX
-from mlhood.kernels import bench as kernels_bench
 from mlhood.measure import Comparison, compare, session_options
 from mlhood.measure.units import duration
 
@@ -52,8 +51,16 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data: medians in seconds, rates, ratios with intervals, and the stages in seconds."""
-        measured = kernels_bench.ConvolutionCase(self.name, JAX, self.flops, self.result).row()
-        return {**measured, "stages": {name: asdict(stages) for name, stages in self.stages.items()}}
+        seconds = {name: measured.median for name, measured in self.result.measurements.items()}
+        return {
+            "case": self.name,
+            "flops": self.flops,
+            "seconds": seconds,
+            "gflops": {name: self.flops / median / 1e9 for name, median in seconds.items()},
+            "ratios": {name: asdict(self.result.ratio(name, JAX)) for name in seconds if name != JAX},
+            "threads": self.result.threads,
+            "stages": {name: asdict(stages) for name, stages in self.stages.items()},
+        }
 
     def __str__(self) -> str:
         """Return the lines that the bench prints."""

@@ -10,15 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlhood.kernels.conv import CONV2D, RELU
-    from mlhood.kernels.gemm import GEMM, int8_product
-    from mlhood.kernels.geometry import to_blocked, to_plain
-    from mlhood.kernels.parallel import threads, use_threads
+    from mlhood.kernels.conv import CONV2D
+    from mlhood.kernels.gemm import GEMM
 
-__all__ = ["CONV2D", "GEMM", "RELU", "int8_product", "threads", "to_blocked", "to_plain", "use_threads"]
+__all__ = ["CONV2D", "GEMM"]
 
-_MODULES = {"CONV2D": "conv", "GEMM": "gemm", "RELU": "conv", "int8_product": "gemm"}
-_MODULES |= {"threads": "parallel", "to_blocked": "geometry", "to_plain": "geometry", "use_threads": "parallel"}
+_MODULES = {"CONV2D": "conv", "GEMM": "gemm"}
 
 
 def __getattr__(name: str) -> Any:

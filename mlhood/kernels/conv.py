@@ -82,8 +82,9 @@ def naive(g: Geometry, x: np.ndarray, w: np.ndarray, threads: int) -> np.ndarray
     """Convolve by the definition, in seven nested loops. Arguments as for `direct`."""
     from mlhood.kernels import loops
 
-    y, padded = np.empty(g.out_shape, np.float32), pad(g, x)
-    w = np.ascontiguousarray(w)
+    top, left, bottom, right = g.padding
+    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    y, w = np.empty(g.out_shape, np.float32), np.ascontiguousarray(w)
 
     def convolve(first: int, stop: int) -> None:
         loops.conv_naive(padded, w, y, first, stop, g.stride, g.dilation, g.groups)
@@ -186,14 +187,6 @@ def check_convolution(
         if array is not None and array.shape != shape:
             raise KernelError(f"{name} has the wrong shape", expected=list(shape), got=list(array.shape))
     return g
-
-
-def pad(g: Geometry, x: np.ndarray) -> np.ndarray:
-    """Return a contiguous copy of x with zero padding, or x itself if it is contiguous and needs none."""
-    top, left, bottom, right = g.padding
-    if not any(g.padding):
-        return np.ascontiguousarray(x)
-    return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
 
 
 CONV2D: dict[str, Conv2d] = {"naive": naive, "im2col_gemm": im2col_gemm, "im2col_blas": im2col_blas, "direct": direct}

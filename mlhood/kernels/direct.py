@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from mlhood.errors import KernelError
-from mlhood.kernels import parallel
+from mlhood.kernels import native, parallel
 from mlhood.kernels.codegen import jit, packing
 from mlhood.kernels.codegen.arguments import pack_arguments, word_index
 from mlhood.kernels.codegen.direct_kernel import FIELDS, DirectVariant, build
@@ -22,7 +22,7 @@ from mlhood.kernels.direct_variants import WEIGHT_BYTES as _WEIGHT_BYTES
 from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.geometry import Geometry, Layout, Pair, geometry, stored_shape
 from mlhood.kernels.native import NativeCall
-from mlhood.kernels.parallel import aligned, scratch
+from mlhood.kernels.parallel import aligned
 
 Clip = tuple[float, float]
 
@@ -40,15 +40,13 @@ class Direct:
         bias: float32 [F] or None.
         clip: Bounds that the result is clamped to: (0, inf) for ReLU; None for none.
         target: The processor; the host by default.
-        variant: The variant; by default the cheapest for these layouts.
         input_layout: Layout of the input; blocks have the target's lanes.
         output_layout: Layout of the result and of the residual.
         threads: Threads that pack the weights.
         epilogue: Steps on the result as their only input, see `elementwise.prepare`; they replace the clamping.
 
     Raises:
-        KernelError: If w or bias has the wrong shape, dtype or strides, if a block of channels would span two groups,
-            or if the variant is for other layouts.
+        KernelError: If w or bias has the wrong shape, dtype or strides, or a block of channels would span two groups.
     """
 
     def __init__(
@@ -58,7 +56,6 @@ class Direct:
         bias: np.ndarray | None = None,
         clip: Clip | None = None,
         target: Target | None = None,
-        variant: DirectVariant | None = None,
         *,
         input_layout: Layout = "plain",
         output_layout: Layout = "plain",
@@ -75,13 +72,9 @@ class Direct:
         _check_array("w", w, (g.filters, g.channels // g.groups, *g.kernel))
         if bias is not None:
             _check_array("bias", bias, (g.filters,))
-        self.variant = variant or choose(g, self.target, input_layout, output_layout)
+        self.variant = choose(g, self.target, input_layout, output_layout)
         if epilogue:
-            self.variant = replace(self.variant, epilogue=checked_steps(epilogue, 1))
-        stride, blocked = g.stride[1] * channel_block(input_layout, self.target), output_layout == "blocked"
-        if (self.variant.stride, self.variant.blocked) != (stride, blocked):
-            expected = f"stride {stride}, blocked {blocked}"
-            raise KernelError("the variant is for another convolution", expected=expected, got=self.variant)
+            self.variant = replace(self.variant, epilogue=checked_steps(epilogue))
         self.floor, self.ceiling = clip or (-math.inf, math.inf)
         tile = Tile(self.variant.rows, self.variant.vectors, lanes)
         by_channel = self.variant.lanes == "channels"
@@ -98,7 +91,6 @@ class Direct:
         unroll = self.variant.unroll
         self.depth_block = -(-g.depth // (depth_blocks * unroll)) * unroll
         self.templates: dict[int, np.ndarray] = {}
-        self.address_words = [word_index(FIELDS, name) for name in _ADDRESSES]
         self.table = _offset_table(g, channel_block(input_layout, self.target), self.variant, self.pixels)
         w = w if input_layout == "plain" else _by_blocks(w, unroll)
         self.weights = pack_weights(g, w, self.width, self.target, parallel.resolve_threads(threads))
@@ -127,18 +119,12 @@ class Direct:
         _check_array("out", out, self.shapes[1])
         if residual is not None:
             _check_array("residual", residual, self.shapes[1])
-        padded = scratch("padded", self.padded_size) if self.pads else x
-        chunk_sums = self._chunk(count) * self.pixels * self.width
-        sums = scratch("sums", count * chunk_sums) if self.depth_block < self.geometry.depth else out
-        arguments = self._template(count).copy()
-        arrays = (x, padded, out, sums, residual)
-        arguments[self.address_words] = [0 if a is None else parallel.data_address(a) for a in arrays]
-        parallel.launch(self.kernel, arguments, (self, *arrays), count)
+        native.run(self.prepare(count), count, x=x, y=out, **({} if residual is None else {"residual": residual}))
         return out
 
     def prepare(self, threads: int = 1) -> NativeCall:
         """Return the native call for a number of threads: operands "x", "y" and optionally "residual"."""
-        words = dict(zip(_ADDRESSES, self.address_words, strict=True))
+        words = {name: word_index(FIELDS, name) for name in _ADDRESSES}
         operands = {"x": words["source" if self.pads else "x"], "y": words["out"], "residual": words["residual"]}
         workspace = {}
         if self.pads:

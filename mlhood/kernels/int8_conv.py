@@ -81,11 +81,8 @@ def prepare_conv(
         target: The processor; the host by default.
 
     Raises:
-        KernelError: The weights do not fit the geometry, or groups do not consist of whole blocks of channels.
+        KernelError: Groups do not consist of whole blocks of channels.
     """
-    expected = (g.filters, g.channels // g.groups, *g.kernel)
-    if weights.w.shape != expected:
-        raise KernelError("the weights do not fit", expected=list(expected), got=list(weights.w.shape))
     if g.groups > 1 and (g.channels // g.groups % BLOCK or g.filters // g.groups % BLOCK):
         expected = f"multiples of {BLOCK} channels and filters per group"
         raise KernelError("a block of channels would span two groups", expected=expected, got=g)
@@ -99,15 +96,9 @@ def prepare_conv(
     per_image = g.channels // window.pixel if g.groups > 1 else window.blocks
     columns = _offsets(g, window)
     plan = _plan(target, high * wide, g.groups, words, rows, rescaling, window.input)
-    source = {"channels": g.channels, "high": g.height, "wide": g.width, "top": g.padding[0], "left": g.padding[1]}
-    copied = -(-g.width // window.step[1])
-    image = high * wide
-    out_blocks = -(-g.filters // BLOCK)
-    result = {"filters": out_blocks * BLOCK, "out_image": out_blocks * image * BLOCK, "out_block": image * BLOCK}
-    values = (
-        source | result | {"copied": copied, "out_pixel": BLOCK, "rows": g.images * window.blocks * window.padded[0]}
-    )
-    values |= {"x_group": per_image // g.groups * math.prod(window.padded) * window.pixel * plan.element_bytes}
+    group = per_image // g.groups * math.prod(window.padded) * window.pixel * plan.element_bytes
+    values = int8_tiles.conv_values(g, window.step[1])
+    values |= {"rows": g.images * window.blocks * window.padded[0], "x_group": group}
     name = f"int8 conv {g.channels} to {g.filters}, {g.kernel[0]}x{g.kernel[1]}"
     return _call(plan, window, weights, rescaling, columns, values, g.images, threads, name)
 
@@ -125,8 +116,6 @@ def prepare_dense(
     Operands: `source`, `out`, `residual` [rows, F] if the rescaling has a second term; `x`, a workspace. Arguments are
     those of `prepare_conv`.
     """
-    if weights.w.ndim != 2 or rows < 1:
-        raise KernelError("a dense layer needs a matrix", expected="w[F, K], 1 row or more", got=weights.w.shape)
     target = target or host()
     if target.tiles and int8_tiles.dense_is_faster(rows, weights):
         return int8_tiles.prepare_dense(rows, weights, rescaling, threads=threads, target=target)
@@ -136,9 +125,7 @@ def prepare_dense(
     window = _Window("flat", 1, depth, (1, rows), (1, 1), (1, 1), np.zeros(1, np.int64))
     plan = _plan(target, rows, 1, words, centred, rescaling, "flat")
     offsets = np.arange(rows, dtype=np.int64) * depth
-    values = {"filters": filters, "out_image": 0, "out_block": BLOCK, "out_pixel": filters, "x_group": 0}
-    values |= {"copied": rows * depth, "rows": -(-rows * depth // BLOCK)}
-    values |= dict.fromkeys(("channels", "high", "wide", "top", "left"), 0)
+    values = int8_tiles.dense_values(rows, filters, depth)
     name = f"int8 dense {depth} to {filters}"
     return _call(plan, window, weights, rescaling, offsets, values, 1, threads, name)
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from mlhood.errors import KernelError
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.dot_products import dot_pairs
@@ -53,15 +52,7 @@ def prepare_depthwise(
         rescaling: How sums become bytes, by channel; the result's element type is that of the input.
         threads: Number of threads that will run it.
         target: The processor; the host by default.
-
-    Raises:
-        KernelError: The convolution is not depthwise, or the weights do not fit it.
     """
-    if not g.channels == g.filters == g.groups:
-        raise KernelError("the convolution is not depthwise", expected="one filter and one group per channel", got=g)
-    if weights.w.shape != (g.channels, 1, *g.kernel):
-        expected = [g.channels, 1, *g.kernel]
-        raise KernelError("the weights do not fit", expected=expected, got=list(weights.w.shape))
     target = target or host()
     blocks, pixel_count = -(-g.channels // BLOCK), math.prod(g.out)
     planes, plane = g.images * blocks, math.prod(g.padded) * BLOCK

@@ -10,10 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from llvmlite import ir
 
-from mlhood.errors import KernelError
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.arguments import Arguments
-from mlhood.kernels.codegen.dot_products import dot_pairs
 from mlhood.kernels.codegen.ir_builder import BYTE, FLOAT, INDEX, INT32, Int, Pointer
 from mlhood.kernels.codegen.requantize import (
     BLOCK,
@@ -31,17 +29,10 @@ from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.requantize import Rescaling
 
 _CHUNK = 16384  # elements: large against the cost of taking a task
-Function = Literal["rescale", "rescale_halves", "lookup", "quantize", "dequantize"]
-_HALVES = ("low_factors", "high_factors", "low_constant", "high_constant", "shift")
-FIELDS = ("tasks", "chunk", "count", "x", "residual", "out", "constants", "x_offset", "scale", *_HALVES, *OUTPUT_FIELDS)
+Function = Literal["rescale", "lookup", "quantize", "dequantize"]
+FIELDS = ("tasks", "chunk", "count", "x", "residual", "out", "constants", "x_offset", "scale", *OUTPUT_FIELDS)
 _MAGIC = 1.5 * 2.0**23  # added to a float32 of less than 2^22, it leaves the nearest integer in the low bits
-_SIZES = {  # bytes of x and of the result
-    "rescale": (1, 1),
-    "rescale_halves": (1, 1),
-    "lookup": (1, 1),
-    "quantize": (4, 1),
-    "dequantize": (1, 4),
-}
+_SIZES = {"rescale": (1, 1), "lookup": (1, 1), "quantize": (4, 1), "dequantize": (1, 4)}  # bytes of x and of the result
 
 
 def prepare_rescale(
@@ -58,35 +49,9 @@ def prepare_rescale(
         threads: Number of threads that will run it.
         target: The processor; the host by default.
     """
-    if (halves := _halves(x_offset, rescaling)) is not None:
-        values = halves | rescaling.fields()
-        return _call("rescale_halves", count, rescaling.kind(), values, None, threads, target)
     constants = rescaling.constants(BLOCK)
     values = {"x_offset": x_offset, **rescaling.fields()}
     return _call("rescale", count, rescaling.kind(), values, constants, threads, target)
-
-
-def _halves(x_offset: int, rescaling: Rescaling) -> dict[str, int] | None:
-    """Return multipliers and constant split into signed halves of 16 bits; None if they or the shift do not fit."""
-    if rescaling.shifts is None or rescaling.negative is not None:
-        return None
-    shift = int(rescaling.shifts.shift)
-    multipliers = [int(multiplier) for multiplier in rescaling.shifts.multipliers]
-    offsets = [x_offset, rescaling.z_offset][: len(multipliers)]
-    constant = (1 << shift >> 1) - sum(m * offset for m, offset in zip(multipliers, offsets, strict=True))
-    factors = [*map(_split, multipliers), (0, 0)][:2]
-    if not 16 <= shift < 48 or any(abs(high) >= 2**15 for _, high in factors):
-        return None
-    low, high = _split(constant)
-    packed = [(first & 0xFFFF) | (second & 0xFFFF) << 16 for first, second in zip(*factors, strict=True)]
-    values = {"low_factors": packed[0], "high_factors": packed[1], "low_constant": low, "high_constant": high}
-    return values | {"shift": shift - 16}
-
-
-def _split(number: int) -> tuple[int, int]:
-    """Return low and high, where number = 2^16 high + low and low is signed."""
-    low = (number + 2**15) % 2**16 - 2**15
-    return low, (number - low) >> 16
 
 
 def prepare_lookup(count: int, table: np.ndarray, *, threads: int = 1, target: Target | None = None) -> NativeCall:
@@ -97,8 +62,6 @@ def prepare_lookup(count: int, table: np.ndarray, *, threads: int = 1, target: T
         table: int8 or uint8 [256], the first entry for the smallest byte of x, which has the same element type.
         threads, target: As for `prepare_rescale`.
     """
-    if table.shape != (256,) or table.dtype.itemsize != 1:
-        raise KernelError("not a table of bytes", expected="[256], int8 or uint8", got=f"{table.dtype} {table.shape}")
     by_pattern = np.ascontiguousarray(np.roll(table, 128) if table.dtype == np.int8 else table)
     return _call("lookup", count, Requantization(True), {}, by_pattern, threads, target)
 
@@ -155,9 +118,8 @@ def build(target: Target, function: Function, kind: Requantization) -> str:
 
     Args:
         target: The processor.
-        function: `rescale` x, with a second term where `kind` has one; `rescale_halves`, the same in 32 bits, with
-            each multiplier split into two of 16 bits; `lookup` the byte in a table; `quantize` float32, or
-            `dequantize` to it.
+        function: `rescale` x, with a second term where `kind` has one; `lookup` the byte in a table; `quantize`
+            float32, or `dequantize` to it.
         kind: How a sum becomes a byte; with the other functions only whether bytes are signed.
     """
     arguments = Arguments(FIELDS)
@@ -177,10 +139,8 @@ class _Operation:
         self.constants = arguments.pointer("constants", INDEX)
         self.x, self.z, self.out = (arguments.pointer(name, BYTE) for name in ("x", "residual", "out"))
         # loaded here: in a loop they would be loaded again after every store
-        integers = {name: arguments.integer(name).value for name in ("x_offset", *_HALVES)}
-        self.scalars = {name: code.builder.trunc(value, INT32) for name, value in integers.items()}
+        self.offset = code.splat(code.builder.trunc(arguments.integer("x_offset").value, INT32), self.lanes)
         self.scale = code.splat(arguments.float32("scale"), self.lanes)
-        self.vector = ir.VectorType(INT32, self.lanes)
         self.buffers = [self.code.buffer(4 * BLOCK, BYTE) for _ in range(3)]
 
     def apply(self, start: Int, stop: Int) -> None:
@@ -211,9 +171,6 @@ class _Operation:
             requantizer = Requantizer(self.code, self.kind, self.constants, self.lanes, self.output)
             term = z.load(BLOCK) if self.kind.residual else None
             out.store(requantizer.bytes_of(self._centred(x), term))
-        elif self.function == "rescale_halves":
-            results = [self._by_halves(x.at(v * self.lanes), z.at(v * self.lanes)) for v in range(BLOCK // self.lanes)]
-            out.store(clamp_bytes(self.code, concatenate(self.code, results), self.kind.signed, self.output))
         elif self.function == "quantize":
             results = [self._rounded(x.cast(FLOAT).at(v * self.lanes)) for v in range(BLOCK // self.lanes)]
             out.store(clamp_bytes(self.code, concatenate(self.code, results), self.kind.signed, self.output))
@@ -222,28 +179,11 @@ class _Operation:
                 reals = self.code.builder.sitofp(values, ir.VectorType(FLOAT, self.lanes))
                 out.cast(FLOAT).at(v * self.lanes).store(self.code.builder.fmul(reals, self.scale))
 
-    def _by_halves(self, x: Pointer, z: Pointer) -> Any:
-        """Return (high + (low >> 16)) >> shift, where 2^16 high + low is the sum of products."""
-        code, b, lanes = self.code, self.code.builder, self.lanes
-        terms = [extend_bytes(code, x.load(lanes), self.kind.signed, 16)]
-        second = z.load(lanes) if self.kind.residual else ir.Constant(ir.VectorType(BYTE, lanes), None)
-        terms.append(extend_bytes(code, second, self.kind.signed, 16))
-        order = [i for lane in range(lanes) for i in (lane, lanes + lane)]
-        pairs = b.bitcast(code.shuffle(terms[0], terms[1], order), self.vector)
-        low = dot_pairs(code, pairs, self._splat("low_factors"), self._splat("low_constant"))
-        high = dot_pairs(code, pairs, self._splat("high_factors"), self._splat("high_constant"))
-        total = b.add(high, b.ashr(low, ir.Constant(self.vector, [16] * lanes)))
-        return b.add(b.ashr(total, self._splat("shift")), code.splat(self.output.offset, lanes))
-
-    def _splat(self, name: str) -> Any:
-        return self.code.splat(self.scalars[name], self.lanes)
-
     def _centred(self, x: Pointer) -> list[Any]:
         """Return the bytes minus their zero point, as vectors of int32."""
         b = self.code.builder
-        offset = self._splat("x_offset")
         vectors = [x.at(v * self.lanes).load(self.lanes) for v in range(BLOCK // self.lanes)]
-        return [b.sub(extend_bytes(self.code, vector, self.kind.signed), offset) for vector in vectors]
+        return [b.sub(extend_bytes(self.code, vector, self.kind.signed), self.offset) for vector in vectors]
 
     def _rounded(self, x: Pointer) -> Any:
         """Return round(x / scale) + offset: ties to even, limited to far beyond any byte; NaN is the lower limit."""

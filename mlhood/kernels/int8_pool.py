@@ -7,13 +7,11 @@ they begin, and how many there are. A third gives each pixel the constants of it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
-from mlhood.errors import KernelError
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.ir_builder import BYTE, INDEX, INT32, FunctionBuilder, Int, Pointer
@@ -28,60 +26,31 @@ from mlhood.kernels.codegen.requantize import (
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.requantize import Rescaling
+from mlhood.kernels.windows import Windows
 
 _SIZES = ("tasks", "high", "wide", "out_high", "out_wide", "step_y", "step_x", "x_offset")
 FIELDS = (*_SIZES, "x", "out", "rows", "columns", "sets", "constants", *OUTPUT_FIELDS)
 
 
-@dataclass(frozen=True)
-class PoolGeometry:
-    """The sizes of a pooling of x [N, C, H, W].
-
-    Args:
-        shape: N, C, H and W.
-        out: Height and width of the result, however they were rounded.
-        kernel: Height and width of the window.
-        stride: Vertical and horizontal.
-        padding: At the top and at the left.
-        dilation: Vertical and horizontal.
-    """
-
-    shape: tuple[int, int, int, int]
-    out: tuple[int, int]
-    kernel: tuple[int, int]
-    stride: tuple[int, int] = (1, 1)
-    padding: tuple[int, int] = (0, 0)
-    dilation: tuple[int, int] = (1, 1)
-
-    def taps(self, axis: int) -> np.ndarray:
-        """Return where each window's taps inside the input begin, and how many they are: int64 [out, 2]."""
-        size, dilation = self.shape[2 + axis], self.dilation[axis]
-        starts = np.arange(self.out[axis], dtype=np.int64) * self.stride[axis] - self.padding[axis]
-        skipped = np.minimum(np.maximum(0, -(starts // dilation)), self.kernel[axis])
-        first = starts + skipped * dilation
-        count = np.clip(-(-(size - first) // dilation), 0, self.kernel[axis] - skipped)
-        return np.stack([np.where(count > 0, first, 0), count], axis=1)
-
-
-def prepare_max_pool(g: PoolGeometry, element: str, *, target: Target | None = None) -> NativeCall:
+def prepare_max_pool(windows: Windows, element: str, *, target: Target | None = None) -> NativeCall:
     """Prepare the largest byte of each window, the smallest one where a window is all padding.
 
     Operands: `x` and `out`, blocked bytes.
 
     Args:
-        g: The geometry.
+        windows: The windows of the planes, which are blocks of 16 channels.
         element: `int8` or `uint8`.
         target: The processor; the host by default.
     """
-    return _call(g, Requantization(_is_signed(element)), {}, None, None, target, "int8 maximum")
+    return _call(windows, Requantization(element == "int8"), {}, None, None, target, "int8 maximum")
 
 
 def prepare_sum_pool(
-    g: PoolGeometry,
+    windows: Windows,
     x_offset: int,
     rescalings: Mapping[int, Rescaling],
+    counts: np.ndarray,
     *,
-    counts: np.ndarray | None = None,
     target: Target | None = None,
 ) -> NativeCall:
     """Prepare the rescaled sum of each window's bytes minus their zero point: averages, global ones too.
@@ -89,22 +58,13 @@ def prepare_sum_pool(
     Operands: `x` and `out`, blocked bytes.
 
     Args:
-        g: The geometry.
+        windows: As for `prepare_max_pool`.
         x_offset: Zero point of x.
         rescalings: By the number of elements that a window's mean is of, all with the same element, offset and limits.
-        counts: Those numbers for each window, [out height, out width]; by default its taps inside the input.
+        counts: Those numbers for each window, [out height, out width].
         target: As for `prepare_max_pool`.
-
-    Raises:
-        KernelError: A number has no rescaling.
     """
-    inside = g.taps(0)[:, None, 1] * g.taps(1)[None, :, 1]
-    counts = inside if counts is None else np.asarray(counts)
     numbers = sorted(set(counts.ravel().tolist()))
-    missing = [number for number in numbers if number not in rescalings]
-    if missing or counts.shape != g.out:
-        expected = f"rescalings of {numbers}, counts of {list(g.out)} windows"
-        raise KernelError("the rescalings do not fit the windows", expected=expected, got=sorted(rescalings))
     kinds = {rescalings[number].kind() for number in numbers}
     wide = any(kind.wide for kind in kinds)
     first = rescalings[numbers[0]]
@@ -112,17 +72,19 @@ def prepare_sum_pool(
     constants = np.concatenate([rescalings[number].constants(BLOCK, wide=wide) for number in numbers])
     sets = np.searchsorted(numbers, counts.ravel()).astype(np.int64)
     values = {"x_offset": x_offset, **first.fields()}
-    return _call(g, kind, values, constants, sets, target, "int8 average")
+    return _call(windows, kind, values, constants, sets, target, "int8 average")
 
 
-def _is_signed(element: str) -> bool:
-    if element not in ("int8", "uint8"):
-        raise KernelError("not an element type of bytes", expected="int8 or uint8", got=element)
-    return element == "int8"
+def _taps(windows: Windows, axis: int) -> np.ndarray:
+    """Return where each window's taps inside the input begin, and how many they are: int64 [windows, 2]."""
+    first, last = windows.bounds(axis).T
+    starts = np.arange(windows.out[axis]) * windows.stride[axis] - windows.padding[axis]
+    starts = np.where(last > first, starts + first * windows.dilation[axis], 0)
+    return np.stack([starts, last - first], axis=1)
 
 
 def _call(
-    g: PoolGeometry,
+    windows: Windows,
     kind: Requantization,
     values: dict[str, int],
     constants: np.ndarray | None,
@@ -130,11 +92,11 @@ def _call(
     target: Target | None,
     name: str,
 ) -> NativeCall:
-    images, channels, high, wide = g.shape
-    rows, columns = np.ascontiguousarray(g.taps(0)), np.ascontiguousarray(g.taps(1))
+    rows, columns = _taps(windows, 0), _taps(windows, 1)
     keep = tuple(array for array in (rows, columns, constants, sets) if array is not None)
-    sizes = {"high": high, "wide": wide, "out_high": g.out[0], "out_wide": g.out[1]}
-    sizes |= {"step_y": g.dilation[0], "step_x": g.dilation[1], "tasks": images * -(-channels // BLOCK) * g.out[0]}
+    (high, wide), out, steps = windows.size, windows.out, windows.dilation
+    sizes = {"high": high, "wide": wide, "out_high": out[0], "out_wide": out[1]}
+    sizes |= {"step_y": steps[0], "step_x": steps[1], "tasks": windows.planes * out[0]}
     addresses = {"rows": rows.ctypes.data, "columns": columns.ctypes.data}
     addresses |= {n: 0 if a is None else a.ctypes.data for n, a in (("constants", constants), ("sets", sets))}
     integers = dict.fromkeys(FIELDS, 0) | sizes | addresses | values

@@ -111,6 +111,26 @@ def _dense_window(rows: int, depth: int) -> _Window:
     return _Window("flat", depth, (1, rows), (1, 1), (1, 1), np.zeros(1, np.int64), (1, rows))
 
 
+def conv_values(g: Geometry, step: int) -> dict[str, int]:
+    """Return fields of the argument block that describe the input and the result of a convolution.
+
+    Args:
+        g: The geometry.
+        step: Distance of the copied pixels in a row of the input.
+    """
+    image, blocks = math.prod(g.out), -(-g.filters // BLOCK)
+    values = {"channels": g.channels, "high": g.height, "wide": g.width, "top": g.padding[0], "left": g.padding[1]}
+    values |= {"copied": -(-g.width // step), "filters": blocks * BLOCK, "out_pixel": BLOCK}
+    return values | {"out_image": blocks * image * BLOCK, "out_block": image * BLOCK}
+
+
+def dense_values(rows: int, filters: int, depth: int) -> dict[str, int]:
+    """Return what `conv_values` does for a dense layer."""
+    values = {"filters": filters, "out_image": 0, "out_block": BLOCK, "out_pixel": filters, "x_group": 0}
+    values |= {"copied": rows * depth, "rows": -(-rows * depth // BLOCK)}
+    return values | dict.fromkeys(("channels", "high", "wide", "top", "left"), 0)
+
+
 def prepare_conv(
     g: Geometry, weights: Int8Weights, rescaling: Rescaling, input_layout: Layout, *, threads: int, target: Target
 ) -> NativeCall:
@@ -122,12 +142,9 @@ def prepare_conv(
     own = window.pixel // g.groups
     padded = np.zeros((g.filters, *g.kernel, own), np.int8)
     padded[..., : g.channels // g.groups] = weights.centred().transpose(0, 2, 3, 1)
-    filters, image, blocks = g.filters // g.groups, math.prod(g.out), -(-g.filters // BLOCK)
+    filters = g.filters // g.groups
     columns = 1 if filters <= BLOCK or (g.groups > 1 and filters % (2 * BLOCK)) else 2
-    values = {"channels": g.channels, "high": g.height, "wide": g.width, "top": g.padding[0], "left": g.padding[1]}
-    values |= {"copied": -(-g.width // window.step[1]), "rows": g.images * window.padded[0], "x_group": own}
-    values |= {"filters": blocks * BLOCK, "out_image": blocks * image * BLOCK, "out_block": image * BLOCK}
-    values |= {"out_pixel": BLOCK}
+    values = conv_values(g, window.step[1]) | {"rows": g.images * window.padded[0], "x_group": own}
     name = f"int8 conv {g.channels} to {g.filters}, {g.kernel[0]}x{g.kernel[1]}, tiles"
     rows = padded.reshape(g.filters, window.runs.size, -1)
     call = _Call(window, weights, rescaling, rows, columns, g.images, g.groups, threads, target)
@@ -137,14 +154,11 @@ def prepare_conv(
 def prepare_dense(rows: int, weights: Int8Weights, rescaling: Rescaling, *, threads: int, target: Target) -> NativeCall:
     """Prepare a dense layer; arguments as for `int8_conv.prepare_dense`, and for `prepare_conv`."""
     filters, depth = weights.w.shape
-    values = {"filters": filters, "out_image": 0, "out_block": BLOCK, "out_pixel": filters, "x_group": 0}
-    values |= {"copied": rows * depth, "rows": -(-rows * depth // BLOCK)}
-    values |= dict.fromkeys(("channels", "high", "wide", "top", "left"), 0)
     columns = 1 if filters <= BLOCK else 2
     centred = weights.centred()[:, None].astype(np.int8)
     window = _dense_window(rows, depth)
     call = _Call(window, weights, rescaling, centred, columns, 1, 1, threads, target)
-    return call.prepare(values, f"int8 dense {depth} to {filters}, tiles")
+    return call.prepare(dense_values(rows, filters, depth), f"int8 dense {depth} to {filters}, tiles")
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from llvmlite import ir
 
-from mlhood.errors import KernelError
 from mlhood.kernels import parallel
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.arguments import COUNTERS, Arguments, pack_arguments, word_index
@@ -80,15 +79,10 @@ def run(call: NativeCall, threads: int = 1, **arrays: np.ndarray) -> None:
         call: The call, prepared for this number of threads.
         threads: Number of threads.
         arrays: Contiguous arrays of the right dtype and size for its operands, by name; workspaces are allocated.
-
-    Raises:
-        KernelError: There is no such operand.
     """
-    arrays |= {name: np.empty(size, np.uint8) for name, size in call.workspace.items()}
+    arrays |= {name: parallel.scratch(name, -(-size // 4)) for name, size in call.workspace.items()}
     words = call.words.copy()
     for name, array in arrays.items():
-        if name not in call.operands:
-            raise KernelError("no such operand", expected=", ".join(call.operands), got=name)
         words[call.operands[name]] = parallel.data_address(array)
     parallel.launch(call.kernel, words, (call, arrays), threads)
 

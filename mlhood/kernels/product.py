@@ -138,7 +138,7 @@ def prepare(
         "bias": 0 if padded is None else padded.ctypes.data,
     }
     floor, ceiling = clip or UNBOUNDED
-    ahead, steps = _ahead(sizes, tile, values["chunk_rows"]), checked_steps(epilogue, 1)
+    ahead, steps = _ahead(sizes, tile, values["chunk_rows"]), checked_steps(epilogue)
     kernel = jit.load(build, target, tile.rows, tile.vectors, sizes.m % tile.rows, steps, ahead)
     keep = tuple(array for array in (weights, padded) if array is not None)
     floats, operands = {"floor": floor, "ceiling": ceiling}, ("a", "c") if weights is not None else ("a", "b", "c")

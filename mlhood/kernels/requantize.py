@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.errors import KernelError
 from mlhood.kernels.codegen.requantize import BLOCK, Requantization
 
 _BYTE_RANGE = 255
@@ -66,22 +65,12 @@ class Rescaling:
         return self.shifts is not None and len(self.shifts.multipliers) > 1
 
     def kind(self) -> Requantization:
-        """Return the variant of the code.
-
-        Raises:
-            KernelError: The element is not a byte, or there are not either shifts or a scale.
-        """
-        if self.element not in ("int8", "uint8"):
-            raise KernelError("only bytes can be the result", expected="int8 or uint8", got=self.element)
-        if (self.shifts is None) == (self.scale is None):
-            raise KernelError("a rescaling needs either shifts or a scale", got="neither or both")
+        """Return the variant of the code."""
         if self.scale is not None:
-            kind = Requantization(self.signed, "real", wide=float(np.max(np.abs(self.scale))) > _NARROW_SCALE)
-        else:
-            wide = self.negative is not None or not _is_narrow(self.shifts, self.bound)
-            leaky = self.negative is not None
-            kind = Requantization(self.signed, "shift", wide, residual=self.has_z, leaky=leaky)
-        return kind
+            return Requantization(self.signed, "real", wide=float(np.max(np.abs(self.scale))) > _NARROW_SCALE)
+        leaky = self.negative is not None
+        wide = leaky or not _is_narrow(self.shifts, self.bound)
+        return Requantization(self.signed, "shift", wide, residual=self.has_z, leaky=leaky)
 
     def fields(self) -> dict[str, int]:
         """Return the `OUTPUT_FIELDS` of an argument block."""

@@ -93,7 +93,7 @@ def prepare(
     values |= {"m": sizes.m, "n": sizes.n, "k": sizes.k}
     values |= {"b": packed.ctypes.data, "s": scales.ctypes.data, "bias": padded.ctypes.data}
     floor, ceiling = clip or UNBOUNDED
-    options = bits, rows, sizes.m % rows, vectors, checked_steps(epilogue, 1)
+    options = bits, rows, sizes.m % rows, vectors, checked_steps(epilogue)
     kernel = jit.load(build, target, *options)
     floats = {"floor": floor, "ceiling": ceiling}
     return native_call(

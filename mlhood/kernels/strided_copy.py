@@ -14,6 +14,7 @@ Elements are moved as integers of 1, 2, 4 or 8 bytes. How a row is copied depend
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -21,7 +22,6 @@ from typing import Any, Literal
 import numpy as np
 from llvmlite import ir
 
-from mlhood.errors import KernelError
 from mlhood.kernels import loop_nest
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.arguments import Arguments
@@ -31,7 +31,6 @@ from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.loop_nest import TASK, Dimension, collapsed, loop_values
 from mlhood.kernels.native import NativeCall, native_call
 
-_INTEGERS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _BLOCK = 128  # columns of a block that is transposed; with 64 rows of 4 bytes it fits into 32 KiB
 Fill = np.generic | int
 OPERANDS = ("out", "x")
@@ -66,18 +65,9 @@ def prepare(
         target: The processor; this machine's by default.
 
     Raises:
-        KernelError: If the numbers of axes differ, the itemsize is invalid, the scalar has another one, or target
-            positions coincide because of a stride of 0.
+        KernelError: If there are too many axes.
     """
-    if not len(shape) == len(source_strides) == len(target_strides):
-        got = [list(shape), list(source_strides), list(target_strides)]
-        raise KernelError("shape and strides differ in their number of axes", expected="the same number", got=got)
-    if itemsize not in _INTEGERS:
-        raise KernelError("invalid size of an element", expected=f"one of {list(_INTEGERS)} bytes", got=itemsize)
-    if any(size > 1 and not stride for size, stride in zip(shape, target_strides, strict=True)):
-        got = f"shape {list(shape)}, strides {list(target_strides)}"
-        raise KernelError("elements of the box have the same position", expected="target strides other than 0", got=got)
-    bits = 0 if fill is None else _bits(fill, itemsize)
+    bits = 0 if fill is None else _bits(fill)
     sources = target_strides if fill is not None else source_strides  # a box that is filled has only its own strides
     dimensions, inner, source = _plan(shape, target_strides, sources, itemsize)
     if fill is not None:
@@ -91,13 +81,10 @@ def prepare(
     return native_call(kernel, FIELDS, values, operands, name="copy" if fill is None else "fill")
 
 
-def _bits(fill: Fill, itemsize: int) -> int:
+def _bits(fill: Fill) -> int:
     """Return the bytes of a value as an integer, sign-extended to 64 bits as the argument block has it."""
     if isinstance(fill, np.generic):
-        if fill.nbytes != itemsize:
-            expected = f"a scalar of {itemsize} bytes"
-            raise KernelError("the fill value has another size than the elements", expected=expected, got=repr(fill))
-        fill = int(np.frombuffer(fill.tobytes(), _INTEGERS[itemsize])[0])
+        fill = int.from_bytes(fill.tobytes(), sys.byteorder)
     return (int(fill) + 2**63) % 2**64 - 2**63
 
 

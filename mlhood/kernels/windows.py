@@ -56,30 +56,19 @@ class Windows:
     dilation: tuple[int, int]
     padding: tuple[int, int, int, int]
 
-    def bounds(self, axis: int) -> np.ndarray:
-        """Return the first element of each window inside the image, and the one after the last: int64 [windows, 2]."""
-        starts = np.arange(self.out[axis]) * self.stride[axis] - self.padding[axis]
-        dilation = self.dilation[axis]
-        first = np.maximum(0, -(starts // dilation))
-        last = np.clip(-((starts - self.size[axis]) // dilation), 0, self.kernel[axis])
-        return np.stack([np.minimum(first, last), last], axis=1).astype(np.int64)
+    def bounds(self, axis: int, *, with_pads: bool = False) -> np.ndarray:
+        """Return the first element of each window inside the image, and the one after the last: int64 [windows, 2].
 
-    def counts(self, axis: int, count_pads: bool) -> np.ndarray:
-        """Return how many elements of each window count in a mean: float32 [windows]."""
-        if not count_pads:
-            first, last = self.bounds(axis).T
-            return (last - first).astype(np.float32)
-        before, after = self.padding[axis], self.padding[axis + 2]
-        padded = Windows(
-            self.planes,
-            (self.size[0] + (before + after) * (axis == 0), self.size[1] + (before + after) * (axis == 1)),
-            self.out,
-            self.kernel,
-            self.stride,
-            self.dilation,
-            (0, 0, 0, 0),
-        )
-        return padded.counts(axis, False)
+        Args:
+            axis: 0 or 1.
+            with_pads: Whether the padding is inside.
+        """
+        starts = np.arange(self.out[axis]) * self.stride[axis] - self.padding[axis]
+        before, after = (self.padding[axis], self.padding[axis + 2]) if with_pads else (0, 0)
+        dilation = self.dilation[axis]
+        first = np.maximum(0, -((starts + before) // dilation))
+        last = np.clip(-((starts - self.size[axis] - after) // dilation), 0, self.kernel[axis])
+        return np.stack([np.minimum(first, last), last], axis=1).astype(np.int64)
 
 
 def depthwise(
@@ -116,7 +105,7 @@ def depthwise(
     size = g.height, g.width
     windows = Windows(g.images * blocks, size, g.out, g.kernel, g.stride, g.dilation, g.padding)
     addresses = {"w": packed.ctypes.data, "bias": padded.ctypes.data, "blocks": blocks}
-    keep, steps = (packed, padded), checked_steps(epilogue, 1)
+    keep, steps = (packed, padded), checked_steps(epilogue)
     return _prepare(windows, "convolution", addresses, clip or UNBOUNDED, keep, threads, target, steps)
 
 
@@ -137,7 +126,7 @@ def pool(
         threads: Number of threads.
         target: The processor; the host by default.
     """
-    counts = [np.ascontiguousarray(windows.counts(axis, count_pads)) for axis in (0, 1)]
+    counts = [np.diff(windows.bounds(axis, with_pads=count_pads)).astype(np.float32) for axis in (0, 1)]
     addresses = {"row_counts": counts[0].ctypes.data, "column_counts": counts[1].ctypes.data}
     return _prepare(windows, operation, addresses, UNBOUNDED, tuple(counts), threads, target or host())
 

@@ -150,7 +150,7 @@ def prepare_winograd(
         epilogue: Steps on the result as their only input, see `elementwise.prepare`; they replace the clamping.
     """
     target = target or host()
-    steps = checked_steps(epilogue, 1)
+    steps = checked_steps(epilogue)
     convolution = _Winograd(g, weights, bias, clip or UNBOUNDED, m, threads, target, steps)
     lines = convolution.lines
     step = min(lines, chunk or lines)

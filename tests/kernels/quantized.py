@@ -10,10 +10,11 @@ import numpy as np
 
 from mlhood.compiler.backends.cpu.integer_selection import rescaling_of
 from mlhood.compiler.hir.types import Quantization, TensorType
+from mlhood.compiler.operators.blocked import to_blocked, to_plain
 from mlhood.compiler.operators.integer import QuantizedConv
 from mlhood.compiler.operators.rescale import bit_width, max_magnitude, parameters_of
 from mlhood.kernels import parallel
-from mlhood.kernels.geometry import Geometry, Layout, geometry, to_blocked, to_plain
+from mlhood.kernels.geometry import Geometry, Layout, geometry
 from mlhood.kernels.int8_weights import Int8Weights
 from mlhood.kernels.native import NativeCall
 from mlhood.kernels.requantize import Rescaling

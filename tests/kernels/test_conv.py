@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from mlhood.errors import KernelError
-from mlhood.kernels import CONV2D, RELU
+from mlhood.kernels import CONV2D
 from mlhood.kernels.codegen.target import available
-from mlhood.kernels.conv import im2col
+from mlhood.kernels.conv import RELU, im2col
 from mlhood.kernels.direct import Direct, prepare
 from mlhood.kernels.geometry import geometry
 

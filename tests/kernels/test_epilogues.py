@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from mlhood.errors import KernelError
+from mlhood.compiler.operators.blocked import to_blocked
 from mlhood.kernels import elementwise, native, product, windows, winograd
 from mlhood.kernels.codegen.direct_kernel import DirectVariant
 from mlhood.kernels.direct import Direct
 from mlhood.kernels.direct_variants import choose
-from mlhood.kernels.geometry import geometry, stored_shape, to_blocked
+from mlhood.kernels.geometry import geometry, stored_shape
 from mlhood.kernels.product import ProductSizes
 from tests.kernels.guards import Guarded
 
@@ -101,13 +101,6 @@ def test_steps_have_the_bits_of_a_loop_of_their_own(kernel, target):
     y = np.empty_like(x)
     native.run(elementwise.prepare(SILU, [x.shape], x.shape, target), x0=x, out=y)
     np.testing.assert_array_equal(run(target, epilogue=SILU), y)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("steps", [(("Add", (), (0, 1)),), (("Relu6", (), (0,)),), (("Clip", (0.0, 1.0, 2.0), (0,)),)])
-def test_invalid_steps_are_refused(kernel, steps, target):
-    with pytest.raises(KernelError):
-        KERNELS[kernel](target, epilogue=steps)
 
 
 def test_both_kinds_of_lanes_are_tested(target):

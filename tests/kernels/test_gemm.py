@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlhood import kernels
 from mlhood.errors import KernelError
-from mlhood.kernels import GEMM, vectorised
+from mlhood.kernels import GEMM, parallel, vectorised
 from mlhood.kernels.codegen.microkernel import cheapest
 from mlhood.kernels.codegen.target import Target, available
 
@@ -112,13 +111,13 @@ def test_invalid_numbers_of_threads_are_refused(threads):
 
 
 def test_threads_as_a_setting():
-    default = kernels.threads()
-    with kernels.use_threads(7):
-        assert kernels.threads() == 7
-        with kernels.use_threads(1):
-            assert kernels.threads() == 1
-        assert kernels.threads() == 7
-    assert kernels.threads() == default >= 1
+    default = parallel.threads()
+    with parallel.use_threads(7):
+        assert parallel.threads() == 7
+        with parallel.use_threads(1):
+            assert parallel.threads() == 1
+        assert parallel.threads() == 7
+    assert parallel.threads() == default >= 1
 
 
 def test_tiles_fit_into_the_registers(target):

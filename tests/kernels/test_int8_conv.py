@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from mlhood.compiler.hir.types import Quantization, TensorType
+from mlhood.compiler.operators.blocked import to_blocked, to_plain
 from mlhood.compiler.operators.integer import QuantizedFullyConnected, QuantizedMatMul
 from mlhood.compiler.operators.rescale import parameters_of
 from mlhood.errors import KernelError
 from mlhood.kernels.codegen import int8_conv_kernel, jit
 from mlhood.kernels.codegen.requantize import Requantization
 from mlhood.kernels.codegen.target import AARCH64, Target
-from mlhood.kernels.geometry import geometry, to_blocked, to_plain
+from mlhood.kernels.geometry import geometry
 from mlhood.kernels.int8_conv import prepare_conv, prepare_dense
 from mlhood.kernels.int8_weights import Int8Weights
 from mlhood.kernels.requantize import Rescaling, Shifts

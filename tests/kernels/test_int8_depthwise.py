@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 
 from mlhood.compiler.hir.types import Quantization, TensorType
+from mlhood.compiler.operators.blocked import to_blocked, to_plain
 from mlhood.compiler.operators.integer import QuantizedConv
 from mlhood.compiler.operators.rescale import parameters_of
-from mlhood.errors import KernelError
 from mlhood.kernels import int8_depthwise
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.requantize import Requantization
 from mlhood.kernels.codegen.target import AARCH64
-from mlhood.kernels.geometry import geometry, to_blocked, to_plain
+from mlhood.kernels.geometry import geometry
 from mlhood.kernels.int8_depthwise import prepare_depthwise
 from mlhood.kernels.int8_weights import Int8Weights
-from mlhood.kernels.requantize import Rescaling
 from tests.kernels.quantized import extreme_bytes, product_scale, quantization, rescaling_of, run_guarded, term
 
 
@@ -62,12 +61,6 @@ def test_a_depthwise_convolution_is_the_operators(
     for threads in (1, 2):
         out = run_guarded(call, threads, inputs, to_blocked(np.zeros(g.out_shape, element), 16))
         assert np.array_equal(to_plain(out, channels), expected)
-
-
-def test_other_convolutions_are_refused():
-    g = geometry((1, 16, 5, 5), (32, 1, 3, 3), groups=16)
-    with pytest.raises(KernelError, match="not depthwise"):
-        prepare_depthwise(g, Int8Weights(np.zeros((32, 1, 3, 3), np.int8)), Rescaling("int8", scale=np.ones(32)))
 
 
 def test_the_code_for_arm_is_assembled():

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from mlhood.kernels import int8_tiles, vectorised
+from mlhood.kernels import int8_tiles
 from mlhood.kernels.codegen import amx_conv_kernel, jit
 from mlhood.kernels.codegen.requantize import Requantization
 from mlhood.kernels.codegen.target import Target, available
@@ -100,19 +98,6 @@ def test_a_dense_layer_is_exact_and_its_sums_wrap_around(tiles, rows, depth, fil
         assert np.array_equal(run_guarded(call, threads, {"source": x}, np.zeros((rows, filters), kind)), expected)
 
 
-@settings(max_examples=15)
-@given(m=st.integers(1, 70), k=st.sampled_from([1, 63, 64, 200, 2100]), n=st.sampled_from([1, 16, 32, 45, 100]))
-def test_an_emulated_product_is_exact(m, k, n):
-    rng = np.random.default_rng(m + k + n)
-    a, b = rng.integers(0, 256, (m, k), np.uint8), rng.integers(-128, 128, (k, n), np.int8)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vectorised.jit, "load", tile_emulation.load)
-        vectorised._template.cache_clear()
-        c = vectorised.multiply_bytes(a, b, 1, AMX)
-    vectorised._template.cache_clear()
-    assert np.array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
-
-
 def test_weights_that_are_no_bytes_are_left_to_vectors():
     layer = quantized_conv(GEOMETRIES["3x3"], "int8", "symmetric", True, "random")
     assert int8_tiles.conv_is_faster(layer.g, layer.weights, "blocked")
@@ -139,10 +124,4 @@ def test_the_code_is_assembled_on_every_machine(signed, instruction):
     variant = amx_conv_kernel.AmxVariant(2, "blocked", Requantization(signed))
     text = jit.compile_ir(amx_conv_kernel.build(AMX, variant), AMX, assembly=True)
     assert text.count(instruction) == 4
-    assert text.count("ldtilecfg") == text.count("tilerelease") == 1
-
-
-def test_a_products_code_is_assembled_on_every_machine():
-    text = jit.compile_ir(vectorised.build(AMX, 32, 2, True, False, "tiles"), AMX, assembly=True)
-    assert text.count("tdpbusd") == 4
     assert text.count("ldtilecfg") == text.count("tilerelease") == 1

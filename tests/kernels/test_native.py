@@ -5,7 +5,6 @@ import threading
 import numpy as np
 import pytest
 
-from mlhood.errors import KernelError
 from mlhood.kernels import native, parallel, product
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.target import AARCH64, PORTABLE
@@ -71,12 +70,6 @@ def test_sequences_of_several_threads_do_not_disturb_each_other():
         worker.join()
     for _, arrays, expected in pairs:
         np.testing.assert_allclose(arrays[-1], expected, rtol=1e-4, atol=1e-4)
-
-
-def test_an_unknown_operand_is_refused():
-    call = product.prepare(ProductSizes(2, 2, 2), np.eye(2, dtype=np.float32))
-    with pytest.raises(KernelError, match="no such operand"):
-        native.run(call, x=np.zeros(4, np.float32))
 
 
 def test_counters_of_a_call_do_not_share_a_cache_line_with_another():

@@ -109,19 +109,9 @@ def test_integers_fill_by_their_lowest_bytes(target):
     np.testing.assert_array_equal(run_guarded(call, (9,), np.int16), np.full(9, -2, np.int16))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (((2, 3), (3, 1), (1,), 4), "number of axes"),
-        (((2,), (1,), (1,), 3), "size of an element"),
-        (((2,), (1,), (0,), 4), "same position"),
-        (((2,), (1,), (1,), 4, 0, 0, np.float64(1)), "another size"),
-        (((2,) * 9, [3**i for i in range(9)], [5**i for i in range(9)], 4), "too many dimensions"),
-    ],
-)
-def test_invalid_requests_are_refused(arguments, message):
-    with pytest.raises(KernelError, match=message):
-        strided_copy.prepare(*arguments)
+def test_too_many_dimensions_are_refused():
+    with pytest.raises(KernelError, match="too many dimensions"):
+        strided_copy.prepare((2,) * 9, [3**i for i in range(9)], [5**i for i in range(9)], 4)
 
 
 def test_a_transposition_for_arm_stays_in_registers():

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from mlhood.compiler.operators.blocked import to_blocked, to_plain
 from mlhood.kernels import native, winograd
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.target import AARCH64, available, host
-from mlhood.kernels.geometry import geometry, stored_shape, to_blocked, to_plain
+from mlhood.kernels.geometry import geometry, stored_shape
 from tests.kernels.guards import Guarded
 
 # channels, filters, height, width, padding

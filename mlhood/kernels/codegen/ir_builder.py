@@ -198,13 +198,10 @@ class FunctionBuilder:
         values = [argument.value if isinstance(argument, Int | Pointer) else argument for argument in arguments]
         self.builder.call(callee.function, [INDEX(value) if isinstance(value, int) else value for value in values])
 
-    def prefetch(self, address: Pointer, level: Literal[1, 2] = 1, *, write: bool = False) -> None:
-        """Prefetch a cache line into the cache of this level, for reading or also for writing.
-
-        An invalid address does not fault.
-        """
+    def prefetch(self, address: Pointer, level: Literal[1, 2] = 1) -> None:
+        """Prefetch a cache line into the cache of this level; an invalid address does not fault."""
         name = "llvm.prefetch.p0"
-        access, locality, data = INT32(int(write)), INT32(4 - level), INT32(1)
+        access, locality, data = INT32(0), INT32(4 - level), INT32(1)
         signature = ir.FunctionType(ir.VoidType(), [ADDRESS, INT32, INT32, INT32])
         callee = self.module.globals.get(name) or ir.Function(self.module, signature, name)
         self.builder.call(callee, [address.value, access, locality, data])

@@ -8,8 +8,6 @@ one element of a per row:
 so `rows * vectors` multiply-adds need only `rows + vectors` loads. The generator emits LLVM IR for any tile; `cheapest`
 chooses the tile for a processor and a shape. (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication,
 2008; Van Zee and van de Geijn, BLIS, 2015.)
-
-With integers, a step is a dot product of a few of them per lane, into 32 bits: see `dot_products`.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from typing import Any, Literal
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.dot_products import dot, dot_pairs, dot_saturating
 from mlhood.kernels.codegen.ir_builder import (
     ADDRESS,
     FLOAT,
@@ -38,7 +35,6 @@ from mlhood.kernels.codegen.target import Target
 
 CACHE_LINE = 16  # float32 in a cache line
 Addressing = Literal["packed", "table"]
-Integers = Literal["tiles", "bytes", "small_bytes", "pairs"]
 
 
 @dataclass(frozen=True)
@@ -112,9 +108,6 @@ class MicrokernelSpec:
         b_prefetch: Likewise for b, which is packed: all of a k at once.
         ahead: Cache lines per iteration that are prefetched into the second-level cache, from the parameter `ahead` on:
             what a later call reads. 0: none, and no parameter.
-        integers: What an element is, if not a float32; accumulators are 32-bit integers then. `bytes`: four bytes,
-            unsigned in a and signed in b; `small_bytes`: the same, but the sum of two adjacent products fits into 16
-            bits, for AVX2; `pairs`: two signed 16-bit integers; `tiles`: four bytes, for AMX.
         epilogue: Steps that are applied to the result instead of clamping it.
     """
 
@@ -131,13 +124,7 @@ class MicrokernelSpec:
     a_prefetch: int = 0
     b_prefetch: int = 0
     ahead: int = 0
-    integers: Integers | None = None
     epilogue: tuple[Step, ...] = ()
-
-    @property
-    def element(self) -> Any:
-        """LLVM type of an accumulator."""
-        return INT32 if self.integers else FLOAT
 
 
 PARAMETERS = {
@@ -162,23 +149,18 @@ def microkernel(module: ir.Module, name: str, spec: MicrokernelSpec, target: Tar
     ahead: dict[str, Any] = {"ahead": ADDRESS} if spec.ahead else {}
     code = FunctionBuilder(module, name, PARAMETERS | a_ld | ahead, public=False)
     tile = spec.tile
-    kind = ir.VectorType(spec.element, tile.lanes)
+    kind = ir.VectorType(FLOAT, tile.lanes)
     zero = ir.Constant(kind, None)
     sums = [[code.variable(kind, zero) for _ in range(tile.vectors)] for _ in range(tile.rows)]
     _load_partial(code, spec, sums)
     _accumulate(code, spec, sums, target)
-    if spec.integers:
-        for m, row in enumerate(sums):
-            for v, total in enumerate(row):
-                code.pointer("out", INT32).at(code.integer("ld") * m + v * tile.lanes).store(total.get())
-    else:
-        _epilogue(code, spec, sums, target)
+    _epilogue(code, spec, sums, target)
     code.ret()
     return code
 
 
 def _load_partial(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[StackSlot]]) -> None:
-    tile, partial, ld = spec.tile, code.pointer("partial", spec.element), code.integer("partial_ld")
+    tile, partial, ld = spec.tile, code.pointer("partial"), code.integer("partial_ld")
     with code.builder.if_then(code.builder.not_(partial.is_null())):
         for m, row in enumerate(sums):
             for v, total in enumerate(row):
@@ -202,8 +184,8 @@ def _step(
     tile, table = spec.tile, code.pointer("table", INDEX)
     entry = table.at(k // spec.unroll if spec.unroll > 1 else k)
     first = k if spec.a_stride is None else k * tile.rows
-    a = code.pointer("a", spec.element).at(entry.load_int() if spec.a == "table" else first)
-    b = code.pointer("b", spec.element).at(entry.load_int() if spec.b == "table" else k * tile.columns)
+    a = code.pointer("a").at(entry.load_int() if spec.a == "table" else first)
+    b = code.pointer("b").at(entry.load_int() if spec.b == "table" else k * tile.columns)
     row_stride = code.integer("a_ld") if spec.a_stride is None else code.constant(spec.a_stride)
     rows = [a.at(row_stride * m) for m in range(tile.rows)]
     _prefetch(code, spec, k, entry, len(unrolled))
@@ -214,18 +196,7 @@ def _step(
         for m, row in enumerate(sums):
             broadcast = code.splat(rows[m].at(step * (tile.rows if is_packed else 1)).load(), tile.lanes)
             for total, vector in zip(row, vectors, strict=True):
-                accumulated = _multiply_add(code, spec, broadcast, vector, total.get())
-                total.set(code.in_order(accumulated, target.constraint))
-
-
-def _multiply_add(code: FunctionBuilder, spec: MicrokernelSpec, broadcast: Any, vector: Any, total: Any) -> Any:
-    if spec.integers == "bytes":
-        return dot(code, broadcast, vector, total)
-    if spec.integers == "small_bytes":
-        return dot_saturating(code, broadcast, vector, total)
-    if spec.integers == "pairs":
-        return dot_pairs(code, broadcast, vector, total)
-    return code.fma(broadcast, vector, total)
+                total.set(code.in_order(code.fma(broadcast, vector, total.get()), target.constraint))
 
 
 def _prefetch(code: FunctionBuilder, spec: MicrokernelSpec, k: Int, entry: Pointer, steps: int) -> None:

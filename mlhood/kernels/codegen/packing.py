@@ -11,19 +11,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen import amx
 from mlhood.kernels.codegen.arguments import Arguments
-from mlhood.kernels.codegen.ir_builder import (
-    ADDRESS,
-    BYTE,
-    FLOAT,
-    INDEX,
-    INT32,
-    FunctionBuilder,
-    Int,
-    Pointer,
-    transpose,
-)
+from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, INT32, FunctionBuilder, Int, Pointer, transpose
 from mlhood.kernels.codegen.remainder import load_first, load_lanes, masked_intrinsic, store_first, store_lanes
 from mlhood.kernels.codegen.target import Target
 
@@ -32,12 +21,9 @@ PARAMETERS = {"source": ADDRESS, "ld": INDEX, "count": INDEX, "depth": INDEX, "o
 FIELDS = ("tasks", "blocks", "source", "group", "ld", "count", "depth", "out")
 _PREFETCH = 2  # vectors ahead in each row; hardware prefetchers do not follow that many rows at once
 _ZERO = ir.Constant(FLOAT, 0.0)
-SHORT = ir.IntType(16)
 
 
-def packer(
-    module: ir.Module, name: str, width: int, contiguous_rows: bool, target: Target, *, pairs: bool = False
-) -> FunctionBuilder:
+def packer(module: ir.Module, name: str, width: int, contiguous_rows: bool, target: Target) -> FunctionBuilder:
     """Add a function with `PARAMETERS` that packs one panel.
 
     Args:
@@ -46,19 +32,18 @@ def packer(
         width: Width of the panel.
         contiguous_rows: Whether the elements of one row are contiguous (else those of one k).
         target: The processor.
-        pairs: Whether an element of the source, whose rows are contiguous, is two u8, which become 16-bit integers.
     """
     code = FunctionBuilder(module, name, PARAMETERS, public=False)
     full = code.integer("count").equals(width)
     start = code.variable(INDEX, INDEX(0))
     with code.builder.if_then(full):
         if contiguous_rows:
-            _transpose_blocks(code, width, target, pairs=pairs)
+            _transpose_blocks(code, width, target)
         else:
             _copy_rows(code, width, target)
         depth = code.integer("depth")
         start.set((depth - depth % target.lanes if contiguous_rows else depth).value)
-    _copy_elements(code, Int(code.builder, start.get()), width, contiguous_rows, pairs=pairs)
+    _copy_elements(code, Int(code.builder, start.get()), width, contiguous_rows)
     code.ret()
     return code
 
@@ -68,28 +53,17 @@ def _lane_groups(width: int, lanes: int) -> list[tuple[int, int]]:
     return [(first, min(lanes, width - first)) for first in range(0, width, lanes)]
 
 
-def _transpose_blocks(code: FunctionBuilder, width: int, target: Target, *, pairs: bool) -> None:
-    source, ld, depth, out = _source(code, pairs), code.integer("ld"), code.integer("depth"), code.pointer("out")
+def _transpose_blocks(code: FunctionBuilder, width: int, target: Target) -> None:
+    source, out = code.pointer("source"), code.pointer("out")
+    ld, depth = code.integer("ld"), code.integer("depth")
     with code.loop(0, depth - depth % target.lanes, target.lanes) as k:
         for first, count in _lane_groups(width, target.lanes):
             addresses = [source.at(ld * (first + row) + k) for row in range(count)]
             for address in addresses:
                 code.prefetch(address.at(_PREFETCH * target.lanes))
-            rows = [_load(code, address, target.lanes, pairs) for address in addresses]
+            rows = [address.load(target.lanes) for address in addresses]
             for lane, column in enumerate(transpose(code, rows, target.lanes)):
                 store_lanes(code, out.at((k + lane) * width + first), column, count, target)
-
-
-def _source(code: FunctionBuilder, pairs: bool) -> Pointer:
-    return code.pointer("source", SHORT if pairs else FLOAT)
-
-
-def _load(code: FunctionBuilder, address: Pointer, lanes: int, pairs: bool) -> Any:
-    """Load elements; pairs of bytes are widened to 16 bits each."""
-    if not pairs:
-        return address.load(lanes)
-    wide = code.builder.zext(address.cast(BYTE).load(2 * lanes), ir.VectorType(SHORT, 2 * lanes))
-    return code.builder.bitcast(wide, ir.VectorType(FLOAT, lanes))
 
 
 def _copy_rows(code: FunctionBuilder, width: int, target: Target) -> None:
@@ -100,74 +74,16 @@ def _copy_rows(code: FunctionBuilder, width: int, target: Target) -> None:
             store_lanes(code, out.at(k * width + first), vector, count, target)
 
 
-def _copy_elements(code: FunctionBuilder, start: Int, width: int, contiguous_rows: bool, *, pairs: bool) -> None:
+def _copy_elements(code: FunctionBuilder, start: Int, width: int, contiguous_rows: bool) -> None:
     """Copy the remaining k one element at a time, with zeros where the strip is narrower than the panel."""
-    source, ld, count, out = _source(code, pairs), code.integer("ld"), code.integer("count"), code.pointer("out")
+    source, out = code.pointer("source"), code.pointer("out")
+    ld, count = code.integer("ld"), code.integer("count")
     with code.loop(start, code.integer("depth")) as k:
         with code.loop(0, count) as row:
             offset = ld * row + k if contiguous_rows else ld * k + row
-            element = source.at(offset)
-            value = code.builder.extract_element(_load(code, element, 1, pairs), INT32(0)) if pairs else element.load()
-            out.at(k * width + row).store(value)
+            out.at(k * width + row).store(source.at(offset).load())
         with code.loop(count, width) as row:
             out.at(k * width + row).store(_ZERO)
-
-
-def byte_packer(module: ir.Module, name: str, width: int, target: Target, *, pairs: bool = False) -> FunctionBuilder:
-    """Add a function that packs a panel of s8 [4 * depth, count] as [depth, width, 4], zero-padded beyond `count`.
-
-    With `pairs` it packs s8 [2 * depth, count] as 16-bit integers [depth, width, 2]. It has the `PARAMETERS` of
-    `packer`; all but depth count bytes.
-    """
-    code = FunctionBuilder(module, name, PARAMETERS, public=False)
-    source, ld, count = code.pointer("source", BYTE), code.integer("ld"), code.integer("count")
-    is_full = count.equals(width)
-    element, per_word = (SHORT, 2) if pairs else (BYTE, 4)
-    with code.loop(0, code.integer("depth")) as k:
-        rows = [source.at(ld * (k * per_word + row)) for row in range(per_word)]
-        out = code.pointer("out", element).at(k * (per_word * width))
-        with code.builder.if_else(is_full) as (full, partial):
-            with full:
-                for first in range(0, width, target.lanes):
-                    vectors = [row.at(first).load(target.lanes) for row in rows]
-                    out.at(per_word * first).store(_interleave(code, [_extend(code, v, element) for v in vectors]))
-            with partial, code.loop(0, width) as column:
-                for i, row in enumerate(rows):
-                    with code.builder.if_else(column < count) as (inside, beyond):
-                        with inside:
-                            value = row.at(column).load()
-                            out.at(column * per_word + i).store(code.builder.sext(value, SHORT) if pairs else value)
-                        with beyond:
-                            out.at(column * per_word + i).store(element(0))
-    code.ret()
-    return code
-
-
-def tile_packer(module: ir.Module, name: str) -> FunctionBuilder:
-    """Add a function that packs `count` rows of words for two tiles, as [depth / 16, 32, 16 words].
-
-    It has the `PARAMETERS` of `packer`; depth is a multiple of 16 words. Rows beyond `count` are left as they are.
-    """
-    code = FunctionBuilder(module, name, PARAMETERS, public=False)
-    source, ld, out = code.pointer("source"), code.integer("ld"), code.pointer("out")
-    panel = 2 * amx.ROWS * amx.QUADS
-    with code.loop(0, code.integer("count")) as row, code.loop(0, code.integer("depth") // amx.QUADS) as step:
-        words = source.at(ld * row + step * amx.QUADS).load(amx.QUADS)
-        out.at(step * panel + row * amx.QUADS).store(words)
-    code.ret()
-    return code
-
-
-def _extend(code: FunctionBuilder, vector: Any, element: Any) -> Any:
-    return vector if element is BYTE else code.builder.sext(vector, ir.VectorType(element, vector.type.count))
-
-
-def _interleave(code: FunctionBuilder, rows: list[Any]) -> Any:
-    """Return the first element of each of two or four rows, then the second of each, and so on."""
-    lanes = rows[0].type.count
-    pairs = [code.shuffle(rows[i], rows[i + 1], range(2 * lanes)) for i in range(0, len(rows), 2)]
-    order = [row * lanes + lane for lane in range(lanes) for row in range(len(rows))]
-    return code.shuffle(pairs[0], pairs[-1], order)
 
 
 def padder(module: ir.Module, name: str, target: Target) -> FunctionBuilder:
@@ -231,15 +147,8 @@ def build(target: Target, width: int, contiguous_rows: bool) -> str:
     return arguments.finished()
 
 
-def transposer(module: ir.Module, name: str, target: Target, pad: bool = False) -> FunctionBuilder:
-    """Add a function that sets out[column * out_ld + row] = source[row * source_ld + column].
-
-    Args:
-        module: The module that gets the function.
-        name: Its symbol.
-        target: The processor.
-        pad: Whether rows of the result are filled up with zeros to a multiple of the lanes.
-    """
+def transposer(module: ir.Module, name: str, target: Target) -> FunctionBuilder:
+    """Add a function that sets out[column * out_ld + row] = source[row * source_ld + column]."""
     sizes = {"source": ADDRESS, "source_ld": INDEX, "rows": INDEX, "columns": INDEX, "out": ADDRESS, "out_ld": INDEX}
     code = FunctionBuilder(module, name, sizes, public=False)
     rows, columns, lanes = code.integer("rows"), code.integer("columns"), target.lanes
@@ -251,7 +160,7 @@ def transposer(module: ir.Module, name: str, target: Target, pad: bool = False) 
                 with full:
                     _block(code, row, column, target)
                 with partial:
-                    _partial_block(code, row, column, target, pad)
+                    _partial_block(code, row, column, target)
     code.ret()
     return code
 
@@ -263,7 +172,7 @@ def _block(code: FunctionBuilder, row: Int, column: Int, target: Target) -> None
         code.pointer("out").at((column + i) * code.integer("out_ld") + row).store(vector)
 
 
-def _partial_block(code: FunctionBuilder, row: Int, column: Int, target: Target, pad: bool) -> None:
+def _partial_block(code: FunctionBuilder, row: Int, column: Int, target: Target) -> None:
     """Transpose a block that is cut off by the matrix's last row or column: what is missing reads as zero."""
     source, source_ld = code.pointer("source"), code.integer("source_ld")
     rows, columns = code.integer("rows") - row, code.integer("columns") - column
@@ -274,7 +183,4 @@ def _partial_block(code: FunctionBuilder, row: Int, column: Int, target: Target,
     for i, vector in enumerate(transpose(code, block, target.lanes)):
         with code.builder.if_then(code.constant(i) < columns):
             address = code.pointer("out").at((column + i) * code.integer("out_ld") + row)
-            if pad:
-                address.store(vector)
-            else:
-                store_first(code, address, vector, rows.minimum(target.lanes), target)
+            store_first(code, address, vector, rows.minimum(target.lanes), target)

@@ -20,16 +20,11 @@ def mask_of(code: FunctionBuilder, count: Int, lanes: int) -> Any:
     return code.builder.icmp_signed("<", indices, code.splat(limit, lanes))
 
 
-def load_masked(code: FunctionBuilder, address: Pointer, mask: Any, other: float = 0.0) -> Any:
-    """Load the lanes in the mask; the others have the value `other`."""
-    kind = ir.VectorType(FLOAT, mask.type.count)
-    others = ir.Constant(kind, [other] * kind.count)
-    return code.builder.call(masked_intrinsic(code, "load", kind), [address.value, INT32(4), mask, others])
-
-
 def load_first(code: FunctionBuilder, address: Pointer, count: Int, lanes: int, other: float = 0.0) -> Any:
     """Load the first `count` lanes; the others have the value `other`."""
-    return load_masked(code, address, mask_of(code, count, lanes), other)
+    kind = ir.VectorType(FLOAT, lanes)
+    mask, others = mask_of(code, count, lanes), ir.Constant(kind, [other] * lanes)
+    return code.builder.call(masked_intrinsic(code, "load", kind), [address.value, INT32(4), mask, others])
 
 
 def store_first(code: FunctionBuilder, address: Pointer, vector: Any, count: Int, target: Target) -> None:

@@ -31,13 +31,10 @@ _ERF_IS_ONE = 4.1  # erf is 1 from 3.93 on; here the quotient is above 1, by mor
 _LOG2_E = 1.44269504088896341
 _LN2 = (0.693359375, -2.12194440e-4)  # high and low part: products of the high one with exponents are exact
 _TO_INTEGER = 1.5 * 2**23  # a float32 near this has no fraction, and its last bits are the integer
-_NO_FRACTION = 2.0**23
 _MANTISSA_BITS = 23
 _BIAS = 127  # of the exponent
 _SQRT_HALF_BITS = 0x3F3504F3
 _SMALLEST_NORMAL = 2.0**-126
-
-POWERS = (-3, -2, -1, -0.5, 0.5, 1, 2, 3, 4)  # the exponents of `power`
 
 Combine = Callable[[FunctionBuilder, Any, Any], Any]
 
@@ -91,14 +88,6 @@ def negative(code: FunctionBuilder, x: Any) -> Any:
     return code.builder.fneg(x)
 
 
-def sign(code: FunctionBuilder, x: Any) -> Any:
-    """Return -1, 0 or 1; NaN propagates."""
-    builder = code.builder
-    below = builder.select(builder.fcmp_ordered("<", x, constant(x, 0)), constant(x, -1), x)
-    y = builder.select(builder.fcmp_ordered(">", x, constant(x, 0)), constant(x, 1), below)
-    return builder.fadd(y, constant(x, 0))  # 0 of a negative zero
-
-
 def maximum(code: FunctionBuilder, a: Any, b: Any) -> Any:
     """Return the larger of the two; NaN in either propagates, whereas `code.maximum` ignores it in the bound."""
     larger = code.builder.select(code.builder.fcmp_ordered(">", a, b), a, b)
@@ -134,32 +123,6 @@ def leaky_relu(code: FunctionBuilder, x: Any, alpha: float = 0.01) -> Any:
     return prelu(code, x, constant(x, alpha))
 
 
-# -- integers
-
-
-def round_half_even(code: FunctionBuilder, x: Any) -> Any:
-    """Return the nearest integer, the even one of two that are equally near."""
-    builder = code.builder
-    shift = constant(x, _NO_FRACTION)
-    magnitude = absolute(code, x)
-    rounded = builder.fsub(builder.fadd(magnitude, shift), shift)
-    has_fraction = builder.fcmp_ordered("<", magnitude, shift)
-    return builder.select(has_fraction, _intrinsic(code, "copysign", rounded, x), x)
-
-
-def floor(code: FunctionBuilder, x: Any) -> Any:
-    """Return the largest integer that is not above x."""
-    nearest = round_half_even(code, x)
-    too_large = code.builder.fcmp_ordered(">", nearest, x)
-    below = code.builder.fsub(nearest, constant(x, 1))
-    return code.builder.select(too_large, below, nearest)
-
-
-def ceil(code: FunctionBuilder, x: Any) -> Any:
-    """Return the smallest integer that is not below x."""
-    return negative(code, floor(code, negative(code, x)))
-
-
 # -- algebraic functions
 
 
@@ -171,27 +134,6 @@ def sqrt(code: FunctionBuilder, x: Any) -> Any:
 def reciprocal(code: FunctionBuilder, x: Any) -> Any:
     """Return 1 / x."""
     return code.builder.fdiv(constant(x, 1), x)
-
-
-def power(code: FunctionBuilder, x: Any, exponent: float) -> Any:
-    """Return x to the power of one of `POWERS`, with the values of C's `pow` at infinities and zeros."""
-    if exponent == -0.5:
-        return reciprocal(code, power(code, x, 0.5))
-    if exponent < 0:
-        return power(code, reciprocal(code, x), -exponent)  # the power itself may overflow where this does not
-    if exponent == 0.5:
-        infinite = code.builder.fcmp_ordered("==", x, constant(x, -math.inf))
-        root = sqrt(code, code.builder.fadd(x, constant(x, 0)))  # 0 of a negative zero
-        return code.builder.select(infinite, constant(x, math.inf), root)
-    y = x
-    for _ in range(int(exponent) - 1):
-        y = code.builder.fmul(y, x)
-    return y
-
-
-def softsign(code: FunctionBuilder, x: Any) -> Any:
-    """Return x / (1 + |x|)."""
-    return code.builder.fdiv(x, code.builder.fadd(constant(x, 1), absolute(code, x)))
 
 
 def hard_sigmoid(code: FunctionBuilder, x: Any, alpha: float = 0.2, beta: float = 0.5) -> Any:
@@ -346,27 +288,21 @@ def gelu(code: FunctionBuilder, x: Any, approximate: str = "none") -> Any:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Abs": absolute,
-    "Ceil": ceil,
     "Clip": clip,
     "Elu": elu,
     "Erf": erf,
     "Exp": exp,
-    "Floor": floor,
     "Gelu": gelu,
     "HardSigmoid": hard_sigmoid,
     "HardSwish": hard_swish,
     "LeakyRelu": leaky_relu,
     "Log": log,
     "Neg": negative,
-    "Pow": power,
     "Reciprocal": reciprocal,
     "Relu": relu,
-    "Round": round_half_even,
     "Sigmoid": sigmoid,
-    "Sign": sign,
     "Silu": silu,
     "Softplus": softplus,
-    "Softsign": softsign,
     "Sqrt": sqrt,
     "Tanh": tanh,
 }

@@ -19,9 +19,8 @@ INTERNAL = {
     "log1p": vector_math.log1p,
 }
 CASES: tuple[tuple[str, tuple], ...] = (
-    *((name, ()) for name in vector_math.FUNCTIONS if name not in ("Clip", "Pow")),
+    *((name, ()) for name in vector_math.FUNCTIONS if name != "Clip"),
     *((name, ()) for name in INTERNAL),
-    *(("Pow", (exponent,)) for exponent in vector_math.POWERS),
     *(("Clip", limits) for limits in [(), (-1.5, None), (None, 2), (-0.25, 6.0)]),
     ("Elu", (1.6732632423543772, 1.0507009873554805)),
     ("Gelu", ("tanh",)),
@@ -29,7 +28,6 @@ CASES: tuple[tuple[str, tuple], ...] = (
     ("LeakyRelu", (0.2,)),
 )
 SPECIAL = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 1e-45, -1e-45, 2**-126, 3.4e38, -3.4e38], np.float32)
-HALVES = np.arange(-21, 22, dtype=np.float32) / 2
 
 
 def build(target: Target, cases: tuple) -> str:
@@ -50,7 +48,7 @@ def results(target: Target) -> tuple[np.ndarray, np.ndarray]:
     patterns = np.arange(0, 2**32, 65_537, dtype=np.uint32).view(np.float32)  # all exponents, both signs
     dense = np.linspace(-20, 20, 40_001, dtype=np.float32)
     exponents = np.linspace(-106, 90, 20_001, dtype=np.float32)
-    x = np.concatenate([SPECIAL, HALVES, patterns, dense, exponents])
+    x = np.concatenate([SPECIAL, patterns, dense, exponents])
     x = np.pad(x, (0, -x.size % target.lanes))
     out = np.empty((len(CASES), x.size), np.float32)
     run(native_call(jit.load(build, target, CASES), FIELDS, {"count": x.size}, ["x", "out"]), x=x, out=out)
@@ -75,14 +73,10 @@ def elu(x: np.ndarray, alpha: float = 1.0, gamma: float = 1.0) -> np.ndarray:
 
 EXACT = {
     "Abs": np.abs,
-    "Ceil": np.ceil,
     "Clip": clip,
-    "Floor": np.floor,
     "Neg": np.negative,
     "Reciprocal": np.reciprocal,
     "Relu": lambda x: np.maximum(x, 0),
-    "Round": np.rint,
-    "Sign": np.sign,
     "Sqrt": np.sqrt,
 }
 ACCURATE = {
@@ -90,10 +84,8 @@ ACCURATE = {
     "Exp": np.exp,
     "LeakyRelu": lambda x, alpha=0.01: np.where(x > 0, x, np.float32(alpha) * x),
     "Log": np.log,
-    "Pow": lambda x, exponent: np.power(x, np.full(x.shape, float(exponent))),
     "Sigmoid": scipy.special.expit,
     "Softplus": lambda x: np.logaddexp(x, 0),
-    "Softsign": lambda x: x / (1 + np.abs(x)),
     "Tanh": np.tanh,
     "Elu": elu,
     "exp_of_nonpositive": lambda x: np.where(x < -87, 0, np.exp(x)),
@@ -136,7 +128,7 @@ def test_a_function_is_accurate_over_the_whole_range(case, target):
     assert error[worst] <= 4e-7 * abs(exact[compared][worst]) + absolute[worst], x[compared][worst]
 
 
-@pytest.mark.parametrize("name", ["Round", "Ceil", "Floor", "Sqrt", "Neg"])
+@pytest.mark.parametrize("name", ["Sqrt", "Neg"])
 def test_zeros_keep_their_sign_as_in_numpy(name, target):
     x, out = results(target)
     with np.errstate(all="ignore"):

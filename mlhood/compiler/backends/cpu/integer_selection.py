@@ -18,19 +18,18 @@ from mlhood.compiler.operators.blocked import (
     BlockedQuantizedAveragePool,
     BlockedQuantizedConv,
     BlockedQuantizedGlobalAveragePool,
-    ToBlocked,
-    ToPlain,
 )
 from mlhood.compiler.operators.fixed_point import fixed_points
 from mlhood.compiler.operators.integer import QuantizedFullyConnected
 from mlhood.compiler.operators.integer_elementwise import Lookup, QuantizedAdd
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.rescale import Rescale, bit_width, max_magnitude, parameters_of, stored_range
-from mlhood.kernels import int8_conv, int8_depthwise, int8_flat, int8_pool, layout
+from mlhood.kernels import int8_conv, int8_depthwise, int8_flat, int8_pool
 from mlhood.kernels.codegen.requantize import BLOCK
 from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.int8_weights import Int8Weights
 from mlhood.kernels.requantize import Rescaling, Shifts
+from mlhood.kernels.windows import Windows
 
 _ACCUMULATOR_BITS = 31
 
@@ -197,30 +196,14 @@ def _dequantize(operator: Dequantize, instruction: Compute, machine: CpuSetup) -
     return Selection((call,), {"x": x, "out": y})
 
 
-# -- layouts and pooling
-
-
-def _to_blocked(operator: ToBlocked, instruction: Compute, machine: CpuSetup) -> Selection | None:
-    x, y = instruction.reads[0], instruction.results[0]
-    if operator.lanes != BLOCK or x.type.dtype.itemsize != 1:
-        return None
-    call = layout.prepare_bytes(shape(x), to_blocked=True, target=machine.target)
-    return Selection((call,), {"x": x, "out": y})
-
-
-def _to_plain(operator: ToPlain, instruction: Compute, machine: CpuSetup) -> Selection | None:
-    x, y = instruction.reads[0], instruction.results[0]
-    if shape(x)[-1] != BLOCK or x.type.dtype.itemsize != 1:
-        return None
-    call = layout.prepare_bytes(shape(y), to_blocked=False, target=machine.target)
-    return Selection((call,), {"x": x, "out": y})
+# -- pooling
 
 
 def _max_pool(operator: BlockedMaxPool, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     if shape(x)[-1] != BLOCK or x.type.dtype.itemsize != 1:
         return None
-    call = int8_pool.prepare_max_pool(_pool_geometry(operator, x, y), x.type.element, target=machine.target)
+    call = int8_pool.prepare_max_pool(windows_of(operator, x, y), x.type.element, target=machine.target)
     return Selection((call,), {"x": x, "out": y})
 
 
@@ -231,8 +214,7 @@ def _average_pool(operator: BlockedQuantizedAveragePool, instruction: Compute, m
     high, wide = shape(x)[2:4]
     ones = np.ones((1, 1, high, wide), np.int64)
     counts = operator.window.view(ones, 0, inner=1 if operator.count_pads else 0).sum(axis=(4, 5))[0, 0]
-    g = _pool_geometry(operator, x, y)
-    return _sum_pool(g, counts, math.prod(operator.kernel), x, y, machine)
+    return _sum_pool(windows_of(operator, x, y), counts, math.prod(operator.kernel), x, y, machine)
 
 
 def _global_pool(
@@ -242,13 +224,11 @@ def _global_pool(
     batch, blocks, high, wide, lanes = shape(x)
     if lanes != BLOCK:
         return None
-    g = int8_pool.PoolGeometry((batch, blocks * lanes, high, wide), (1, 1), (high, wide))
-    return _sum_pool(g, np.array([[high * wide]]), high * wide, x, y, machine)
+    over = Windows(batch * blocks, (high, wide), (1, 1), (high, wide), (1, 1), (1, 1), (0, 0, 0, 0))
+    return _sum_pool(over, np.array([[high * wide]]), high * wide, x, y, machine)
 
 
-def _sum_pool(
-    g: int8_pool.PoolGeometry, counts: np.ndarray, largest: int, x: Buffer, y: Buffer, machine: CpuSetup
-) -> Selection:
+def _sum_pool(windows: Windows, counts: np.ndarray, largest: int, x: Buffer, y: Buffer, machine: CpuSetup) -> Selection:
     bound = largest * max_magnitude(x.type)
     scale, bits = parameters_of(x.type).scale[0], bit_width(bound)
     rescalings = {
@@ -256,15 +236,16 @@ def _sum_pool(
         for count in np.unique(counts)
     }
     offset = int(parameters_of(x.type).offset[0])
-    call = int8_pool.prepare_sum_pool(g, offset, rescalings, counts=counts, target=machine.target)
+    call = int8_pool.prepare_sum_pool(windows, offset, rescalings, counts, target=machine.target)
     return Selection((call,), {"x": x, "out": y})
 
 
-def _pool_geometry(operator: Any, x: Buffer, y: Buffer) -> int8_pool.PoolGeometry:
-    batch, blocks, high, wide, lanes = shape(x)
-    sizes, window = (batch, blocks * lanes, high, wide), (operator.kernel, operator.strides, operator.pads[:2])
-    kernel, stride, padding = (_tuple(values) for values in window)
-    return int8_pool.PoolGeometry(sizes, _tuple(shape(y)[2:4]), kernel, stride, padding, _tuple(operator.dilations))
+def windows_of(operator: Any, x: Buffer, y: Buffer) -> Windows:
+    """Return the windows of a pooling of blocked activations."""
+    batch, blocks, high, wide, _ = shape(x)
+    window = operator.window
+    sizes: Any = shape(y)[2:4], window.kernel, window.strides, window.dilations, window.pads
+    return Windows(batch * blocks, (high, wide), *sizes)
 
 
 INTEGER_RULES: dict[type[Operator], Rule] = {
@@ -278,6 +259,4 @@ INTEGER_RULES: dict[type[Operator], Rule] = {
     Lookup: _lookup,
     Quantize: _quantize,
     Dequantize: _dequantize,
-    ToBlocked: _to_blocked,
-    ToPlain: _to_plain,
 }

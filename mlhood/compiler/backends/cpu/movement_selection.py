@@ -5,6 +5,7 @@ Where an operator's reference semantics is a view in NumPy, its strides are thos
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from mlhood.compiler.backends.cpu.machine import CpuSetup, Rule, Selection, shape
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.lir.instructions import Buffer, Compute, Copy, Instruction
+from mlhood.compiler.operators.blocked import ToBlocked, ToPlain
 from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.movement import Concat, Expand, Slice, Transpose
 from mlhood.compiler.operators.padding import Pad
@@ -76,6 +78,24 @@ def _pad(operator: Pad, instruction: Compute, machine: CpuSetup) -> Selection | 
     return _copies([(source, memory, _part(whole, middle))], target, machine, fill=value)
 
 
+def _change_layout(operator: ToBlocked | ToPlain, instruction: Compute, machine: CpuSetup) -> Selection | None:
+    """Select copies between channels and blocks of them: of the full blocks, and of the channels that are left."""
+    source, target = instruction.reads[0], instruction.results[0]
+    is_to_blocked = isinstance(operator, ToBlocked)
+    plain, blocked = (source, target) if is_to_blocked else (target, source)
+    batch, channels, *image = shape(plain)
+    blocks, lanes, pixels = shape(blocked)[1], shape(blocked)[-1], math.prod(image)
+    full, rest = divmod(channels, lanes)
+    of_channels = np.empty((batch, channels, pixels), np.uint8)
+    of_blocks = np.empty((batch, blocks, pixels, lanes), np.uint8)
+    pairs = [(of_channels[:, : full * lanes].reshape(batch, full, lanes, pixels).swapaxes(2, 3), of_blocks[:, :full])]
+    pairs += [(of_channels[:, full * lanes :].swapaxes(1, 2), of_blocks[:, full, :, :rest])] if rest else []
+    parts = [(_part(of_channels, some), _part(of_blocks, others)) for some, others in pairs]
+    if is_to_blocked:
+        return _copies([(source, *part) for part in parts], target, machine, fill=0 if rest else None)
+    return _copies([(source, there, here) for here, there in parts], target, machine)
+
+
 class _Box(np.ndarray):
     """A view that knows where it starts in the array that it is a part of."""
 
@@ -124,4 +144,6 @@ MOVEMENT_RULES: dict[type[Operator], Rule] = {
     Identity: _view,
     Concat: _concat,
     Pad: _pad,
+    ToBlocked: _change_layout,
+    ToPlain: _change_layout,
 }

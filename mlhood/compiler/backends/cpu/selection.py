@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.backends.cpu.attention import mask_axes, shared_heads
-from mlhood.compiler.backends.cpu.integer_selection import select_integers
+from mlhood.compiler.backends.cpu.integer_selection import select_integers, windows_of
 from mlhood.compiler.backends.cpu.lowering import OPERATIONS, epilogue_of
 from mlhood.compiler.backends.cpu.machine import CpuSetup, Rule, Selection, constant, identity, shape
 from mlhood.compiler.backends.cpu.movement_selection import select_movement
@@ -21,8 +21,6 @@ from mlhood.compiler.operators.blocked import (
     BlockedConv,
     BlockedGlobalAveragePool,
     BlockedMaxPool,
-    ToBlocked,
-    ToPlain,
 )
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
@@ -37,7 +35,6 @@ from mlhood.kernels import (
     direct,
     direct_variants,
     elementwise,
-    layout,
     product,
     rows,
     small_weights,
@@ -173,10 +170,7 @@ def _winograd(
 
 def _pool(operator: PoolOperator, instruction: Compute, machine: CpuSetup) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
-    batch, blocks, high, wide, _ = shape(x)
-    window = operator.window
-    attributes: Any = shape(y)[2:4], window.kernel, window.strides, window.dilations, window.pads
-    over = windows.Windows(batch * blocks, (high, wide), *attributes)
+    over = windows_of(operator, x, y)
     count_pads = isinstance(operator, BlockedAveragePool) and operator.count_pads
     operation = "mean" if isinstance(operator, BlockedAveragePool) else "maximum"
     call = windows.pool(over, operation, count_pads=count_pads, threads=machine.threads, target=machine.target)
@@ -354,23 +348,6 @@ def _reduction(operator: Reduction, instruction: Compute, machine: CpuSetup) -> 
     return Selection((call,), {"x": x, "out": y})
 
 
-# -- layouts
-
-
-def _to_blocked(operator: ToBlocked, instruction: Compute, machine: CpuSetup) -> Selection | None:
-    x, y = instruction.reads[0], instruction.results[0]
-    if operator.lanes != machine.target.lanes:
-        return None
-    return Selection((layout.prepare(shape(x), "to_blocked", machine.target),), {"x": x, "out": y})
-
-
-def _to_plain(operator: ToPlain, instruction: Compute, machine: CpuSetup) -> Selection | None:
-    x, y = instruction.reads[0], instruction.results[0]
-    if shape(x)[-1] != machine.target.lanes:
-        return None
-    return Selection((layout.prepare(shape(y), "to_plain", machine.target),), {"x": x, "out": y})
-
-
 # -- element-wise operators
 
 
@@ -406,8 +383,6 @@ RULES: dict[type, Rule] = {
     LayerNormalization: _layer_norm,
     GlobalAveragePool: _global_mean,
     **dict.fromkeys(REDUCTIONS, _reduction),
-    ToBlocked: _to_blocked,
-    ToPlain: _to_plain,
     FullyConnected: _dense,
     BlockDense: _block_dense,
     MatMul: _matmul,

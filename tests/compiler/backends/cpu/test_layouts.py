@@ -10,12 +10,16 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.compiler.backends.cpu.layouts import block_activations, can_be_blocked
 from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
+from mlhood.compiler.backends.cpu.machine import CpuSetup, WeightCache
+from mlhood.compiler.backends.cpu.movement_selection import select_movement
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.compile import compile
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.verify import verify
-from mlhood.compiler.operators.blocked import ToBlocked, ToPlain
-from mlhood.kernels.codegen.target import PORTABLE
+from mlhood.compiler.lir.instructions import Buffer, Compute
+from mlhood.compiler.operators.blocked import ToBlocked, ToPlain, to_blocked
+from mlhood.kernels.codegen.target import PORTABLE, host
+from mlhood.kernels.native import run
 from tests.compiler.random_models import network
 
 LANES = 8
@@ -164,3 +168,21 @@ def test_random_graphs_compute_the_same_with_other_blocks(lanes):
 def test_the_blocked_type_counts_blocks():
     graph = block_activations(build([("Conv", ["x", "w"], "y", PADS)], {"w": filters(12, 8)}), LANES)
     assert graph.value("y").type == TensorType("float32", (2, 2, 6, 6, 8))
+
+
+@pytest.mark.parametrize("element", ["float32", "int8"])
+@pytest.mark.parametrize("shape", [(2, 37, 5, 7), (1, 16, 4, 8), (1, 3, 1, 1), (3, 48, 1, 1), (2, 5, 1, 2)])
+def test_a_conversion_is_copies(shape, element):
+    x = np.random.default_rng(0).integers(-99, 99, shape).astype(element)
+    setup = CpuSetup(host(), 1, WeightCache())
+    plain, made = Buffer("x", TensorType(element, shape)), to_blocked(x, 16)
+    blocked = Buffer("y", TensorType(element, made.shape))
+    for operator, source, target, given, expected in (
+        (ToBlocked(16), plain, blocked, x, made),
+        (ToPlain(shape[1]), blocked, plain, made, x),
+    ):
+        selection = select_movement(Compute(operator, (target,), (source,)), setup)
+        arrays = {source: given, target: np.full_like(expected, 77)}
+        for call in selection.calls:
+            run(call, **{name: arrays[selection.operands[name]] for name in call.operands})
+        np.testing.assert_array_equal(arrays[target], expected)
