@@ -56,7 +56,7 @@ COMMANDS = [
     (["benhc"], "Did you mean 'bench'?"),
     (["chek", "P1"], "Did you mean 'check'?"),
     (["class-reprot"], "Did you mean 'class-report'?"),
-    (["bench", "gradin"], "Did you mean 'grading'?"),
+    (["bench", "modle"], "Did you mean 'model'?"),
     (["check", "P1", "--hint"], "--hints"),
     (["run", "--ouput", "x"], "--out"),
 ]
@@ -87,7 +87,6 @@ FILES = [
     (["grade", "submitted", "--out", "graded", "--no-sandbox", "--late", "lat.toml"], "did you mean late.toml?"),
     (["grade", "submitted", "--out", "graded", "--no-sandbox", "--roster", "rooster.csv"], "did you mean roster.csv?"),
     (["export", "graed.sqlite", "--to", "x.csv"], "did you mean grade.sqlite?"),
-    (["bench", "grading", "P11"], "did you mean P1.ipynb?"),
 ]
 
 
