@@ -112,7 +112,7 @@ def github_html(notebook: NotebookNode, folder: Path | None = None) -> str:
         notebook: Executed.
         folder: Of its repository: pictures of files in it, which GitHub shows, too, are put into the page.
     """
-    html = _convert_formulas(_sanitised(_converted(notebook)))
+    html = _convert_formulas(sanitized(_converted(notebook)))
     return _with_pictures(html, folder) if folder else html
 
 
@@ -138,7 +138,8 @@ def _converted(notebook: NotebookNode) -> str:
     return html
 
 
-def _sanitised(html: str) -> str:
+def sanitized(html: str) -> str:
+    """Return HTML with the tags and attributes that GitHub keeps in notebooks."""
     return nh3.clean(
         html,
         tags=KEPT_TAGS,

@@ -17,7 +17,7 @@ from mlhood.grading.reports.render import render
 from mlhood.measure import machine as describe_machine
 from mlhood.measure.machine import Machine
 from mlhood.run.output_folder import files
-from mlhood.run.outputs import RunOutputs, run_outputs
+from mlhood.run.outputs import shown
 
 if TYPE_CHECKING:
     from mlhood.run.run import NotebookRun
@@ -57,16 +57,10 @@ def run_report(runs: Sequence[NotebookRun], out: Path, machine: Machine) -> str:
         points=points,
         machine=f"Made on {machine}; {machine.system}, {machine.python}, {libraries}.",
         runs=runs,
-        outputs=_outputs(runs),
+        shown={run.name: shown(run.executed, run.project) for run in runs if run.executed and run.project},
         files={run.name: _files(run) for run in runs},
         folders={run.name: run.folder.relative_to(out).as_posix() for run in runs if run.folder},
     )
-
-
-def _outputs(runs: Sequence[NotebookRun]) -> dict[str, RunOutputs]:
-    """Return what the page shows of each run that has executed a notebook, by its name."""
-    executed = {run.name: (run.executed, run.project) for run in runs if run.executed and run.project}
-    return dict(zip(executed, run_outputs(executed.values()), strict=True))
 
 
 def _files(run: NotebookRun) -> list[str]:

@@ -22,7 +22,7 @@ from mlhood.grading.projects import PROJECTS
 from mlhood.measure import Claim, Count, Measurement, Table
 from mlhood.measure.table import MIME
 from mlhood.run import outputs as module
-from mlhood.run.outputs import run_outputs
+from mlhood.run.outputs import shown
 from mlhood.run.report import write_report
 from mlhood.run.run import NotebookRun
 from tests.waiting import PATIENCE
@@ -120,32 +120,18 @@ def test_the_page_is_one_file_of_a_sane_size(course_page, soup):
 
 @pytest.mark.parametrize("name", EXCERPTS)
 def test_each_project_shows_its_tables_and_pictures_with_words(soup, name):
-    part = section(soup, name)
-    notebook = read(ROOT / f"{name}.ipynb")
-    declared = [
-        Table.from_dict(shown.data[MIME])
-        for cell in notebook.cells
-        for shown in cell.get("outputs", [])
-        if MIME in shown.get("data", {})
-    ]
-    captions = [words(table.caption) for table in part.select("table.numbers")]
-    assert captions
-    assert {table.title for table in declared} <= set(captions)
-    assert EXCERPTS[name].caption in ("", *captions)
-    for table in declared:
-        shown = next(each for each in part.select("table.numbers") if words(each.caption) == table.title)
-        frame = table.frame()
-        rows = [[words(cell) for cell in row.find_all(["th", "td"])] for row in shown.tbody.find_all("tr")]
-        assert rows == [[str(index), *map(str, row)] for index, row in zip(frame.index, frame.to_numpy(), strict=True)]
-        for verdict in table.verdicts():
-            assert any(
-                verdict.text in words(item) and verdict.state in words(item) for item in part.select(".claims li")
-            )
+    part, notebook = section(soup, name), read(ROOT / f"{name}.ipynb")
     figures = part.find_all("figure")
-    assert len(figures) >= 2
-    for figure in figures:
-        assert len(figure.img["alt"]) > 20
-        assert re.match(rf"{name}\.\d+ \w", words(figure.figcaption))
+    shown = [words(figure) for figure in figures]
+    tables = [shown for cell in notebook.cells for shown in cell.get("outputs", []) if MIME in shown.get("data", {})]
+    for table in tables:
+        text = words(BeautifulSoup(table.data["text/html"], "html.parser"))
+        assert any(figure.startswith(text) for figure in shown)
+    assert any(figure.table for figure in figures)
+    pictures = [figure.img["alt"] for figure in figures if figure.img]
+    assert len(pictures) >= 2
+    assert min(map(len, pictures)) > 20
+    assert all(re.match(rf"{name}\.\d+ \w", words(figure.figcaption)) for figure in figures)
 
 
 @pytest.mark.parametrize("name", EXCERPTS)
@@ -168,7 +154,6 @@ def test_what_could_not_be_asked_is_said_in_words_and_not_drawn(soup):
     )
     assert f"Not asked on this machine: {NO_BROWSER}" in words(part)
     assert "P1.7 Find where a graph forks: not asked" in words(part)
-    assert "the picture of P1.7 Find where a graph forks: No browser was found" in words(part)
     assert f"; {points:g} more could not be asked on this machine" in words(soup.header)
     assert "0 of 0" not in soup.text
 
@@ -195,24 +180,10 @@ def test_it_fits_a_narrow_and_a_wide_screen(course_page, scheme):
             page.close()
 
 
-def test_a_notebook_that_was_not_executed_says_what_is_not_there(tmp_path):
+def test_a_notebook_that_was_not_executed_shows_nothing(tmp_path):
     notebook = read(ROOT / "P3.ipynb")
     clear_outputs(notebook)
-    text = words(page_of([run_of(PROJECTS["P3"], notebook, tmp_path)], tmp_path))
-    assert "the table of P3.5 The table: its cell has shown none" in text
-    assert "the picture of P3.7 The ladder: its cell has shown none" in text
-    assert "What P3 has measured" not in text
-
-
-def test_a_cell_that_stopped_is_named_in_place_of_its_picture():
-    notebook = read(ROOT / "P3.ipynb")
-    clear_outputs(notebook)
-    main = next(cell for cell in notebook.cells if cell.id == EXCERPTS["P3"].picture)
-    main.outputs = [new_output("error", ename="NameError", evalue="no picture", traceback=[])]
-    notebook.cells = [cell for cell in notebook.cells if cell.id != EXCERPTS["P3"].more_pictures[0]]
-    (shown,) = run_outputs([(notebook, PROJECTS["P3"])])
-    assert any(reason.endswith("its cell stopped with NameError: no picture") for reason in shown.absent)
-    assert any(EXCERPTS["P3"].more_pictures[0] in reason and "no such cell" in reason for reason in shown.absent)
+    assert "has measured" not in words(page_of([run_of(PROJECTS["P3"], notebook, tmp_path)], tmp_path))
 
 
 def test_a_run_without_a_notebook_and_one_that_was_interrupted(course, tmp_path):
@@ -231,72 +202,31 @@ def executed(course, *outputs):
     return notebook
 
 
-def shown_of(course, *outputs):
-    (shown,) = run_outputs([(executed(course, *outputs), course.SYNTHETIC)])
-    return shown
-
-
 def test_a_project_without_an_excerpt_shows_what_it_has(course):
-    shown = shown_of(course, tabled(counted(a=1, b=2)), drawn(png()))
-    (table,), (picture,) = shown.tables, shown.pictures
-    assert (table.caption, table.heading, table.rows) == (
-        "Bytes",
-        ("", "a", "b"),
-        (("one", "1 bytes", "2 bytes"), ("two", "–", "–")),
-    )
-    assert table.claims == (("holds", "holds: a needs less than b"),)
-    assert (picture.caption, picture.alt) == (course.SYNTHETIC.title, "a red square")
-    assert not shown.absent
-
-
-@pytest.mark.parametrize(("cells", "state"), [({"a": 3, "b": 2}, "fails"), ({"a": 1}, "missing")])
-def test_a_claim_that_does_not_hold_says_why(course, cells, state):
-    (table,) = shown_of(course, tabled(counted(**cells))).tables
-    ((found, text),) = table.claims
-    assert found == state
-    assert re.fullmatch(rf"{state}: a needs less than b \(one/.+\)", text)
-
-
-def test_columns_of_plain_numbers_are_flush_right(soup):
-    table = section(soup, "P1").select_one("table.numbers")
-    assert [words(title) for title in table.thead.select("th.right")] == ["parameters", "macs"]
-    assert {len(row.select("td.right")) for row in table.tbody.find_all("tr")} == {2}
-    assert not module.ShownTable("nothing", ("a",), ()).numeric[0]
-
-
-def test_of_two_tables_with_one_id_the_last_one_is_shown(course):
-    shown = shown_of(course, tabled(counted(a=1)), tabled(counted("T9.other")), tabled(counted(a=5)))
-    assert [table.rows[0][1] for table in shown.tables] == ["5 bytes", "–"]
+    table, picture = shown(executed(course, tabled(counted(a=3, b=2)), drawn(png())), course.SYNTHETIC)
+    text = words(BeautifulSoup(table.html, "html.parser"))
+    assert text.startswith("Bytes a b one 3\xa0bytes 2\xa0bytes two – –".replace("\xa0", " "))
+    assert "fails: a needs less than b" in text
+    assert picture.title == course.SYNTHETIC.title
+    assert BeautifulSoup(picture.html, "html.parser").img["alt"] == "a red square"
 
 
 def test_hostile_outputs_do_no_harm(course, tmp_path):
-    damaged = new_output("display_data", {MIME: {"format": 1, "id": EVIL}, "text/html": EVIL})
-    broken = drawn(base64.b64encode(b"<svg onload=alert(1)>").decode(), EVIL)
-    notebook = executed(course, tabled(counted(title=EVIL, a=1)), damaged, drawn(png(), f'"{EVIL}'), broken)
+    evil = new_output("display_data", {MIME: {"format": 1, "id": EVIL}, "text/html": f"{EVIL}<b onclick=x>seen</b>"})
+    broken = drawn('"><script>', f'"{EVIL}')
+    strange = new_output("display_data", {"image/png": "x"}, metadata={"image/png": ["no", "mapping"]})
+    notebook = executed(course, tabled(counted(title=EVIL, a=1)), evil, drawn(png(), f'"{EVIL}'), broken, strange)
     page = page_of([run_of(course.SYNTHETIC, notebook, tmp_path)], tmp_path)
     assert not page.find_all("script")
-    assert not any("onload" in tag.attrs for tag in page.find_all())
-    assert words(page.select_one("table.numbers").caption) == EVIL
-    assert len(page.find_all("img")) == 1
-    assert "a table of measurements: " in words(page)
-    assert "it is damaged or too large" in words(page)
+    assert not any(name.startswith("on") for tag in page.find_all() for name in tag.attrs)
+    assert EVIL in words(page.figure)
+    assert len(page.find_all("img")) == 3
 
 
-def test_many_and_large_outputs_are_bounded(course, tmp_path):
-    rows = tuple(map(str, range(400)))
-    long = Table("T9.long", rows, tuple(f"c{i}" for i in range(12)), "bytes", "Long", "count")
-    tables = [tabled(counted(f"T9.{i}", a=i + 1)) for i in range(30)]
-    pictures = [drawn(png(3000 + i, 600), None) for i in range(30)]
-    shown = shown_of(course, tabled(long), *tables, *pictures)
-    assert (len(shown.tables), len(shown.pictures)) == (module.MAX_TABLES, module.MAX_PICTURES)
-    assert len(shown.tables[0].rows) == module.MAX_ROWS
-    assert f"{400 - module.MAX_ROWS} more rows are not shown" in shown.tables[0].notes
-    assert "1 more columns are not shown" in shown.tables[0].notes
-    first = base64.b64decode(shown.pictures[0].uri.partition(",")[2])
-    assert Image.open(io.BytesIO(first)).width <= 1200
-    assert shown.pictures[0].alt
-    write_report([run_of(course.SYNTHETIC, executed(course, tabled(long), *tables, *pictures), tmp_path)], tmp_path)
-    assert (tmp_path / "report.html").stat().st_size < PAGE_BYTES
+def test_many_and_large_outputs_are_bounded(course):
+    large = new_output("display_data", {"text/html": "x" * (module.MAX_BYTES + 1)})
+    assert not shown(executed(course, large), course.SYNTHETIC)
+    assert len(shown(executed(course, *[drawn(png())] * 99), course.SYNTHETIC)) == module.MAX_SHOWN
 
 
 def test_the_excerpts_are_those_of_the_course():

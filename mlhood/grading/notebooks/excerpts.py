@@ -16,15 +16,11 @@ class Excerpt:
     Args:
         picture: Id of the cell whose first picture the README shows.
         table: Id of the cell whose first table the report shows, and that of P4 the README, too.
-        columns: The columns to show; all if empty.
-        caption: What the table shows, if it has no title.
         more_pictures: Ids of further cells, whose pictures only the report shows.
     """
 
     picture: str
     table: str
-    columns: tuple[str, ...] = ()
-    caption: str = ""
     more_pictures: tuple[str, ...] = ()
 
     @property
@@ -37,14 +33,11 @@ EXCERPTS = {
     "P1": Excerpt(
         "P1-6-result-1",
         "P1-6-result-1",
-        caption="The operators of LeNet, with their parameters and multiply-accumulates",
         more_pictures=("P1-7-result-1", "P1-3-result-1"),
     ),
     "P2": Excerpt(
         "P2-11-result-7",
         "P2-11-result-4",
-        columns=("network", "type", "ms", "speed-up", "weights, MB"),
-        caption="Networks in float32 and in 8-bit integers: times, and the size of the weights",
         more_pictures=("P2-8-given-2", "P2-14-result-1"),
     ),
     "P3": Excerpt(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult, Unasked
 
 SIGNS = {"passed": "✓", "failed": "✗", "skipped": "–", "undecided": "?"}
-CLAIM_SIGNS = {"holds": "✓", "fails": "✗", "open": "?", "missing": "–"}
 
 
 def format_points(points: float) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mlhood.grading.checks.marks import TaskResult
-from mlhood.grading.reports.marks_text import CLAIM_SIGNS, SIGNS, format_points, score_line, score_words, unasked_text
+from mlhood.grading.reports.marks_text import SIGNS, format_points, score_line, score_words, unasked_text
 from mlhood.grading.reports.sanitize import plain, rich_text
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -42,7 +42,7 @@ def _environment(folder: Path) -> Environment:
         "unasked": unasked_text,
         "rich": rich_text,
     }
-    environment.globals |= {"SIGNS": SIGNS, "CLAIM_SIGNS": CLAIM_SIGNS}
+    environment.globals["SIGNS"] = SIGNS
     return environment
 
 

@@ -50,7 +50,7 @@ def test_the_cells_of_an_excerpt_show_a_picture_and_a_table(name):
     notebook, excerpt = read(ROOT / f"{name}.ipynb"), EXCERPTS[name]
     assert output(notebook, excerpt.picture, "image/png")
     table = output(notebook, excerpt.table, "text/html")
-    assert text_table(table, excerpt.columns).rows
+    assert text_table(table).rows
     assert (markdown_table(table) in TEXT) == (name == "P4")
 
 
