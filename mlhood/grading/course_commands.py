@@ -1,4 +1,4 @@
-"""The commands for the course's own repository: `mlhood sync`, `preview` and `release`."""
+"""The commands for the course's own repository: `mlhood sync`, `preview`, `release` and `bench grading`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from mlhood.grading.variants.parameter import variant_option
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
-    """Add the commands to `app`."""
+    """Add the commands to `app`, and one to `bench`."""
     for command in (sync, preview, release):
         app.command()(command)
+    bench.command("grading")(bench_grading)
 
 
 def sync(
@@ -153,3 +154,13 @@ def _need(needed: dict[str, object], options: dict[str, object]) -> None:
         raise GradingError(
             f"{given[0]} needs {missing[0]}", where="mlhood release", todo=f"add {missing[0]}, or leave out {given[0]}"
         )
+
+
+def bench_grading(rounds: Annotated[int, typer.Option(min=1, help="Gradings with each kernel.")] = 9) -> None:
+    """Time what grading takes besides cells and checks: with a warm sandbox, a cold one, and none.
+
+    Example: mlhood bench grading
+    """
+    from mlhood.grading.overhead import format_seconds, measure
+
+    echo(format_seconds(measure(rounds)))
