@@ -1,10 +1,11 @@
-"""The commands `mlhood bench ...`: networks against the libraries, and the machine's ceilings."""
+"""The commands `mlhood bench ...`: kernels and networks against the libraries, and the machine's ceilings."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+import statistics
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ def _writable(path: Path | None) -> Path | None:
     return path
 
 
+Cases = Iterable[tuple[str, int, dict[str, Callable[[], Any]]]]  # name, operations, and calls, ours first
 Threads = Annotated[int, typer.Option(min=1, help="Threads of every alternative.")]
 Rounds = Annotated[int, typer.Option(min=21, help="Rounds; each times every alternative once.")]
 Inductor = Annotated[bool, typer.Option(help="Also time what torch.compile makes of the models.")]
@@ -30,7 +32,7 @@ Json = Annotated[Path | None, typer.Option("--json", help="Also write the result
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Add the commands to `bench`."""
-    for command in (_machine, _jax, _model, _transformers):
+    for command in (_machine, _gemm, _conv, _sliced, _jax, _model, _transformers):
         bench.command(command.__name__.removeprefix("_"))(command)
 
 
@@ -45,6 +47,75 @@ def _machine(
 
     for count in (1, all_threads()) if threads is None else (threads,):
         echo(f"{ceilings(count)}\n")
+
+
+def _gemm(threads: Threads = 1, rounds: Rounds = 21) -> None:
+    """Time our matrix product and NumPy's, for n from 256 to 2048.
+
+    Example: mlhood bench gemm --threads 2
+    """
+    _configure()
+    import numpy as np
+
+    from mlhood.kernels import gemm
+
+    def cases() -> Cases:
+        rng = np.random.default_rng(0)
+        for n in (256, 512, 1024, 2048):
+            a, b = rng.standard_normal((2, n, n), np.float32)
+            ours = lambda a=a, b=b: gemm.vectorised(a, b, threads=threads)  # noqa: E731
+            yield f"n = {n}", 2 * n**3, {"vectorised": ours, "NumPy": lambda a=a, b=b: a @ b}
+
+    _compare(cases(), threads, rounds)
+
+
+def _conv(threads: Threads = 1, rounds: Rounds = 21) -> None:
+    """Time our direct convolution, torch, ONNX Runtime and im2col over the convolutions of ResNet-50.
+
+    Example: mlhood bench conv --threads 1
+    """
+    _configure()
+    from mlhood.kernels.bench import alternatives, resnet50_layers
+
+    layers = resnet50_layers()
+    _compare(((each.name, each.geometry.flops, alternatives(each, threads)) for each in layers), threads, rounds)
+
+
+def _sliced(threads: Threads = 1, rounds: Rounds = 21) -> None:
+    """Time the sliced convolution, with the slicing that the analysis chooses, against the others, for C1 to C4.
+
+    Example: mlhood bench sliced --threads 1
+    """
+    _configure()
+    from mlhood.dataflow.sliced.sliced import Sliced
+    from mlhood.kernels.bench import alternatives, random_operands
+    from mlhood.kernels.tables import RESNET18
+
+    def cases() -> Cases:
+        for name, layer in RESNET18.items():
+            x, w = random_operands(layer)
+            sliced = Sliced(layer.geometry, w)
+            ours = {"sliced": lambda x=x, sliced=sliced: sliced(x, threads=threads)}
+            yield f"{name}, {sliced.slicing}", layer.geometry.flops, ours | alternatives(layer, threads)
+
+    _compare(cases(), threads, rounds)
+
+
+def _compare(cases: Cases, threads: int, rounds: int) -> None:
+    """Print our speed in each case, and the others' times over ours with their intervals; then the geometric means."""
+    from mlhood.measure import compare
+
+    means: dict[str, list[float]] = {}
+    for name, flops, calls in cases:
+        result = compare(calls, flops=flops, rounds=rounds, threads=threads)
+        ours, *others = calls
+        ratios = {other: result.ratio(other, ours) for other in others}
+        for other, ratio in ratios.items():
+            means.setdefault(other, []).append(ratio.value)
+        shown = "  ".join(f"{other} {ratio}" for other, ratio in ratios.items())
+        echo(f"{name}: {ours} {flops / result[ours].median / 1e9:.1f} GFLOP/s; others' time over ours: {shown}")
+    shown = "  ".join(f"{other} {statistics.geometric_mean(ratios):.3f}" for other, ratios in means.items())
+    echo(f"geometric means: {shown}")
 
 
 def _write(path: Path | None, data: dict[str, Any]) -> None:

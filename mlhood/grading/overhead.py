@@ -1,7 +1,7 @@
 """How long grading takes besides a notebook's own cells and checks: a tiny notebook, graded in three ways.
 
-Its cells and checks take no time, so what remains is reading it, the sandbox and its kernels, and cleaning up. `warm`
-is a sandbox that was started while another one was in use, as in a class; `cold` one that is started for the submission.
+Its cells and checks take no time, so what remains is reading it, the sandbox and its kernels, and cleaning up. A warm
+sandbox was started while another one was in use, as in a class; a cold one is started for the submission.
 """
 
 from __future__ import annotations

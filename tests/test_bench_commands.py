@@ -1,0 +1,25 @@
+"""What the benches of kernels print; no test depends on times."""
+
+import pytest
+from typer.testing import CliRunner
+
+from mlhood.cli import app
+from mlhood.kernels import bench, tables
+from mlhood.kernels.layers import Layer
+
+SMALL = Layer(4, 8, 8, 3)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(bench, "resnet50_layers", lambda: [SMALL])
+    monkeypatch.setattr(tables, "RESNET18", {"C1": SMALL})
+
+
+@pytest.mark.parametrize(("command", "ours"), [("conv", "direct"), ("sliced", "sliced")])
+def test_ratios_to_each_library_and_their_means(command, ours):
+    case, means = CliRunner().invoke(app, ["bench", command], catch_exceptions=False).stdout.splitlines()
+    assert f": {ours} " in case
+    for library in ("torch, own layout", "onnxruntime", "im2col_blas"):
+        ratio = float(case.partition(f"{library} ")[2].split()[0])
+        assert float(means.partition(f"{library} ")[2].split()[0]) == pytest.approx(ratio, abs=0.006)
