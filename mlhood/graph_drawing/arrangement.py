@@ -1,4 +1,4 @@
-"""A connected component in layers: sizes of its vertices, columns, x coordinates and heights of the layers.
+"""A connected component in layers: sizes of its vertices, x coordinates and heights of the layers.
 
 The x coordinates are the solution of a linear program (Gansner et al. 1993, section 4): minimise the sum over wires of
 weight · |x of one end - x of the other|, where neighbours in a layer keep their order and their distance. The
@@ -22,7 +22,6 @@ from mlhood.graph_drawing.shapes import BEND_SIZE, NodeSize, arrow_offsets, node
 
 _DISTANCE = 16.0  # between neighbours in a layer
 Segment = tuple[int, float, int, float]  # upper vertex, offset where the wire leaves, lower vertex, where it arrives
-_COLUMN_SLACK = 0.2  # share of a column's height by which a break may be off, to cut fewer wires
 
 
 def x_coordinates(
@@ -84,10 +83,9 @@ class Arrangement:
         boxes: The boxes.
         wires: The wires, by indices into these boxes.
         layering: Their layers.
-        columns: Into how many columns the layers are split.
     """
 
-    def __init__(self, boxes: list[Box], wires: list[Wire], layering: Layering, columns: int) -> None:
+    def __init__(self, boxes: list[Box], wires: list[Wire], layering: Layering) -> None:
         self.boxes = boxes
         self.wires = wires
         self.layers = layering.layers
@@ -98,11 +96,7 @@ class Arrangement:
         self.main = _last_of_longest_paths([(wire.source, wire.target) for wire in wires])
         self.trunk = _last_of_longest_paths([(-wire.target, -wire.source) for wire in wires])
         self.arrow_offsets = self._arrow_offsets()
-        starts = self._column_starts(columns)
-        self.columns = [range(*pair) for pair in zip([0, *starts], [*starts, len(self.layers)], strict=True)]
-        self.x: dict[int, float] = {}
-        for column in self.columns:
-            self.x |= x_coordinates([self.layers[i] for i in column], self.sizes, self._segments(column))
+        self.x = x_coordinates(self.layers, self.sizes, self._segments())
         self.heights = [self._heights(i, distance) for i, distance in enumerate(self._sideways_distances())]
 
     def _arrow_offsets(self) -> list[float]:
@@ -120,23 +114,6 @@ class Arrangement:
                 offsets[i] = offset
         return offsets
 
-    def _column_starts(self, columns: int) -> list[int]:
-        if columns <= 1:
-            return []
-        heights = []
-        for layer in self.layers:
-            sizes = [self.sizes[vertex] for vertex in layer]
-            heights.append(max(size.head + size.body + size.foot for size in sizes) + 24.0)
-        return column_starts(heights, [len(values) for values in self.crossing()], columns)
-
-    def crossing(self) -> list[dict[tuple[int, int], None]]:
-        """Return which values, as pairs of box and port, pass from each layer to the next."""
-        values: list[dict[tuple[int, int], None]] = [{} for _ in self.layers]
-        for wire, path in zip(self.wires, self.paths, strict=True):
-            for vertex in path[:-1]:
-                values[self.layer_of[vertex]][wire.source, wire.port] = None
-        return values
-
     def segment(self, wire: int, step: int) -> Segment:
         """Return one segment of a wire: its vertices, and at which offsets from their middles it leaves and arrives."""
         source, path = self.wires[wire], self.paths[wire]
@@ -144,13 +121,12 @@ class Arrangement:
         arrives = self.arrow_offsets[wire] if step == len(path) - 2 else 0.0
         return path[step], leaves, path[step + 1], arrives
 
-    def _segments(self, column: range) -> dict[Segment, float]:
+    def _segments(self) -> dict[Segment, float]:
         segments: dict[Segment, float] = {}
         for i, path in enumerate(self.paths):
             for step in range(len(path) - 1):
-                if self.layer_of[path[step]] in column and self.layer_of[path[step + 1]] in column:
-                    segment = self.segment(i, step)
-                    segments[segment] = max(segments.get(segment, 0.0), self._weight(i, segment))
+                segment = self.segment(i, step)
+                segments[segment] = max(segments.get(segment, 0.0), self._weight(i, segment))
         return segments
 
     def _weight(self, wire: int, segment: Segment) -> float:
@@ -171,8 +147,7 @@ class Arrangement:
             for step in range(len(path) - 1):
                 upper, leaves, lower, arrives = self.segment(i, step)
                 layer = self.layer_of[upper]
-                if not any(column.start == layer + 1 for column in self.columns):
-                    distances[layer] = max(distances[layer], abs(self.x[upper] + leaves - self.x[lower] - arrives))
+                distances[layer] = max(distances[layer], abs(self.x[upper] + leaves - self.x[lower] - arrives))
         return distances
 
 
@@ -185,25 +160,3 @@ def _last_of_longest_paths(edges: Sequence[tuple[int, int]]) -> set[int]:
             last[target] = i
             depth[target] = depth[source] + 1
     return set(last.values())
-
-
-def column_starts(heights: Sequence[float], crossing: Sequence[int], count: int) -> list[int]:
-    """Return the layers with which the second and later columns begin.
-
-    Args:
-        heights: Height of each layer.
-        crossing: How many values pass from each layer to the next.
-        count: Number of columns; there are fewer if there are not enough layers.
-    """
-    ends = [0.0]
-    for height in heights:
-        ends.append(ends[-1] + height)
-    starts: list[int] = []
-    for i in range(1, count):
-        ideal = ends[-1] * i / count
-        first = starts[-1] + 1 if starts else 1
-        slack = _COLUMN_SLACK * ends[-1] / count
-        candidates = [layer for layer in range(first, len(heights)) if abs(ends[layer] - ideal) <= slack]
-        if candidates:
-            starts.append(min(candidates, key=lambda layer: (crossing[layer - 1], abs(ends[layer] - ideal))))
-    return starts

@@ -21,10 +21,10 @@ def rectangle(item: PlacedBox | PlacedText) -> tuple[float, float, float, float]
     return item.left, item.top, item.left + width, item.top + height
 
 
-def check(placement: Placement, *, downwards: bool = True) -> None:
-    """Check boxes, text and wires; `downwards` holds unless the drawing is split into columns."""
+def check(placement: Placement) -> None:
+    """Check boxes, text and wires."""
     check_no_overlap(placement)
-    check_wires(placement, downwards)
+    check_wires(placement)
 
 
 def check_no_overlap(placement: Placement) -> None:
@@ -39,7 +39,7 @@ def check_no_overlap(placement: Placement) -> None:
         assert bottom <= placement.height + TOLERANCE, item
 
 
-def check_wires(placement: Placement, downwards: bool) -> None:
+def check_wires(placement: Placement) -> None:
     rectangle_of = {id(placed.box): rectangle(placed) for placed in placement.boxes}
     boxes = np.array([rectangle(placed) for placed in placement.boxes])
     for route in placement.routes:
@@ -52,8 +52,7 @@ def check_wires(placement: Placement, downwards: bool) -> None:
             assert target[0] < end_x < target[2], route
             assert abs(end_y - target[1]) < TOLERANCE, route
         points = sampled(route.points)
-        if downwards:
-            assert (np.diff(points[:, 1]) >= -TOLERANCE).all(), route
+        assert (np.diff(points[:, 1]) >= -TOLERANCE).all(), route
         inside = (points[:, None] > boxes[None, :, :2] + 0.5) & (points[:, None] < boxes[None, :, 2:] - 0.5)
         assert not inside.all(-1).any(), route
 

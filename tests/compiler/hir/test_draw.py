@@ -18,7 +18,7 @@ from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators import OPERATORS
 from mlhood.errors import CompilerError, DrawingError, OutputError
 from mlhood.graph_drawing import Box, fit_text
-from mlhood.graph_drawing.layout import MAX_WIDTH, place_scene
+from mlhood.graph_drawing.layout import place_scene
 from mlhood.graph_drawing.shapes import INSETS
 from tests.graph_drawing.geometry import check, check_words
 
@@ -73,7 +73,7 @@ def resnet(resnet18_bn_onnx):
 
 
 def test_lenet_line_by_line(lenet_onnx):
-    placement = place_scene(describe(import_model(lenet_onnx)), 1)
+    placement = place_scene(describe(import_model(lenet_onnx)))
     labels, boxes = placement.texts, placement.boxes
     assert [line.text for text in labels for line in text.lines][:2] == [
         "float32[batch, 1, 32, 32]",
@@ -161,12 +161,10 @@ def test_every_family_has_a_form_or_a_colour_of_its_own():
 # -- large and odd
 
 
-def test_resnet_is_cut_into_columns_that_a_page_can_show(resnet):
+def test_resnet_is_drawn_with_all_names_in_small_files(resnet):
     drawing = draw(resnet)
-    check(drawing.placement, downwards=False)
+    check(drawing.placement)
     check_words(drawing)
-    assert drawing.placement.width <= MAX_WIDTH
-    assert drawing.placement.height < 0.7 * place_scene(describe(resnet), 1).height
     words = {*texts(drawing)}
     assert all(fit_text(name) in words for name in resnet.nodes)
     assert len(drawing.svg) < 400_000
@@ -174,17 +172,10 @@ def test_resnet_is_cut_into_columns_that_a_page_can_show(resnet):
 
 
 def test_the_trunk_of_resnet_is_straight(resnet):
-    placement = place_scene(describe(resnet), 1)
+    placement = place_scene(describe(resnet))
     check(placement)
     adds = [placed for placed in placement.boxes if placed.box.lines[0].text in ("Add", "MaxPool", "Gemm")]
     assert len({round(placed.left + placed.width / 2) for placed in adds}) == 1
-
-
-@pytest.mark.parametrize("columns", [2, 3, 5])
-def test_columns_can_be_chosen(columns):
-    placement = place_scene(describe(chain(30)), columns)
-    check(placement, downwards=False)
-    assert len({round(placed.left + placed.width / 2) for placed in placement.boxes}) == columns
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)

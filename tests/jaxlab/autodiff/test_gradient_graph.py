@@ -75,7 +75,7 @@ def test_it_is_readable_at_a_notebooks_width(request, name):
     assert len(back) == len(scenes.backward.wires)
     placement.routes = back  # drawn upwards, along the same routes
     check_no_overlap(placement)
-    check_wires(placement, True)
+    check_wires(placement)
     half = len(placement.boxes) // 2
     for left, right in zip(placement.boxes[:half], placement.boxes[half:], strict=True):
         assert left.top + left.height / 2 == pytest.approx(right.top + right.height / 2)

@@ -84,12 +84,12 @@ def test_a_resnet_is_folded_by_default(network, stage):
     # 20 convolutions, 8 additions, two poolings, the classifier, an input and an output
     assert len(boxes) == 33
     assert (boxes.count("convolution"), boxes.count("add")) == (20, 8)
-    check(drawing.placement, downwards=False)
+    check(drawing.placement)
 
 
 def test_the_optimised_resnet_is_drawn(network):
     drawing = draw(network)
-    check(drawing.placement, downwards=False)
+    check(drawing.placement)
     check_words(drawing)
 
 
