@@ -20,7 +20,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from onnx import TensorProto, helper
 
 from mlhood.grading.student.release import release
-from mlhood.grading.student.version_files import COLAB_CELL
+from mlhood.grading.student.version_files import text_files
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[1]
@@ -144,8 +144,9 @@ def test_the_cell_for_colab_fetches_and_installs_the_student_version(tmp_path):
     """A kernel in an empty folder runs it, as Colab does, and then a cell of the notebook."""
     programs = new_environment(tmp_path / "environment")
     course = release(ROOT, tmp_path / "repository", git=True).folder
-    cell = COLAB_CELL.replace("https://github.com/OWNER/REPOSITORY", course.as_uri())
-    assert cell != COLAB_CELL
+    text = text_files(["P1.ipynb"])["README.md"].replace("https://github.com/OWNER/REPOSITORY", course.as_uri())
+    cell = "COURSE = " + text.partition("```\nCOURSE = ")[2].partition("```")[0]
+    assert course.as_uri() in cell
     content = tmp_path / "content"
     content.mkdir()
     cells = [new_code_cell(cell), new_code_cell(USES_THE_COURSE)]

@@ -111,30 +111,17 @@ def marks(
     gradebook: Book,
     write: Annotated[Path | None, typer.Option(help="Write the table of written answers and undecided tasks.")] = None,
     read: Annotated[Path | None, typer.Option(help="Store the points of this filled table.")] = None,
-    open_page: Annotated[
-        bool, typer.Option("--open", help="Mark on a local web page, one answer at a time, until Ctrl-C.")
-    ] = False,
-    browser: Annotated[bool, typer.Option(help="With --open: open the page in a browser.")] = True,
 ) -> None:
-    """Give points for written questions and undecided tasks: on a local web page, or in a table that is read back.
-
-    The page stores every key press at once. It is reachable from this machine only, and only at the address printed.
-
-    Example: mlhood marks graded --open
+    """Give points for written questions and undecided tasks, in a table that is written, filled in and read back.
 
     Example: mlhood marks graded --write to-mark.csv
 
     Example: mlhood marks graded --read to-mark.csv
     """
-    if [write is not None, read is not None, open_page].count(True) != 1:
-        raise typer.BadParameter("give one of --open, --write FILE and --read FILE")
-    if open_page:
-        from mlhood.grading.marking.server import serve
-
-        serve(_path(gradebook), echo, browse=browser)
-        return
+    if (write is None) == (read is None):
+        raise typer.BadParameter("give one of --write FILE and --read FILE")
     from mlhood.grading.gradebook.gradebook import Gradebook
-    from mlhood.grading.marking.manual_marks import read_manual_marks, write_manual_marks
+    from mlhood.grading.marking import read_manual_marks, write_manual_marks
 
     if write is not None:
         echo(write_manual_marks(_path(gradebook), write))

@@ -97,10 +97,7 @@ def release(
     gradescope: Annotated[
         bool, typer.Option("--gradescope", help="Write the autograder for Gradescope, too: DIR-gradescope.zip.")
     ] = False,
-    git: Annotated[
-        bool | None,
-        typer.Option("--git/--no-git", help="Make a git repository; by default unless DIR is inside another one."),
-    ] = None,
+    git: Annotated[bool, typer.Option(help="Make a git repository with a first commit.")] = True,
     variant: Annotated[
         str | None, variant_option("Draw the tasks' parameters from this name, known to you alone.")
     ] = None,
@@ -111,11 +108,6 @@ def release(
         Path | None,
         typer.Option(help="The folder of `mlhood run --variant NAME`: outputs of given cells come from it."),
     ] = None,
-    roster: Annotated[
-        Path | None,
-        typer.Option(help="CSV: student, name, email; dealt into groups, each with a version: DIR/A, DIR/B, ..."),
-    ] = None,
-    groups: Annotated[int | None, typer.Option(help="How many groups of students there are; 4 by default.")] = None,
 ) -> None:
     """Write the student version: a git repository with one commit, without the solutions.
 
@@ -129,31 +121,19 @@ def release(
     Example: mlhood release --out ../student --gradescope
 
     Example: mlhood release --out ../student --variant autumn-4f9c
-
-    Example: mlhood release --out ../student --variant autumn-4f9c --roster class.csv
     """
     from mlhood.grading.notebooks.notebook import course_folder
-    from mlhood.grading.student.release import GROUPS, VariantOptions, release_variant
+    from mlhood.grading.student.release import new_seed_file
     from mlhood.grading.student.release import release as write_version
+    from mlhood.grading.student.variant_version import Variant
 
-    _need({"--variant": variant}, {"--seed-file": seed_file, "--sources": sources, "--roster": roster})
-    _need({"--roster": roster}, {"--groups": groups})
     root = course_folder(Path.cwd())
-    if variant is None:
-        echo(write_version(root, out, force=force, gradescope=gradescope, git=git).text())
-        return
-    options = VariantOptions(variant, seed_file, sources, roster, GROUPS if groups is None else groups)
-    echo(release_variant(root, out, options, force=force, gradescope=gradescope, git=git).text())
-
-
-def _need(needed: dict[str, object], options: dict[str, object]) -> None:
-    """Require an option where options that mean nothing without it are given."""
-    given = [name for name, value in options.items() if value is not None]
-    missing = [name for name, value in needed.items() if value is None]
-    if given and missing:
-        raise GradingError(
-            f"{given[0]} needs {missing[0]}", where="mlhood release", todo=f"add {missing[0]}, or leave out {given[0]}"
-        )
+    made_of = None
+    if variant is not None:
+        made_of = Variant(variant, seed_file or new_seed_file(root, out), sources)
+    elif seed_file or sources:
+        raise GradingError("--seed-file and --sources are for a variant", where="mlhood release", todo="add --variant")
+    echo(write_version(root, out, force=force, gradescope=gradescope, git=git, made_of=made_of).text())
 
 
 def bench_grading(rounds: Annotated[int, typer.Option(min=1, help="Gradings with each kernel.")] = 9) -> None:

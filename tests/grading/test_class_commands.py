@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from mlhood import cli
+from mlhood.grading import marking
 from mlhood.grading.batch import executor, grade_class
 from mlhood.grading.checks.marks import ManualMark
 from mlhood.grading.exporters import export
 from mlhood.grading.exporters.export import DESTINATIONS
 from mlhood.grading.gradebook.gradebook import Gradebook, MarkedItem
-from mlhood.grading.marking import manual_marks
 from tests.grading.fake_class import FAKE
 
 
@@ -91,7 +91,7 @@ def test_an_export_says_whose_marks_are_not_final(fake_class, tmp_path):
         assert result.exit_code == 0, result.exception
         assert result.stdout.splitlines()[-2:] == [
             "warning: not final: checks of 3 tasks are undecided: ada (P1.2, P1.3), eve (P1.1)",
-            f"next: mlhood marks {shlex.quote(str(fake_class.gradebook))} --open",
+            f"next: mlhood marks {shlex.quote(str(fake_class.gradebook))} --write to-mark.csv",
         ]
 
 
@@ -141,7 +141,7 @@ def read(path) -> list[dict[str, str]]:
 
 def test_answers_are_beside_their_questions(graded, course, tmp_path, monkeypatch):
     answers = iter(["=as ada, ", "=as bob, "])
-    monkeypatch.setattr(manual_marks, "written_answers", lambda notebook: {"P1.4": next(answers)})
+    monkeypatch.setattr(marking, "written_answers", lambda notebook: {"P1.4": next(answers)})
     assert call("marks", graded.out, "--write", tmp_path / "questions.csv").exit_code == 0
     assert [row["answer"] for row in read(tmp_path / "questions.csv")] == ["'=as ada, ", "'=as bob, "]
 

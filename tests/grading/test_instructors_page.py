@@ -13,7 +13,6 @@ from mlhood import cli
 from mlhood.grading.exporters import export
 from mlhood.grading.gradebook.late import parse_late_policy
 from mlhood.grading.intake import layouts
-from mlhood.grading.marking import pages
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "mlhood/grading/INSTRUCTORS.md").read_text(encoding="utf-8")
@@ -31,12 +30,6 @@ def test_every_command_exists(line):
     _, name, *words = shlex.split(line)
     context = get_command(cli.app).commands[name].make_context(name, words)
     assert all(value is not None for key, value in context.params.items() if f"--{key.replace('_', '-')}" in words)
-
-
-def test_the_keys_of_the_marking_page_are_listed():
-    table = TEXT.partition("| Key | What it does |")[2].partition("\n\n")[0]
-    listed = {key for row in table.splitlines() for key in re.findall(r"`(\S+)`", row)}
-    assert listed == {key for keys, _ in pages.KEYS for key in keys.split() if key != "…"} | {"Esc"}
 
 
 def test_every_format_is_exported_once():

@@ -6,7 +6,7 @@ A result that the gradebook has for the same submission of the student, checks a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mlhood.grading.batch.executor import Executor, Finished, Job, Lost, Started, TaskFinished
@@ -14,9 +14,7 @@ from mlhood.grading.batch.result_keys import digest_of, result_key
 from mlhood.grading.checks.marks import TaskResult, measured_again
 from mlhood.grading.gradebook.gradebook import Gradebook, Identification, SubmissionEntry
 from mlhood.grading.gradebook.project_spec import ProjectSpec
-from mlhood.grading.gradebook.roster import Roster
 from mlhood.grading.intake.collect import SubmittedFile
-from mlhood.grading.variants.parameter import version_name
 from mlhood.grading.variants.seed import UNSIGNED
 
 if TYPE_CHECKING:
@@ -26,41 +24,19 @@ MAX_ATTEMPTS = 2
 IDENTIFY_SECONDS = 120.0
 
 
-@dataclass(frozen=True)
-class GivenVersions:
-    """What the students were given.
+def marked_as(given: str, found: str) -> tuple[str, str]:
+    """Return the variant that a submission is marked as, and a note if it is not of its class's version.
 
     Args:
-        variant_name: Of the variant; empty if it is the course as it is published.
-        roster: With the group of each student, where each group has its own version.
+        given: The variant that the class was given; empty for the published course. One whose name continues it after a
+            slash, such as `autumn/A`, is of the class, too.
+        found: The name signed in the submission; `UNSIGNED` if it is of another course, empty if there is none.
     """
-
-    variant_name: str = ""
-    roster: Roster = field(default_factory=Roster)
-
-    def given_to(self, file: SubmittedFile) -> str:
-        """Return the name of the variant that a student was given; empty for the published course."""
-        student = self.roster.find(file.student, file.name)
-        return version_name(self.variant_name, student.group if student else "") if self.variant_name else ""
-
-    def marked_as(self, file: SubmittedFile, found: str) -> tuple[str, str]:
-        """Return the variant that a submission is marked as, and a note if it is not of the version of its student.
-
-        A version of another group counts as what it is, one of another term does not.
-
-        Args:
-            file: The submission.
-            found: The name signed in it; `UNSIGNED` if the signature is another course's, empty if there is none.
-        """
-        given = self.given_to(file)
-        if found == given or (found and found != UNSIGNED and not self.variant_name):
-            return found, ""
-        groups = {"", *(student.group for student in self.roster.students)}
-        if self.variant_name and found in {version_name(self.variant_name, group) for group in groups}:
-            return found, f"it was made for the version {found} and is marked as such; the student was given {given}"
-        made = "has no version" if not found else f"was made for the version {found}, which is not of this class"
-        made = "was not signed with the seed of this course" if found == UNSIGNED else made
-        return given, f"it {made}, so it is marked as {f'the version {given}' if given else 'the published course'}"
+    if found != UNSIGNED and (found == given or (found and not given) or (given and found.startswith(f"{given}/"))):
+        return found, ""
+    made = "has no version" if not found else f"was made for the version {found}, which is not of this class"
+    made = "was not signed with the seed of this course" if found == UNSIGNED else made
+    return given, f"it {made}, so it is marked as {f'the version {given}' if given else 'the published course'}"
 
 
 class Batch:
@@ -68,7 +44,7 @@ class Batch:
 
     Args:
         seconds: Time limit for one submission; waiting for the exclusive lock of timed tasks does not count.
-        versions: What the students were given.
+        variant_name: Of the variant that the class was given; empty for the published course.
     """
 
     def __init__(
@@ -77,13 +53,13 @@ class Batch:
         executor: Executor,
         progress: CommandProgress,
         seconds: float = 3600.0,
-        versions: GivenVersions | None = None,
+        variant_name: str = "",
     ) -> None:
         self.gradebook = gradebook
         self.executor = executor
         self.progress = progress
         self.seconds = seconds
-        self.versions = versions or GivenVersions()
+        self.variant_name = variant_name
         self._projects: dict[str, ProjectSpec] = {}
         self._course = self._environment = ""
         self._attempts: dict[str, int] = {}  # ids of the running attempts, by job
@@ -175,7 +151,7 @@ class Batch:
             problem = f"it was submitted for {expected}, but its cells are those of {project}"
         if problem or project not in self._projects:
             return SubmissionEntry(replace(file, problem=problem or f"there is no project {project}"))
-        version, note = self.versions.marked_as(file, found)
+        version, note = marked_as(self.variant_name, found)
         marked = replace(file, version=version, problem=note)
         checks = self._projects[project].digest
         key = result_key(file.sha256, checks, self._environment, file.student, version)

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from mlhood.errors import OutputError
 from mlhood.files.csv_cells import round_points
 from mlhood.files.paths import read_text
-from mlhood.grading.batch.batch import Batch, GivenVersions
+from mlhood.grading.batch.batch import Batch
 from mlhood.grading.batch.executor import Executor
 from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.late import parse_late_policy
@@ -43,7 +43,7 @@ class GradeOptions:
         again: Whether to retry what has failed through no fault of the submission.
         seconds: Time limit for one submission.
         sandbox: Whether notebooks run in sandboxes; else with the rights of this process.
-        variant: Name of the variant that the class was given; that of each group follows from the roster.
+        variant: Name of the variant that the class was given.
     """
 
     jobs: int = 1
@@ -92,9 +92,8 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, progr
         gradebook.add_submissions(submissions)
         if options.variant:
             gradebook.set_metadata(VARIANT, options.variant)
-        versions = GivenVersions(gradebook.metadata(VARIANT) or "", roster_of(gradebook))
         executor = Executor(options.sandbox, seed, options.jobs)
-        Batch(gradebook, executor, progress, options.seconds, versions).run(submissions)
+        Batch(gradebook, executor, progress, options.seconds, gradebook.metadata(VARIANT) or "").run(submissions)
         layouts = tuple(collection.layout for collection in collections)
         extras = tuple(file for collection in collections for file in collection.extras)
         results, others = tuple(records(gradebook)), tuple(unassigned(gradebook))
@@ -217,7 +216,9 @@ class ClassResult:
 
     def _next_commands(self, done: int) -> Iterator[str]:
         folder = shlex.quote(str(self.gradebook.parent))
-        commands = [f"mlhood marks {folder} --open"] if any(record.undecided for record in self.records) else []
+        commands = (
+            [f"mlhood marks {folder} --write to-mark.csv"] if any(record.undecided for record in self.records) else []
+        )
         if done:
             commands.append(f"mlhood export {folder} --format csv --to marks.csv")
             commands.append(f"mlhood class-report {folder} --to class.html")

@@ -107,7 +107,7 @@ def _undecided_note(exported: Sequence[Record], gradebook: Path) -> Iterator[str
     more = f" and {len(undecided) - MAX_NAMES} more" if len(undecided) > MAX_NAMES else ""
     names = f"{', '.join(undecided[:MAX_NAMES])}{more}"
     yield f"warning: not final: checks of {count} tasks are undecided: {names}"
-    yield f"next: mlhood marks {shlex.quote(str(gradebook))} --open"
+    yield f"next: mlhood marks {shlex.quote(str(gradebook))} --write to-mark.csv"
 
 
 def _check_format(options: ExportOptions) -> None:

@@ -11,23 +11,56 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.files.paths import did_you_mean
 from mlhood.grading.checks.marks import CheckResult, ManualMark, TaskResult
 from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.project_spec import ProjectSpec
-from mlhood.grading.gradebook.schema import APPLICATION, SCHEMA, VERSION, migrate
 from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.variants.seed import UNSIGNED
 
 GRADEBOOK_FILE = "gradebook.sqlite"
 SUBMISSIONS_FOLDER = "submissions"  # beside the gradebook; see `records.stored_path`
-NOT_MARKED = -1  # in the column `late`
 BUSY_SECONDS = 30.0
+APPLICATION = 0x6D6C6862  # "mlhb": distinguishes a gradebook from other SQLite files
+VERSION = 7
+# the columns `file`, `result` and `spec` have JSON
+SCHEMA = """
+CREATE TABLE metadata (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE projects (id TEXT PRIMARY KEY, spec TEXT NOT NULL);
+CREATE TABLE submissions (
+    student TEXT NOT NULL, slot TEXT NOT NULL, sha256 TEXT NOT NULL, file TEXT NOT NULL,
+    project TEXT NOT NULL DEFAULT '', key TEXT,
+    PRIMARY KEY (student, slot)
+);
+CREATE TABLE notebooks (
+    sha256 TEXT NOT NULL, course TEXT NOT NULL, project TEXT NOT NULL, problem TEXT NOT NULL, variant TEXT NOT NULL,
+    PRIMARY KEY (sha256, course)
+);
+CREATE TABLE gradings (
+    key TEXT PRIMARY KEY, sha256 TEXT NOT NULL, project TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'done', 'refused', 'failed')),
+    reason TEXT NOT NULL DEFAULT '', seconds REAL NOT NULL DEFAULT 0
+);
+CREATE TABLE task_results (
+    key TEXT NOT NULL REFERENCES gradings (key), task TEXT NOT NULL, result TEXT NOT NULL,
+    PRIMARY KEY (key, task)
+);
+CREATE TABLE attempts (
+    id INTEGER PRIMARY KEY, job TEXT NOT NULL,
+    outcome TEXT NOT NULL DEFAULT 'running' CHECK (outcome IN ('running', 'done', 'died', 'stopped')),
+    reason TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX attempts_of_job ON attempts (job);
+CREATE TABLE manual_marks (
+    student TEXT NOT NULL, item TEXT NOT NULL, sha256 TEXT NOT NULL, points REAL NOT NULL, comment TEXT NOT NULL,
+    PRIMARY KEY (student, item, sha256)
+);
+"""
 
 Statement = tuple[str, tuple[object, ...]]
 
@@ -124,7 +157,6 @@ class Gradebook:
         if not tables:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._create()
-        migrate(self._connection)
         version = self._scalar("PRAGMA user_version")
         if version != VERSION:
             raise GradingError(
@@ -189,10 +221,6 @@ class Gradebook:
         except sqlite3.Error as error:
             raise self._unusable(error) from None
 
-    def data_version(self) -> int:
-        """Return a number that changes when another process, or another connection, has changed the gradebook."""
-        return self._rows("PRAGMA data_version")[0][0]
-
     # -- the course and the batch
 
     def set_metadata(self, name: str, value: str) -> None:
@@ -218,33 +246,24 @@ class Gradebook:
 
     def add_submissions(self, submissions: Iterable[SubmittedFile]) -> None:
         """Store submissions; each replaces the earlier one of the same student and slot."""
-        now = datetime.now(UTC).isoformat()
         insert = (
-            "INSERT INTO submissions"
-            " (student, slot, name, assignment, source, sha256, submitted, late, problem, collected)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (student, slot) DO UPDATE SET name = excluded.name,"
-            " assignment = excluded.assignment, source = excluded.source, sha256 = excluded.sha256,"
-            " submitted = excluded.submitted, late = excluded.late, problem = excluded.problem,"
-            " collected = excluded.collected, project = CASE WHEN sha256 = excluded.sha256 THEN project ELSE '' END,"
+            "INSERT INTO submissions (student, slot, sha256, file) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (student, slot) DO UPDATE SET sha256 = excluded.sha256, file = excluded.file,"
+            " project = CASE WHEN sha256 = excluded.sha256 THEN project ELSE '' END,"
             " key = CASE WHEN sha256 = excluded.sha256 THEN key END"
         )
-        self._write((insert, (*_submission_row(submission), now)) for submission in submissions)
+        self._write((insert, (file.student, file.slot, file.sha256, _submission_text(file))) for file in submissions)
 
     def entries(self) -> list[SubmissionEntry]:
         """Return all submissions, by student."""
-        rows = self._rows(
-            "SELECT student, name, assignment, source, sha256, submitted, late, problem, project, key"
-            " FROM submissions ORDER BY student, slot"
-        )
-        return [SubmissionEntry(_read_submission(row[:8]), row[8], row[9]) for row in rows]
+        rows = self._rows("SELECT file, project, key FROM submissions ORDER BY student, slot")
+        return [SubmissionEntry(_read_submission(text), project, key) for text, project, key in rows]
 
     def update_entries(self, entries: Iterable[SubmissionEntry]) -> None:
         """Store which grading counts for each submission, or why there is none."""
-        update = (
-            "UPDATE submissions SET project = ?, key = ?, problem = ? WHERE student = ? AND slot = ? AND sha256 = ?"
-        )
+        update = "UPDATE submissions SET project = ?, key = ?, file = ? WHERE student = ? AND slot = ? AND sha256 = ?"
         self._write(
-            (update, (entry.project, entry.key, file.problem, file.student, file.slot, file.sha256))
+            (update, (entry.project, entry.key, _submission_text(file), file.student, file.slot, file.sha256))
             for entry in entries
             for file in [entry.submission]
         )
@@ -294,16 +313,8 @@ class Gradebook:
 
     def put_task(self, key: str, result: TaskResult) -> None:
         """Store a task's result; it replaces an earlier one of the same task, so none counts twice."""
-        task = "INSERT OR REPLACE INTO task_results VALUES (?, ?, ?, ?, ?)"
-        reached = json.dumps(asdict(result.reached)) if result.reached else ""
-        check = "INSERT INTO check_results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        self._write(
-            [
-                ("DELETE FROM check_results WHERE key = ? AND task = ?", (key, result.id)),
-                (task, (key, result.id, result.title, json.dumps(result.notes), reached)),
-                *((check, (key, result.id, *_check_row(i, row))) for i, row in enumerate(result.checks)),
-            ]
-        )
+        insert = "INSERT OR REPLACE INTO task_results VALUES (?, ?, ?)"
+        self._write([(insert, (key, result.id, _json(asdict(result))))])
 
     def close_grading(self, key: str, state: str, reason: str = "", seconds: float = 0.0) -> None:
         """Store how a grading has ended."""
@@ -316,39 +327,19 @@ class Gradebook:
         if not rows:
             return None
         state, reason, seconds = rows[0]
-        return Grading(state, reason, self._tasks(key), seconds)
-
-    def _tasks(self, key: str) -> tuple[TaskResult, ...]:
-        checks: dict[str, list[CheckResult]] = {}
-        query = (
-            "SELECT task, name, title, points, status, what, parts FROM check_results WHERE key = ?"
-            " ORDER BY task, position"
-        )
-        for task, *values, parts in self._rows(query, key):
-            checks.setdefault(task, []).append(CheckResult(*values, parts=json.loads(parts)))
-        query = "SELECT task, title, notes, reached FROM task_results WHERE key = ?"
-        return tuple(
-            TaskResult(
-                task,
-                title,
-                tuple(checks.get(task, [])),
-                tuple(json.loads(notes)),
-                reached=Reached(**json.loads(reached)) if reached else None,
-            )
-            for task, title, notes, reached in self._rows(query, key)
-        )
+        results = self._rows("SELECT result FROM task_results WHERE key = ? ORDER BY task", key)
+        return Grading(state, reason, tuple(_read_task(text) for (text,) in results), seconds)
 
     # -- attempts
 
     def begin_attempt(self, job: str) -> int:
         """Store that a worker begins a job; return the id of the attempt."""
-        self._write([("INSERT INTO attempts (job, began) VALUES (?, ?)", (job, datetime.now(UTC).isoformat()))])
+        self._write([("INSERT INTO attempts (job) VALUES (?)", (job,))])
         return self._scalar("SELECT max(id) FROM attempts")
 
     def end_attempt(self, attempt: int, outcome: str, reason: str = "") -> None:
         """Store how an attempt ended: `done`, `died` (which counts against the job) or `stopped` (which does not)."""
-        update = "UPDATE attempts SET ended = ?, outcome = ?, reason = ? WHERE id = ?"
-        self._write([(update, (datetime.now(UTC).isoformat(), outcome, reason, attempt))])
+        self._write([("UPDATE attempts SET outcome = ?, reason = ? WHERE id = ?", (outcome, reason, attempt))])
 
     def abandon_attempts(self) -> int:
         """Mark the attempts left open by a call that was killed as stopped; return how many there were."""
@@ -367,10 +358,6 @@ class Gradebook:
         insert = "INSERT OR REPLACE INTO manual_marks VALUES (?, ?, ?, ?, ?)"
         self._write((insert, (*item, mark.points, mark.comment)) for item, mark in marks.items())
 
-    def remove_manual_mark(self, item: MarkedItem) -> None:
-        """Remove the points for an item, so that it is not marked yet."""
-        self._write([("DELETE FROM manual_marks WHERE student = ? AND item = ? AND sha256 = ?", item)])
-
     def manual_marks(self) -> dict[MarkedItem, ManualMark]:
         """Return the points given by hand, the latest last."""
         rows = self._rows("SELECT student, item, sha256, points, comment FROM manual_marks ORDER BY rowid")
@@ -382,22 +369,25 @@ def identification_job(sha256: str) -> str:
     return f"look:{sha256}"
 
 
-def _submission_row(file: SubmittedFile) -> tuple[object, ...]:
-    time = file.submitted.isoformat() if file.submitted else None
-    identity = file.student, file.slot, file.name, file.assignment, file.source
-    return *identity, file.sha256, time, NOT_MARKED if file.late is None else int(file.late), file.problem
+def _json(data: dict[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False)
 
 
-def _read_submission(row: tuple) -> SubmittedFile:
-    student, name, assignment, source, sha256, submitted, late, problem = row
-    time = datetime.fromisoformat(submitted) if submitted else None
-    marked_late = None if late == NOT_MARKED else bool(late)
-    return SubmittedFile(student, name, assignment, source, None, sha256, time, marked_late, problem)
+def _submission_text(file: SubmittedFile) -> str:
+    return _json(asdict(file) | {"path": None, "submitted": file.submitted.isoformat() if file.submitted else None})
 
 
-def _check_row(position: int, check: CheckResult) -> tuple[object, ...]:
-    parts = json.dumps(check.parts)
-    return check.name, position, check.title, check.points, check.status, check.what, parts
+def _read_submission(text: str) -> SubmittedFile:
+    row = json.loads(text)
+    time = row.pop("submitted")
+    return SubmittedFile(**row, submitted=datetime.fromisoformat(time) if time else None)
+
+
+def _read_task(text: str) -> TaskResult:
+    row = json.loads(text)
+    checks = tuple(CheckResult(**check) for check in row["checks"])
+    reached = Reached(**row["reached"]) if row["reached"] else None
+    return TaskResult(row["id"], row["title"], checks, tuple(row["notes"]), reached=reached)
 
 
 def _encodable(value: object) -> object:

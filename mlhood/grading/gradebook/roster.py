@@ -1,27 +1,23 @@
 """The roster of a class: who is to submit, so that who did not is named, from a CSV file.
 
-student,name,email,group
-ada,Ada Lovelace,ada@example.org,A
+student,name,email
+ada,Ada Lovelace,ada@example.org
 
 `student` is the id that submissions have in their layout. Where a layout has other ids, as Canvas, or only names, as
-Moodle, a submission belongs to the student of the same name, if there is exactly one. `group`, where groups have
-different versions, is the one that the student was given.
+Moodle, a submission belongs to the student of the same name, if there is exactly one.
 """
 
 from __future__ import annotations
 
-import hmac
-import itertools
 import json
 import re
-import string
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mlhood.errors import GradingError
-from mlhood.files.csv_cells import csv_text, join_errors, read_csv
+from mlhood.files.csv_cells import join_errors, read_csv
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,6 @@ class Student:
     student: str
     name: str = ""
     email: str = ""
-    group: str = ""
 
 
 class Roster:
@@ -63,8 +58,7 @@ def sorted_words(name: str) -> str:
     return " ".join(sorted(re.findall(r"\w+", name.lower())))
 
 
-MAX_GROUPS = 100
-COLUMNS = ("student", "name", "email", "group")
+COLUMNS = ("student", "name", "email")
 
 
 def read_roster(path: Path) -> Roster:
@@ -103,55 +97,3 @@ def read_roster(path: Path) -> Roster:
             todo="correct these rows",
         )
     return Roster(students.values())
-
-
-def group_names(count: int) -> list[str]:
-    """Return A, B, ..., Z, AA, AB, ...
-
-    Raises:
-        GradingError: There are fewer than two groups, or more than a hundred.
-    """
-    if not 2 <= count <= MAX_GROUPS:
-        raise GradingError(
-            "this cannot be the number of groups",
-            where="--groups",
-            expected=f"2 to {MAX_GROUPS}",
-            got=count,
-            todo="for one version for all, leave out --roster",
-        )
-    lengths = itertools.count(1)
-    words = ("".join(word) for n in lengths for word in itertools.product(string.ascii_uppercase, repeat=n))
-    return list(itertools.islice(words, count))
-
-
-def deal(roster: Roster, count: int, seed: int) -> Roster:
-    """Return the roster with a group for every student: the one it has, else the smallest so far, in a random order.
-
-    Args:
-        roster: Of the class.
-        count: Number of groups.
-        seed: Of the course. The same students are dealt alike each time; who comes later fills up the groups.
-
-    Raises:
-        GradingError: There are no students, or it cannot be the number of groups.
-    """
-    if not roster.students:
-        raise GradingError("the roster has no students", where="--roster", expected="one row for each student")
-    sizes = dict.fromkeys(group_names(count), 0) | {student.group: 0 for student in roster.students if student.group}
-    groups = {student.student: student.group for student in roster.students if student.group}
-    for group in groups.values():
-        sizes[group] += 1
-
-    def order(name: str) -> bytes:
-        return hmac.digest(str(seed).encode(), f"group of {name}".encode(), "sha256")
-
-    for student in sorted((student.student for student in roster.students), key=order):
-        if student not in groups:
-            groups[student] = min(sizes, key=lambda group: sizes[group])
-            sizes[groups[student]] += 1
-    return Roster(replace(student, group=groups[student.student]) for student in roster.students)
-
-
-def roster_csv(roster: Roster) -> str:
-    """Return a roster as CSV, as `read_roster` reads it."""
-    return csv_text([COLUMNS, *([getattr(student, column) for column in COLUMNS] for student in roster.students)])

@@ -17,7 +17,7 @@ from mlhood.grading.gradebook.records import MISSING, Record, records
 from mlhood.grading.progress import Notify, ignore
 from mlhood.grading.reports.outputs import PageBudget
 from mlhood.grading.reports.render import render
-from mlhood.grading.similarity.class_similarity import Similarity, compare_class
+from mlhood.grading.similarity import Similarity, compare_class
 
 BINS = 5
 MAX_HARDEST = 12
@@ -94,17 +94,10 @@ def write_class_report(gradebook: Path, path: Path, given: Iterable[Path], notif
     similarity = compare_class(results, gradebook.parent / SUBMISSIONS_FOLDER, given, notify, variant_names)
     notify(f"writing the page {path}", 0, 1)
     write_atomic(path, class_report(results, similarity).encode("utf-8", "replace"))
-    pairs = sum(len(result.pairs) for result in similarity.values())
-    groups = sum(len(result.groups) for result in similarity.values())
+    similar = sum(len(result.similar) for result in similarity.values())
     copies = sum(len(result.copies) for result in similarity.values())
     count = sum(record.status != MISSING for record in results)
-    found = f"{_counted(groups, 'group')} with the same code, {_counted(pairs, 'similar pair')}"
-    own = f"{copies} {'copy' if copies == 1 else 'copies'} of the course's own source"
-    return f"{_counted(count, 'result')}, {found}, {own}: {path}"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{path}: results {count}, groups with similar code {similar}, copies of the course's own source {copies}"
 
 
 def class_report(results: Sequence[Record], similarity: Mapping[str, Similarity]) -> str:

@@ -19,15 +19,15 @@ from mlhood.grading.reports.sanitize import plain, rich_text
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def render(template: str, folder: Path = TEMPLATES, **context: object) -> str:
-    """Return a template of a folder, rendered. It can include and import those of the folder `templates` here."""
-    return _environment(folder).get_template(template).render(context)
+def render(template: str, **context: object) -> str:
+    """Return a template of the folder `templates`, rendered."""
+    return _environment().get_template(template).render(context)
 
 
 @cache
-def _environment(folder: Path) -> Environment:
+def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader([folder, TEMPLATES]),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

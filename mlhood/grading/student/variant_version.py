@@ -28,7 +28,7 @@ from mlhood.grading.projects.package_files import RESULTS_FILE, VARIANTS_FILE
 from mlhood.grading.projects.solution import SEEDS, record
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.grading.student.version_files import package_files
-from mlhood.grading.variants.seed import sign
+from mlhood.grading.variants.seed import read_seed, sign
 
 
 @dataclass(frozen=True)
@@ -36,21 +36,21 @@ class Variant:
     """The variant that a version is made of.
 
     Args:
-        variant_name: From which its values are drawn.
-        seed: Of the course, with which the name is signed in the notebooks.
+        name: From which its values are drawn.
+        seed_file: With the seed of the course, by which the name is signed in the notebooks.
         source notebooks: Folder of the executed notebooks that `mlhood run --variant` writes: what the course's own
             cells show is taken from them. Without it, or for a project that is not in it, cells that depend on a
             parameter have no outputs.
     """
 
-    variant_name: str
-    seed: int
+    name: str
+    seed_file: Path
     source_notebooks: Path | None = None
 
     @property
     def signed(self) -> str:
         """The name as it is in the notebooks."""
-        return sign(self.seed, self.variant_name)
+        return sign(read_seed(self.seed_file), self.name)
 
 
 def read_source_notebooks(root: Path, made_of: Variant | None) -> dict[str, NotebookNode]:
@@ -116,7 +116,7 @@ def _executed_sources(folder: Path) -> dict[str, Path]:
 
 
 def _project(notebook: NotebookNode, path: Path, made_of: Variant | None) -> Project:
-    return variant(project_of(notebook, path), made_of.variant_name if made_of else "")
+    return variant(project_of(notebook, path), made_of.name if made_of else "")
 
 
 def _take_outputs(source_notebook: NotebookNode, path: Path) -> None:

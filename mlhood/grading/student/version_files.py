@@ -13,25 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 import nbformat
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mlhood.grading.notebooks.questions import QUESTIONS_FILE
 from mlhood.grading.projects.collect import DECLARATION
 from mlhood.grading.projects.package_files import SOLUTIONS_FILE, VARIANTS_FILE
-
-GITIGNORE = """__pycache__/
-*.egg-info/
-.venv/
-.ipynb_checkpoints/
-# what the notebooks and `mlhood run` write
-/out/
-/*.onnx
-/*.onnx.data
-/*.pdf
-/*.png
-/*.svg
-/*.npz
-/cluster_step.py
-"""
 
 CONTAINER = (".devcontainer/devcontainer.json", ".devcontainer/install.sh")  # for Codespaces and VS Code
 
@@ -42,138 +28,7 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 END = "# for the course's authors and instructors"  # the comment in pyproject.toml after what students get
 
-# Colab opens a notebook alone: this cell fetches and installs the rest, for each new session
-COLAB_CELL = f"""\
-COURSE = "https://github.com/OWNER/REPOSITORY"  # the repository that your instructor has named
-![ -d course ] || git clone -q {{COURSE}} course
-%cd course
-%pip install -q --extra-index-url {CPU_INDEX} .
-"""
-
-README = """# Machine Learning under the hood
-
-Your copy of the course: {notebooks}. It needs Python 3.11 or newer and no GPU.
-
-## Install
-
-Linux and macOS, in a terminal in this folder:
-
-```
-python3 -m venv .venv
-.venv/bin/python -m pip install -e .
-```
-
-Windows, in PowerShell in this folder:
-
-```
-py -m venv .venv
-.venv\\Scripts\\python -m pip install -e .
-```
-
-Below, Windows users replace `.venv/bin/` by `.venv\\Scripts\\`.
-To see what your machine can do: `.venv/bin/mlhood doctor`.
-
-## Open
-
-```
-.venv/bin/jupyter lab {first}
-```
-
-In VS Code: open this folder and the notebook, and choose `.venv` as its kernel. In Google Colab: open the notebook
-(*File*, *Upload notebook*), add a cell at the top, and run it at the beginning of every session; if Colab then asks to
-restart the session, do so and run it again:
-
-```
-{colab}```
-
-Colab forgets its files: download the notebook when you stop (*File*, *Download*). You may leave that cell in.
-
-## Work
-
-Read from the top and run each cell. Where it says
-
-```
-# YOUR CODE HERE
-raise NotImplementedError()
-```
-
-replace these two lines by your own code; written questions say `YOUR ANSWER HERE`. Leave the other cells
-as they are; you may add cells of your own. Keep the names that a task gives: the checks call them.
-
-## Check
-
-Below each task is a cell with `mlhood.check("...")`. Run it: it lists the checks and which of them
-passed; for a failed check it shows what was expected, what your code returned, and for which input. How to go on is
-said by `mlhood.hint("...")`, or when the check fails again.
-`mlhood.progress()` shows how far you are. In a terminal,
-
-```
-.venv/bin/mlhood check {first}
-```
-
-runs the whole notebook from the top and gives the points of every task. Your instructor's marks come from
-the same checks with other inputs.
-
-## Hand in
-
-Save the notebook, then
-
-```
-.venv/bin/mlhood validate {first}
-```
-
-It prints `ready to hand in`, or lists what to repair; it also names the tasks that are still empty, with which you
-may hand in all the same. Then hand in the notebook file as your instructor asks.
-
-To keep your own history, use git: `git add .`, then `git commit` (and `git init` before, if there is no `.git` here).
-"""
-
-
-WORKFLOW = """\
-# GitHub Classroom runs this on every push and shows points; the marks that count come from your instructor.
-name: Autograding
-"on": [push, workflow_dispatch]
-
-permissions:
-  checks: write
-  actions: read
-  contents: read
-
-concurrency:
-  group: autograding-${{{{ github.ref }}}}
-  cancel-in-progress: true
-
-jobs:
-  autograding:
-    runs-on: ubuntu-latest
-    timeout-minutes: 120
-    if: github.actor != 'github-classroom[bot]'
-    steps:
-      - uses: actions/checkout@v5
-        with:
-          persist-credentials: false
-      - uses: actions/setup-python@v6
-        with:
-          python-version: "3.12"
-          cache: pip
-          cache-dependency-path: pyproject.toml
-      - name: Install
-        run: python -m pip install --quiet --extra-index-url {index} -e .
-{steps}
-      - name: Report
-        uses: classroom-resources/autograding-grading-reporter@v1
-        env:
-{results}
-        with:
-          runners: {runners}
-"""
-
-STEP = """      - name: Grade {name}
-        id: {id}
-        run: python -m mlhood.grading.reports.github_classroom {name}
-        continue-on-error: true"""
-
-RESULT = "          {variable}: ${{{{ steps.{id}.outputs.result }}}}"
+TEMPLATES = Path(__file__).parent / "templates"
 ROOTS = (
     "mlhood.__main__",
     # modules with commands
@@ -194,21 +49,30 @@ IMPORT = re.compile(
 )
 
 
-def classroom_workflow(notebooks: list[str]) -> str:
-    """Return the workflow by which GitHub Classroom grades a student's repository: a step for every notebook."""
-    ids = {name: Path(name).stem.lower() for name in notebooks}
-    return WORKFLOW.format(
-        index=CPU_INDEX,
-        steps="\n".join(STEP.format(name=name, id=ids[name]) for name in notebooks),
-        results="\n".join(RESULT.format(variable=f"{ids[name].upper()}_RESULTS", id=ids[name]) for name in notebooks),
-        runners=",".join(ids.values()),
+def render(template: str, **context: object) -> str:
+    """Return the text of a file from its template, in which `[[ name ]]` stands for a value."""
+    environment = Environment(  # noqa: S701 (of files that are not HTML)
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        variable_start_string="[[",
+        variable_end_string="]]",
+        block_start_string="[%",
+        block_end_string="%]",
     )
+    return environment.get_template(f"{template}.j2").render(context, index=CPU_INDEX)
 
 
-def student_readme(notebooks: list[str]) -> str:
-    """Return the README for a course of these notebooks."""
+def text_files(notebooks: list[str]) -> dict[str, str]:
+    """Return the texts for a course of these notebooks: README, workflow of GitHub Classroom, and ignored files."""
+    ids = {name: Path(name).stem.lower() for name in notebooks}
     names = ", ".join(f"`{name}`" for name in notebooks)
-    return README.format(notebooks=names, first=notebooks[0], colab=COLAB_CELL)
+    return {
+        "README.md": render("README.md", notebooks=names, first=notebooks[0]),
+        ".github/workflows/classroom.yml": render("classroom.yml", ids=ids),
+        ".gitignore": render("gitignore"),
+    }
 
 
 def student_project(text: str) -> str:
@@ -290,7 +154,7 @@ def _is_needed(path: PurePosixPath, package: Mapping[str, str], needed: set[str]
     """Whether a file is a needed module, or data of a needed package, in its folder or in one without modules."""
     if path.suffix == ".py":
         return str(path) in needed
-    if path.name in FOR_GRADERS or path.match("mlhood/grading/*.md"):
+    if path.name in FOR_GRADERS or path.match("mlhood/grading/*.md") or path.match("mlhood/grading/student/*/*"):
         return False
     packages = (f"{parent}/__init__.py" for parent in path.parents)
     return next((name for name in packages if name in package), "") in needed

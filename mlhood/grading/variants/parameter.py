@@ -96,11 +96,6 @@ def draw(name: str, project_id: str, parameters: Iterable[Parameter]) -> dict[st
     return {parameter.name: _drawn(name, project_id, parameter) for parameter in parameters}
 
 
-def version_name(name: str, group: str) -> str:
-    """Return the name of a group's version of a variant."""
-    return f"{name}/{group}" if group else name
-
-
 def _drawn(name: str, project_id: str, parameter: Parameter) -> Any:
     others = parameter.values[1:]
     digest = hashlib.sha256(f"{name}\n{project_id}\n{parameter.name}".encode()).digest()

@@ -8,15 +8,15 @@ import pytest
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
-from mlhood.grading.gradebook.roster import read_roster
 from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.notebooks.source_notebook import source_of_variant
 from mlhood.grading.notebooks.version import stored_signature
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import variant
-from mlhood.grading.student.release import VariantOptions, release_variant
-from mlhood.grading.variants.parameter import version_name
-from mlhood.grading.variants.seed import read_seed, verify
+from mlhood.grading.student.release import new_seed_file
+from mlhood.grading.student.release import release as write_version
+from mlhood.grading.student.variant_version import Variant
+from mlhood.grading.variants.seed import make_seed_file, read_seed, verify
 from tests.grading import varied_course
 
 VARIANT_NAME = "autumn"
@@ -32,8 +32,10 @@ def varied(course, monkeypatch, tmp_path):
     )
 
 
-def release(varied, **options):
-    return release_variant(varied.root, varied.out, VariantOptions(VARIANT_NAME, **options), git=False)
+def release(varied, source_notebooks=None, **options):
+    seed = varied.folder / "seed.txt"
+    made_of = Variant(VARIANT_NAME, make_seed_file(seed), source_notebooks)
+    return write_version(varied.root, varied.out, made_of=made_of, git=False, **options)
 
 
 def test_the_version_asks_for_what_the_variant_does(varied):
@@ -52,26 +54,27 @@ def test_the_version_asks_for_what_the_variant_does(varied):
 def test_nothing_that_students_get_shows_the_word_or_the_seed(varied):
     done = release(varied)
     texts = [path.read_text(errors="replace") for path in varied.out.rglob("*") if path.is_file()]
-    seed = done.seed_file.read_text().strip()
+    seed = done.made_of.seed_file.read_text().strip()
     assert not [text for text in texts if VARIANT_NAME in text or seed in text]
-    assert done.seed_file.parent == varied.folder
+    assert f"--variant autumn --seed-file {done.made_of.seed_file}" in done.text()
 
 
 def test_the_notebooks_are_signed_with_the_seed_of_the_course(varied):
     done = release(varied)
     signed = stored_signature(read(varied.out / "P1.ipynb"))
-    assert verify(read_seed(done.seed_file), signed) == VARIANT_NAME
+    assert verify(read_seed(done.made_of.seed_file), signed) == VARIANT_NAME
     assert verify(1, signed) is None
 
 
-def test_a_second_release_keeps_the_seed(varied):
-    first = release(varied).seed_file.read_text()
-    release_variant(varied.root, varied.out, VariantOptions(VARIANT_NAME), git=False, force=True)
-    assert (varied.folder / "student-seed.txt").read_text() == first
+def test_the_seed_is_made_once_beside_the_version(varied):
+    first = new_seed_file(varied.root, varied.out)
+    assert (first.name, first.parent) == ("student-seed.txt", varied.folder)
+    text = first.read_text()
+    assert new_seed_file(varied.root, varied.out).read_text() == text
 
 
 def test_the_autograder_has_the_variants_solutions_and_not_the_templates(varied):
-    release_variant(varied.root, varied.out, VariantOptions(VARIANT_NAME), git=False, gradescope=True)
+    release(varied, gradescope=True)
     with zipfile.ZipFile(varied.folder / "student-gradescope.zip") as archive:
         names = archive.namelist()
         solutions = json.loads(archive.read("mlhood/grading/projects/t9/solutions.json"))
@@ -126,33 +129,13 @@ def test_a_folder_without_executed_sources_is_refused(varied, tmp_path):
         release(varied, source_notebooks=tmp_path / "elsewhere")
 
 
-def test_groups_get_versions_of_their_own(varied, tmp_path):
-    (tmp_path / "class.csv").write_text("student,name\n" + "".join(f"s{n},Student {n}\n" for n in range(7)))
-    done = release(varied, roster=tmp_path / "class.csv", groups=3)
-    assert [version.folder.name for version in done.versions] == ["A", "B", "C"]
-    seed = read_seed(done.seed_file)
-    for group in "ABC":
-        signed = stored_signature(read(varied.out / group / "P1.ipynb"))
-        assert verify(seed, signed) == version_name(VARIANT_NAME, group)
-    dealt = read_roster(varied.folder / "student-roster.csv")
-    assert {student.group for student in dealt.students} == set("ABC")
-    assert "--roster" in done.text()
-    assert "--variant autumn" in done.text()
-
-
 def test_the_course_itself_is_never_written_into(varied):
     with pytest.raises(OutputError, match="overwrite the course"):
-        release_variant(varied.root, varied.root, VariantOptions(VARIANT_NAME), force=True)
+        new_seed_file(varied.root, varied.root)
     assert not list(varied.folder.glob("*-seed.txt"))
 
 
-def test_what_is_no_name_is_refused_before_anything_is_written(varied):
-    with pytest.raises(GradingError, match="name of a variant"):
-        release_variant(varied.root, varied.out, VariantOptions("not a name"))
-    assert sorted(path.name for path in varied.folder.iterdir()) == ["course"]
-
-
-def test_an_version_makes_no_variants(varied, monkeypatch):
+def test_a_version_makes_no_variants(varied, monkeypatch):
     (varied.root / "mlhood/grading/projects/t9/variants.json").unlink()
     with pytest.raises(GradingError, match="student version cannot make"):
         variant(PROJECTS["T9"], VARIANT_NAME)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from nbformat.v4 import new_code_cell
 
 from mlhood.errors import GradingError
+from mlhood.grading import marking
 from mlhood.grading.checks.marks import ManualMark
 from mlhood.grading.gradebook.gradebook import Gradebook, MarkedItem
 from mlhood.grading.gradebook.records import records
-from mlhood.grading.marking import manual_marks
-from mlhood.grading.marking.manual_marks import read_manual_marks, write_manual_marks
-from mlhood.grading.notebooks.questions import own_code, written_answers
+from mlhood.grading.marking import MAX_ANSWER, read_manual_marks, write_manual_marks
+from mlhood.grading.notebooks.questions import QuestionText, RubricRow, own_code, written_answers
 from mlhood.grading.projects import PROJECTS
 from tests.grading.batch.fake_grader import OPEN
 from tests.grading.test_class_commands import read, write
@@ -40,7 +42,9 @@ def test_a_question_without_an_answer_has_none_in_the_table(text, course):
 @pytest.fixture
 def undecided(fake_class, monkeypatch):
     """A class with an undecided task, whose table is written."""
-    monkeypatch.setattr(manual_marks, "own_code", lambda *given: [(7, "exec(text)"), (9, "x" * 40_000)])
+    monkeypatch.setattr(marking, "own_code", lambda *given: [(7, "exec(text)"), (9, "x" * 40_000)])
+    text = QuestionText("Why?", (RubricRow("a reason", 1.5),))
+    monkeypatch.setattr(marking, "synced_questions", lambda project: {"P1.4": text})
     fake_class.submit(ada="P1 open-P1.2").grade()
     write_manual_marks(fake_class.gradebook, fake_class.out / "table.csv")
     return fake_class
@@ -60,8 +64,10 @@ def test_an_undecided_task_is_decided_in_the_table(undecided):
     task, question = read(undecided.out / "table.csv")
     assert (task["question"], task["undecided"]) == ("P1.2", OPEN)
     assert task["answer"].startswith("# cell 7\nexec(text)\n\n# cell 9\nxx")
-    assert (len(task["answer"]), task["answer"].endswith(manual_marks.CUT)) == (manual_marks.MAX_ANSWER, True)
+    assert len(task["answer"]) == MAX_ANSWER
+    assert Path(task["answer"].rpartition(" ")[2]).is_file()
     assert (task["by_checks"], task["most"], task["points"]) == ("4", "10", "")
+    assert (question["text"], question["rubric"], task["rubric"]) == ("Why?", "1.5: a reason", "")
     assert (question["question"], question["undecided"], question["file"]) == ("P1.4", "", "")
     with pytest.raises(GradingError) as caught:
         fill(undecided, points="10.5")
