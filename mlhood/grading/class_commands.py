@@ -161,8 +161,7 @@ def feedback(
 ) -> None:
     """Write a page of feedback for every student: points, every check with its hint, and the student's own cells.
 
-    Each page is one file that needs no network and runs no scripts. It shows the notebook as it was submitted. Only
-    pages that are new or have changed are written.
+    Each page is one file that needs no network and runs no scripts. It shows the notebook as it was submitted.
 
     Example: mlhood feedback graded --to feedback
     """

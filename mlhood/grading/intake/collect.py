@@ -5,33 +5,31 @@ Whatever is wrong with one submission becomes its result; it never stops the oth
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import os
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import IO
 from zoneinfo import ZoneInfo
 
-from mlhood.errors import GradingError, OutputError
+from mlhood.errors import GradingError
+from mlhood.files.atomic import write_atomic
+from mlhood.files.paths import make_folder
 from mlhood.grading.intake.files import READ_ERRORS, TRUNCATED, InputFile, input_files
-from mlhood.grading.intake.layouts import OPTION, SUBMITTED, TIMESTAMP, FileLayout, Owner, choose_layout
+from mlhood.grading.intake.layouts import OPTION, SUBMITTED, Owner, choose_layout
 
 MAX_BYTES = 32 << 20
-MAX_STUDENT_BYTES = 256 << 20
-MAX_STUDENT_NOTEBOOKS = 24
+MAX_STUDENT_NOTEBOOKS = 12
 MAX_TIMESTAMP_BYTES = 200
-CHUNK = 1 << 20
+TIMESTAMP = "timestamp.txt"
 MISPLACED = "this layout has no submissions at this path, so it belongs to no student"
 
 TOO_MANY_NOTEBOOKS = f"this student submitted more than {MAX_STUDENT_NOTEBOOKS} notebooks, and this one is not graded"
 
 Owned = tuple[InputFile, Owner]
-Candidate = tuple["SubmittedFile", InputFile]
-# by student and assignment
-Times = dict[tuple[str, str], datetime]
 
 
 @dataclass(frozen=True)
@@ -77,10 +75,6 @@ class Collection:
     extras: tuple[SubmittedFile, ...] = ()
 
 
-class _TooLarge(Exception):
-    """The file is larger than a submission may be."""
-
-
 def collect(source: Path, store: Path, layout_name: str | None = None) -> Collection:
     """Copy the submissions of a folder or zip archive into a store, which is created if it does not exist.
 
@@ -90,163 +84,84 @@ def collect(source: Path, store: Path, layout_name: str | None = None) -> Collec
         GradingError: The source does not exist, holds no submission, or the layout is unknown or ambiguous.
         OutputError: The store cannot be written.
     """
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(store, error) from None
+    make_folder(store)
     with input_files(source) as files:
         title = source.stem if source.is_file() else source.resolve().name
         layout = choose_layout([file.path for file in files], title=title, name=layout_name)
         owned = [(file, owner) for file in files if (owner := layout.owner(file.path))]
         if not owned:
-            raise _nothing_found(source, layout, files)
+            raise GradingError(
+                "there are no submissions here",
+                where=source,
+                expected=f"notebooks in the layout {layout.name!r}",
+                got=f"{len(files)} files" + (f", such as {files[0].path}" if files else ""),
+                todo=OPTION,
+            )
         times = _submission_times(owned) if layout.name == "nbgrader" else {}
-        notebooks = [(file, owner) for file, owner in owned if _is_notebook(file.path)]
-        submissions, superseded = _copy_submissions(notebooks, times, store)
-        misplaced = [
+        submissions, extras = _copy_submissions(owned, times, store)
+        extras += [
             SubmittedFile("", source=str(file.path), problem=file.problem or MISPLACED)
             for file in files
             if file.problem == TRUNCATED or (_is_notebook(file.path) and layout.owner(file.path) is None)
         ]
     # in the flat layout a file that is not a notebook does not indicate a student
-    missing = _without_notebook(owned) if layout.name != "flat" else []
-    return Collection(layout.name, (*submissions, *missing), (*superseded, *misplaced))
-
-
-def _nothing_found(source: Path, layout: FileLayout, files: list[InputFile]) -> GradingError:
-    return GradingError(
-        "there are no submissions here",
-        where=source,
-        expected=f"notebooks in the layout {layout.name!r}",
-        got=f"{len(files)} files" + (f", such as {files[0].path}" if files else ""),
-        todo=OPTION,
-    )
+    submissions += _without_notebook(owned) if layout.name != "flat" else []
+    return Collection(layout.name, tuple(submissions), tuple(extras))
 
 
 def _is_notebook(path: PurePosixPath) -> bool:
     return path.suffix.lower() == ".ipynb"
 
 
-class _ByteBudget:
-    """Bytes of one student that may still be read, so that many small zip bombs do not add up to a large one."""
-
-    def __init__(self) -> None:
-        self.remaining = MAX_STUDENT_BYTES
-
-    def spend(self, count: int) -> None:
-        self.remaining -= count
-        if self.remaining < 0:
-            raise _TooLarge(f"this student's notebooks together are larger than {MAX_STUDENT_BYTES >> 20} MiB")
-
-
 def _copy_submissions(
-    notebooks: Iterable[Owned], times: Times, store: Path
+    owned: Iterable[Owned], times: Mapping[Owner, datetime], store: Path
 ) -> tuple[list[SubmittedFile], list[SubmittedFile]]:
     """Copy the notebook that counts for each student and assignment; return these, and the others with the reason.
 
     The preferred one counts. If it cannot be copied, the next one does.
     """
-    candidates: dict[str, dict[str, list[Candidate]]] = {}
-    for file, owner in notebooks:
-        submitted = _submitted(file, owner, times)
-        candidates.setdefault(submitted.student, {}).setdefault(submitted.slot, []).append((submitted, file))
+    candidates: dict[tuple[str, str], list[tuple[SubmittedFile, InputFile]]] = {}
+    for file, owner in owned:
+        if _is_notebook(file.path):
+            found = SubmittedFile(owner.student, owner.name, owner.assignment, str(file.path), problem=file.problem)
+            found = replace(found, submitted=times.get(owner), late=owner.late)
+            candidates.setdefault((found.student, found.slot), []).append((found, file))
     chosen: list[SubmittedFile] = []
     extras: list[SubmittedFile] = []
-    for _, slots in sorted(candidates.items()):
-        budget = _ByteBudget()
-        for number, (_, files) in enumerate(sorted(slots.items())):
-            if number >= MAX_STUDENT_NOTEBOOKS:
-                extras += [replace(file, problem=file.problem or TOO_MANY_NOTEBOOKS) for file, _ in files]
-                continue
-            first, *others = _copy_first(files, store, budget)
-            chosen.append(first)
-            extras += others
+    notebooks: Counter[str] = Counter()
+    for (student, _), files in sorted(candidates.items()):
+        notebooks[student] += 1
+        if notebooks[student] > MAX_STUDENT_NOTEBOOKS:
+            extras += [replace(found, problem=found.problem or TOO_MANY_NOTEBOOKS) for found, _ in files]
+            continue
+        results: list[SubmittedFile] = []
+        counts: SubmittedFile | None = None
+        for found, file in sorted(files, key=lambda candidate: _preference(candidate[0]), reverse=True):
+            if counts:
+                results.append(replace(found, problem=found.problem or f"{counts.source} counts instead"))
+            elif (copied := _copied(found, file, store)).problem:
+                results.append(copied)
+            else:
+                counts = copied
+        chosen.append(counts or results.pop(0))
+        extras += results
     return chosen, extras
 
 
-def _copy_first(candidates: list[Candidate], store: Path, budget: _ByteBudget) -> list[SubmittedFile]:
-    """Return the candidates, first the one that counts, which was copied; each of the others with the reason."""
-    failed: list[SubmittedFile] = []
-    ordered = sorted(candidates, key=lambda candidate: _preference(candidate[0]), reverse=True)
-    for position, (submitted, file) in enumerate(ordered):
-        copied = _copied(submitted, file, store, budget)
-        if copied.problem:
-            failed.append(copied)
-            continue
-        reason = f"{copied.source} counts instead"
-        superseded = [replace(other, problem=other.problem or reason) for other, _ in ordered[position + 1 :]]
-        return [copied, *failed, *superseded]
-    return failed
-
-
-def _submitted(file: InputFile, owner: Owner, times: Times) -> SubmittedFile:
-    """Return a notebook that is not copied yet."""
-    return SubmittedFile(
-        owner.student,
-        owner.name,
-        owner.assignment,
-        str(file.path),
-        submitted=times.get((owner.student, owner.assignment)),
-        late=owner.late,
-        problem=file.problem,
-    )
-
-
-def _copied(submitted: SubmittedFile, file: InputFile, store: Path, budget: _ByteBudget) -> SubmittedFile:
-    if submitted.problem:
-        return submitted
+def _copied(found: SubmittedFile, file: InputFile, store: Path) -> SubmittedFile:
+    """Return a notebook with the path of its copy in the store, or with the reason why it has none."""
+    if found.problem:
+        return found
     try:
-        path, digest = _copy(file, store, budget)
-    except _TooLarge as reason:
-        return replace(submitted, problem=str(reason))
+        with file.open() as source:
+            data = source.read(MAX_BYTES + 1)
     except READ_ERRORS as error:
-        return replace(submitted, problem=f"it cannot be read: {error}")
-    return replace(submitted, path=path, sha256=digest)
-
-
-def _copy(file: InputFile, store: Path, budget: _ByteBudget) -> tuple[Path, str]:
-    digest, size = hashlib.sha256(), 0
-    temporary = store / f".incoming-{os.getpid()}"
-    try:
-        with file.open() as source, _open_for_writing(temporary) as target:
-            while chunk := source.read(CHUNK):
-                size += len(chunk)
-                if size > MAX_BYTES:
-                    raise _TooLarge(
-                        f"it is larger than {MAX_BYTES >> 20} MiB; clear its outputs "
-                        "(Edit > Clear Outputs of All Cells) and save it"
-                    )
-                budget.spend(len(chunk))
-                digest.update(chunk)
-                _write(target, chunk, store)
-        path = store / f"{digest.hexdigest()}.ipynb"
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path, digest.hexdigest()
-
-
-def _write(target: IO[bytes], chunk: bytes, store: Path) -> None:
-    try:
-        target.write(chunk)
-    except OSError as error:  # a full disk is not the fault of the submission
-        raise _unwritable(store, error) from None
-
-
-def _open_for_writing(path: Path) -> IO[bytes]:
-    try:
-        return path.open("wb")
-    except OSError as error:
-        raise _unwritable(path.parent, error) from None
-
-
-def _unwritable(store: Path, error: OSError) -> OutputError:
-    return OutputError(
-        "the submissions cannot be copied",
-        where=store,
-        got=error.strerror or str(error),
-        todo="choose another folder with --out, or free space in this one",
-    )
+        return replace(found, problem=f"it cannot be read: {error}")
+    if len(data) > MAX_BYTES:
+        advice = "clear its outputs (Edit > Clear Outputs of All Cells) and save it"
+        return replace(found, problem=f"it is larger than {MAX_BYTES >> 20} MiB; {advice}")
+    sha256 = hashlib.sha256(data).hexdigest()
+    return replace(found, path=write_atomic(store / f"{sha256}.ipynb", data), sha256=sha256)
 
 
 def _preference(file: SubmittedFile) -> tuple[bool, bool, list[str | int], str]:
@@ -257,42 +172,28 @@ def _preference(file: SubmittedFile) -> tuple[bool, bool, list[str | int], str]:
     return not file.problem, stem.upper() == file.assignment.upper(), natural, file.source
 
 
-def _without_notebook(owned: Iterable[Owned]) -> list[SubmittedFile]:
-    """Return a result for every student who submitted files, but no notebook."""
-    paths: dict[str, list[PurePosixPath]] = {}
-    names: dict[str, str] = {}
+def _without_notebook(owned: Iterable[Owned]) -> Iterator[SubmittedFile]:
+    """Yield a result for every student who submitted files, but no notebook."""
+    files: dict[str, list[Owned]] = {}
     for file, owner in owned:
-        paths.setdefault(owner.student, []).append(file.path)
-        names[owner.student] = owner.name
-    return [
-        SubmittedFile(student, names[student], source=str(files[0]), problem=_no_notebook(files))
-        for student, files in paths.items()
-        if not any(map(_is_notebook, files))
-    ]
+        files.setdefault(owner.student, []).append((file, owner))
+    for student, theirs in files.items():
+        paths = [file.path for file, _ in theirs]
+        if not any(map(_is_notebook, paths)):
+            names = ", ".join(map(str, paths[:3])) + (" …" if len(paths) > 3 else "")
+            problem = f"there is no notebook among {names}"
+            yield SubmittedFile(student, theirs[0][1].name, source=str(paths[0]), problem=problem)
 
 
-def _no_notebook(paths: list[PurePosixPath]) -> str:
-    return f"there is no notebook among {', '.join(map(str, paths[:3]))}" + (" …" if len(paths) > 3 else "")
-
-
-def _submission_times(owned: Iterable[Owned]) -> Times:
+def _submission_times(owned: Iterable[Owned]) -> dict[Owner, datetime]:
     """Return the times that nbgrader stores in `[submitted/]STUDENT/ASSIGNMENT/timestamp.txt`, and nowhere else."""
     times = {}
     for file, owner in owned:
-        parts = file.path.parts[1:] if file.path.parts[0] == SUBMITTED else file.path.parts
-        documented = parts == (owner.student, owner.assignment, TIMESTAMP)
-        if documented and not file.problem and (time := _read_time(file)):
-            times[owner.student, owner.assignment] = time
+        documented = PurePosixPath(owner.student, owner.assignment, TIMESTAMP)
+        if file.path in (documented, SUBMITTED / documented) and not file.problem:
+            with contextlib.suppress(*READ_ERRORS), file.open() as stream:
+                times[owner] = parse_time(stream.read(MAX_TIMESTAMP_BYTES).decode("ascii").strip())
     return times
-
-
-def _read_time(file: InputFile) -> datetime | None:
-    try:
-        with file.open() as stream:
-            text = stream.read(MAX_TIMESTAMP_BYTES).decode("ascii").strip()
-        return parse_time(text)
-    except READ_ERRORS:
-        return None
 
 
 def parse_time(text: str) -> datetime:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import os
 import stat
-import struct
 import zipfile
 import zlib
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -27,15 +25,8 @@ from mlhood.grading.intake.layouts import CLONES, SUBMITTED
 
 MAX_FILES = 250_000
 MAX_STUDENT_FILES = 2_000
-MAX_DIRECTORY_BYTES = 24 << 20
 MAX_DEPTH = 12
 MAX_NAME = 240
-END_OF_DIRECTORY = b"PK\x05\x06"
-END_BYTES = 22
-ZIP64_END = b"PK\x06\x06"
-ZIP64_END_BYTES = 56
-ZIP64_LOCATOR = b"PK\x06\x07"
-ZIP64_LOCATOR_BYTES = 20
 IGNORED = {"__MACOSX", "__pycache__", "node_modules"}
 TRUNCATED = f"the folder holds more than {MAX_STUDENT_FILES:,} files, and the deepest were left out"
 METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
@@ -65,7 +56,7 @@ def input_files(source: Path) -> Iterator[list[InputFile]]:
         GradingError: The source does not exist, is neither folder nor archive, or holds too many files.
     """
     if source.is_dir():
-        yield sorted(_in_folder(source), key=lambda file: file.path)
+        yield _admitted(source, _in_folder(source))
         return
     if not source.is_file() or not zipfile.is_zipfile(source):
         raise GradingError(
@@ -76,72 +67,50 @@ def input_files(source: Path) -> Iterator[list[InputFile]]:
             todo=did_you_mean(source) or "name the folder or archive: mlhood grade SUBMISSIONS --out DIR",
         )
     with _open_archive(source) as archive:
-        yield sorted(_in_archive(source, archive), key=lambda file: file.path)
+        yield _admitted(source, _in_archive(archive))
+
+
+def _admitted(source: Path, files: Iterable[InputFile]) -> list[InputFile]:
+    """Return the files, at most a number for each student, in whose place a file with the reason stands for the others.
+
+    Raises:
+        GradingError: All students together have too many.
+    """
+    counts: Counter[PurePosixPath] = Counter()
+    admitted: list[InputFile] = []
+    for file in files:
+        folder = _student_folder(file.path)
+        counts[folder] += 1
+        if folder == file.path or counts[folder] <= MAX_STUDENT_FILES:
+            admitted.append(file)
+        if len(admitted) > MAX_FILES:
+            raise GradingError(
+                "there are too many files",
+                where=source,
+                expected=f"at most {MAX_FILES:,}",
+                todo="name the folder of one assignment's submissions, not one far above it",
+            )
+    truncated = [folder for folder, count in counts.items() if count > MAX_STUDENT_FILES]
+    admitted += [InputFile(folder, io.BytesIO, TRUNCATED) for folder in truncated]
+    return sorted(admitted, key=lambda file: file.path)
+
+
+def _student_folder(path: PurePosixPath) -> PurePosixPath:
+    """Return the folder that belongs to one student in every layout: the first, or the second in a common folder."""
+    common = path.parts[0] == SUBMITTED or path.parts[0].endswith(CLONES)
+    return PurePosixPath(*path.parts[: 2 if common else 1])
 
 
 def _in_folder(folder: Path) -> Iterator[InputFile]:
-    """Yield the files level by level: where there are too many, those near the top, as a notebook is, come first."""
-    counts = _FileCounts(folder)
-    waiting = deque([folder])
-    while waiting:
-        current = waiting.popleft()
-        for entry in sorted(_entries(current), key=lambda entry: entry.name):
-            path = PurePosixPath(Path(entry.path).relative_to(folder).as_posix())
-            if not counts.admit(path):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                if len(path.parts) < MAX_DEPTH:
-                    waiting.append(Path(entry.path))
-            else:
-                yield _file(folder, Path(entry.path))
-    yield from counts.truncated_folders()
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder that are not hidden; none of a folder that cannot be read."""
-    try:
-        with os.scandir(folder) as entries:
-            return [entry for entry in itertools.islice(entries, MAX_FILES + 1) if not _hidden(entry.name)]
-    except OSError:
-        return []
-
-
-class _FileCounts:
-    """Counts the files and folders of each student's folder, and of all."""
-
-    def __init__(self, source: Path) -> None:
-        self.source = source
-        self.total = 0
-        self.counts: Counter[PurePosixPath] = Counter()
-
-    def admit(self, path: PurePosixPath) -> bool:
-        """Count a path; return whether its student's folder may hold it.
-
-        Raises:
-            GradingError: All students together have too many.
-        """
-        folder = _student_folder(path)
-        if folder is not None:
-            self.counts[folder] += 1
-            if self.counts[folder] > MAX_STUDENT_FILES:
-                return False
-        self.total += 1
-        if self.total > MAX_FILES:
-            raise _too_many(self.source)
-        return True
-
-    def truncated_folders(self) -> Iterator[InputFile]:
-        """Yield a file that must not be used for every folder of which some are left out."""
-        for folder, count in self.counts.items():
-            if count > MAX_STUDENT_FILES:
-                yield InputFile(folder, lambda: io.BytesIO(), TRUNCATED)
-
-
-def _student_folder(path: PurePosixPath) -> PurePosixPath | None:
-    """Return the folder that belongs to one student in every layout: the first, or the second in a common folder."""
-    common = path.parts[0] == SUBMITTED or path.parts[0].endswith(CLONES)
-    parts = path.parts[: 2 if common else 1]
-    return PurePosixPath(*parts) if len(path.parts) > len(parts) else None
+    """Yield the files of a folder, those of each folder in it before those of its folders; one that cannot be read has
+    none."""
+    for place, folders, names in os.walk(folder):
+        depth = len(Path(place).relative_to(folder).parts)
+        folders[:] = sorted(name for name in folders if depth + 1 < MAX_DEPTH and not _hidden(name))
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        for name in sorted([*names, *links]):
+            if not _hidden(name):
+                yield _file(folder, Path(place, name))
 
 
 def _file(folder: Path, path: Path) -> InputFile:
@@ -164,7 +133,6 @@ def _open_regular(path: Path) -> IO[bytes]:
 
 
 def _open_archive(path: Path) -> zipfile.ZipFile:
-    _check_directory_size(path)
     try:
         return zipfile.ZipFile(path)
     except READ_ERRORS as error:
@@ -176,21 +144,18 @@ def _open_archive(path: Path) -> zipfile.ZipFile:
         ) from None
 
 
-def _in_archive(path: Path, archive: zipfile.ZipFile) -> Iterator[InputFile]:
-    counts = _FileCounts(path)
-    seen: set[str] = set()
+def _in_archive(archive: zipfile.ZipFile) -> Iterator[InputFile]:
+    """Yield the members that are files, those near the top first."""
+    seen: set[PurePosixPath] = set()
     members = [(_member_path(member), member) for member in archive.infolist() if not member.is_dir()]
     for full_path, member in sorted(members, key=lambda pair: len(pair[0].parts)):  # keeps the order in a folder
         if any(map(_hidden, full_path.parts)):
             continue
-        name, problem = _sanitized(member)
-        if not counts.admit(name):
-            continue
-        if not problem and str(name) in seen:
+        path, problem = _sanitized(member)
+        if not problem and path in seen:
             problem = "the archive has another file of the same name, and that one counts"
-        seen.add(str(name))
-        yield InputFile(name, lambda member=member: archive.open(member), problem)
-    yield from counts.truncated_folders()
+        seen.add(path)
+        yield InputFile(path, lambda member=member: archive.open(member), problem)
 
 
 def _sanitized(member: zipfile.ZipInfo) -> tuple[PurePosixPath, str]:
@@ -213,35 +178,6 @@ def _sanitized(member: zipfile.ZipInfo) -> tuple[PurePosixPath, str]:
 
 def _member_path(member: zipfile.ZipInfo) -> PurePosixPath:
     return PurePosixPath(member.filename.replace("\\", "/"))  # as Windows would interpret it
-
-
-def _check_directory_size(path: Path) -> None:
-    """Refuse an archive whose central directory is too large: `zipfile` reads all of it into memory."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        file.seek(max(size - END_BYTES - (1 << 16), 0))
-        tail = file.read()
-    end = tail.rfind(END_OF_DIRECTORY)
-    if end < 0 or len(tail) < end + END_BYTES:
-        return  # `zipfile` raises its own error
-    (directory_bytes,) = struct.unpack_from("<I", tail, end + 12)
-    locator = end - ZIP64_LOCATOR_BYTES
-    if tail[max(locator, 0) :].startswith(ZIP64_LOCATOR):  # more than 65,535 files; `zipfile` looks there, too
-        record = tail[max(locator - ZIP64_END_BYTES, 0) : locator]
-        if len(record) < ZIP64_END_BYTES or not record.startswith(ZIP64_END):
-            raise _too_many(path)
-        (directory_bytes,) = struct.unpack_from("<Q", record, 40)
-    if directory_bytes > MAX_DIRECTORY_BYTES:
-        raise _too_many(path)
-
-
-def _too_many(source: Path) -> GradingError:
-    return GradingError(
-        "there are too many files",
-        where=source,
-        expected=f"at most {MAX_FILES:,}",
-        todo="name the folder of one assignment's submissions, not one far above it",
-    )
 
 
 def _hidden(name: str) -> bool:

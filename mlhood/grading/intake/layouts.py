@@ -1,4 +1,4 @@
-"""The layouts of submissions: who submitted what, derived from a file's path alone.
+"""The layouts of submissions: who submitted what, derived from a file's path alone by a pattern for each layout.
 
 Paths are relative and consist of plain names; the caller has made sure of that (see `files`).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -15,9 +15,17 @@ from mlhood.errors import GradingError, nearest
 
 SUBMITTED = "submitted"
 CLONES = "-submissions"  # what `gh classroom clone` makes
-TIMESTAMP = "timestamp.txt"
-MOODLE = re.compile(r"(?P<name>.+)_(?P<number>\d+)_assignsubmission_[a-z]+_?")
-CANVAS = re.compile(r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<user>\d+)_(?P<submission>\d+)_(?P<file>.+)")
+# `file` is what the assignment is found in, if it is not the whole name
+PATTERNS = {
+    "nbgrader": r"(submitted/)?+(?P<student>[^/]+)/(?P<assignment>[^/]+)/.+",
+    "classroom": r"([^/]*-submissions/)?+(?P<student>[^/]+)/.+",
+    # the number changes with every assignment, so a student is identified by name
+    "moodle": r"(?P<student>(?P<name>[^/]+))_(?P<number>\d+)_assignsubmission_[a-z]+_?/.+",
+    # the first number is the column `ID` of Canvas's gradebook
+    "canvas": r"(.*/)?(?P<name>[^_/]+)(?P<late>_LATE)?_(?P<student>\d+)_\d+_(?P<file>[^/]+)",
+    "flat": r"(?P<student>[^/]+)",
+}
+LAYOUTS = {name: re.compile(pattern, re.DOTALL) for name, pattern in PATTERNS.items()}
 OPTION = "name the layout: --layout nbgrader, classroom[:SLUG], moodle, canvas or flat"
 ASSIGNMENT = re.compile(r"(?<![A-Za-z0-9])([Pp]\d{1,2})(?![A-Za-z0-9])")
 
@@ -35,86 +43,32 @@ class Owner:
     late: bool | None = None
 
 
-FindOwner = Callable[[PurePosixPath], Owner | None]
-
-
 @dataclass(frozen=True)
-class FileLayout:
-    """A layout: its name, and the owner of a path, or None for a path that is not a student's."""
+class Layout:
+    """A layout: its name, the prefix of the students' folders, and the names that several students of Moodle share."""
 
     name: str
-    owner: FindOwner
+    prefix: str = ""
+    shared: Collection[str] = ()
 
-
-def assignment_in(path: PurePosixPath) -> str:
-    """Return the assignment in a file's name (`P1` in `P1.ipynb`, `p1-2.ipynb`, `ada_P1.ipynb`), else nothing."""
-    match = ASSIGNMENT.search(path.stem)
-    return match[1].upper() if match else ""
-
-
-def nbgrader(path: PurePosixPath) -> Owner | None:
-    """nbgrader: `[submitted/]STUDENT/ASSIGNMENT/...`."""
-    parts = path.parts[1:] if path.parts[0] == SUBMITTED else path.parts
-    return Owner(parts[0], assignment=parts[1]) if len(parts) >= 3 else None
-
-
-def moodle(shared_names: Collection[str]) -> FindOwner:
-    """Moodle's download: a folder `Full Name_12345_assignsubmission_file_` for each student.
-
-    The number changes with every assignment, so a student is identified by name, and by name and number only where
-    several share the name.
-    """
-
-    def owner(path: PurePosixPath) -> Owner | None:
-        match = _moodle_folder(path)
+    def owner(self, path: PurePosixPath) -> Owner | None:
+        """Return the owner of a path, or None for a path that is not a student's."""
+        match = LAYOUTS[self.name].fullmatch(str(path))
         if match is None:
             return None
-        name = match["name"]
-        student = f"{name} ({match['number']})" if name in shared_names else name
-        return Owner(student, name, assignment_in(path))
-
-    return owner
-
-
-def _moodle_folder(path: PurePosixPath) -> re.Match[str] | None:
-    """Return the match of the top folder: the student chooses what is in it."""
-    return MOODLE.fullmatch(path.parts[0]) if len(path.parts) > 1 else None
-
-
-def _shared_names(paths: Iterable[PurePosixPath]) -> set[str]:
-    numbers: dict[str, str] = {}
-    matches = filter(None, map(_moodle_folder, paths))
-    return {m["name"] for m in matches if numbers.setdefault(m["name"], m["number"]) != m["number"]}
+        parts = match.groupdict()
+        student, late = parts["student"], parts.get("late")
+        if self.name == "flat":
+            student = ASSIGNMENT.sub("", path.stem).strip(" _-.") or path.stem
+        elif student in self.shared:
+            student = f"{student} ({parts['number']})"
+        found = ASSIGNMENT.search(PurePosixPath(parts.get("file") or path.name).stem)
+        assignment = parts.get("assignment") or (found[1].upper() if found else "")
+        marked = bool(late) if "late" in parts else None
+        return Owner(student.removeprefix(self.prefix) or student, parts.get("name") or "", assignment, marked)
 
 
-def canvas(path: PurePosixPath) -> Owner | None:
-    """Canvas's download: `lastfirst_[LATE_]USER_SUBMISSION_FILE`; USER is the column `ID` of its gradebook."""
-    match = CANVAS.fullmatch(path.name)
-    if not match:
-        return None
-    assignment = assignment_in(PurePosixPath(match["file"]))
-    return Owner(match["user"], match["name"], assignment, late=bool(match["late"]))
-
-
-def flat(path: PurePosixPath) -> Owner | None:
-    """A folder of notebooks: the file's name without the assignment is the student's id."""
-    student = ASSIGNMENT.sub("", path.stem).strip(" _-.") or path.stem
-    return Owner(student, assignment=assignment_in(path)) if len(path.parts) == 1 else None
-
-
-def classroom(prefix: str) -> FindOwner:
-    """GitHub Classroom's clones: a folder for each student, named after the assignment's prefix and the student."""
-
-    def owner(path: PurePosixPath) -> Owner | None:
-        parts = path.parts[1:] if path.parts[0].endswith(CLONES) else path.parts
-        if len(parts) < 2:
-            return None
-        return Owner(parts[0].removeprefix(prefix) or parts[0], assignment=assignment_in(path))
-
-    return owner
-
-
-def choose_layout(paths: Collection[PurePosixPath], *, title: str, name: str | None = None) -> FileLayout:
+def choose_layout(paths: Collection[PurePosixPath], *, title: str, name: str | None = None) -> Layout:
     """Return the layout of these paths.
 
     Args:
@@ -125,23 +79,23 @@ def choose_layout(paths: Collection[PurePosixPath], *, title: str, name: str | N
     Raises:
         GradingError: There is no layout of that name, or the notebooks have no common marker.
     """
-    layouts: dict[str, FindOwner] = {
-        "moodle": moodle(_shared_names(paths)),
-        "canvas": canvas,
-        "nbgrader": nbgrader,
-        "flat": flat,
-    }
     chosen, _, slug = (name or _marked_layout(paths, title)).partition(":")
-    if chosen == "classroom":
-        return FileLayout(chosen, classroom(f"{slug}-" if slug else _prefix(paths, title)))
-    if chosen not in layouts:
+    if chosen not in LAYOUTS:
         raise GradingError(
             "there is no such layout of submissions",
             where=chosen,
-            expected=f"one of {', '.join([*layouts, 'classroom', 'classroom:SLUG'])}",
-            todo=nearest(chosen, [*layouts, "classroom"]) or OPTION,
+            expected=f"one of {', '.join([*LAYOUTS, 'classroom:SLUG'])}",
+            todo=nearest(chosen, LAYOUTS) or OPTION,
         )
-    return FileLayout(chosen, layouts[chosen])
+    if chosen == "classroom":
+        return Layout(chosen, prefix=f"{slug}-" if slug else _prefix(paths, title))
+    return Layout(chosen, shared=_shared_names(paths) if chosen == "moodle" else ())
+
+
+def _shared_names(paths: Collection[PurePosixPath]) -> set[str]:
+    numbers: dict[str, str] = {}
+    matches = filter(None, (LAYOUTS["moodle"].fullmatch(str(path)) for path in paths))
+    return {m["name"] for m in matches if numbers.setdefault(m["name"], m["number"]) != m["number"]}
 
 
 def _marked_layout(paths: Collection[PurePosixPath], title: str) -> str:
@@ -162,8 +116,8 @@ def _marked_layout(paths: Collection[PurePosixPath], title: str) -> str:
 def _marker(path: PurePosixPath) -> str:
     """Return the layout that the top of a path indicates; empty for a folder whose name indicates none."""
     if len(path.parts) == 1:
-        return "canvas" if CANVAS.fullmatch(path.name) else "flat"
-    return _folder_marker(path.parts[0]) or ("moodle" if _moodle_folder(path) else "")
+        return "canvas" if LAYOUTS["canvas"].fullmatch(path.name) else "flat"
+    return _folder_marker(path.parts[0]) or ("moodle" if LAYOUTS["moodle"].fullmatch(str(path)) else "")
 
 
 def _folder_marker(name: str) -> str:

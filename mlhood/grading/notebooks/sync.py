@@ -26,7 +26,7 @@ from nbformat import NotebookNode
 
 from mlhood.errors import GradingError, NotebookError
 from mlhood.grading.checks.task import Project
-from mlhood.grading.notebooks.interface import INTERFACE_PAGE, interface_page, public_interface
+from mlhood.grading.notebooks.interface import INTERFACE_PAGE, interface_page
 from mlhood.grading.notebooks.notebook import (
     CHECK_CALL,
     Label,
@@ -84,7 +84,7 @@ def outdated_files(root: Path) -> dict[str, bytes]:
     files = {name: text.encode() for name, text in texts.items()}
     if {path.stem for path in paths} >= set(EXCERPTS) and (root / "README.md").is_file():
         files |= readme_files(root, PROJECTS.values())
-        files[INTERFACE_PAGE] = interface_page(public_interface(paths, root)).encode()
+        files[INTERFACE_PAGE] = interface_page(paths).encode()
     return {name: content for name, content in files.items() if not _is_current(root / name, content)}
 
 

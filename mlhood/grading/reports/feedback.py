@@ -8,12 +8,9 @@ earlier call.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import dropwhile
 from pathlib import Path
 
@@ -36,8 +33,6 @@ from mlhood.grading.reports.sanitize import plain
 
 GRADED = ("done", "refused")
 BATCH = 20  # pages whose pictures are read in one process
-BEGIN, END = b"<!-- ", b" -->\n"  # of the stamp of a page
-MAX_PAGE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -121,7 +116,7 @@ def _work(cells: RoleCells) -> RoleCells:
 
 
 def write_feedback(gradebook: Path, folder: Path, projects: Collection[str] = (), notify: Notify = ignore) -> str:
-    """Write the pages that are not there yet or have changed; return a message about what was written.
+    """Write the pages of a class; return a message about what was written.
 
     Raises:
         GradingError: The gradebook does not exist, or has no results.
@@ -137,46 +132,18 @@ def write_feedback(gradebook: Path, folder: Path, projects: Collection[str] = ()
             got=f"nothing graded of {', '.join(projects)}" if projects else "nothing that is graded",
             todo="grade first: mlhood grade SUBMISSIONS --out DIR",
         )
-    store = gradebook.parent / SUBMISSIONS_FOLDER
     names = ", ".join(sorted({record.project.id for record in graded}))
-    written = 0
     for first in range(0, len(graded), BATCH):
-        pages = [_changed_page(record, store, folder) for record in graded[first : first + BATCH]]
-        prepare(_pictures(page.feedback.notebook) for page in pages if page)
-        for done, page in enumerate(pages, first):
+        pages = [feedback_of(record, gradebook.parent / SUBMISSIONS_FOLDER) for record in graded[first : first + BATCH]]
+        prepare(_pictures(page.notebook) for page in pages)
+        for done, (page, record) in enumerate(zip(pages, graded[first:], strict=False), first):
             notify(f"writing pages of {names} below {folder}", done, len(graded))
-            if page:
-                _write(page)
-                written += 1
+            path = folder / portable_name(record.student) / record.project.id / f"{record.project.id}.html"
+            make_folder(path.parent)
+            write_atomic(path, _html(page).encode("utf-8", "replace"))
     ungraded = len(selected) - len(graded)
     note = f"\nnote: {ungraded} submissions are not graded yet" if ungraded else ""
-    unchanged = f" ({len(graded) - written} of them unchanged)" if written < len(graded) else ""
-    return f"{len(graded)} pages below {folder}{unchanged}{note}"
-
-
-@dataclass(frozen=True)
-class _FeedbackPage:
-    """A page to write: its path, what it shows, and what its stamp is made of."""
-
-    path: Path
-    feedback: Feedback
-    content: str
-
-
-def _changed_page(record: Record, store: Path, folder: Path) -> _FeedbackPage | None:
-    """Return a student's page, or None if it is there already."""
-    project = record.project.id
-    path = folder / portable_name(record.student) / project / f"{project}.html"
-    feedback = _without_notebook(record, store)
-    content = f"{feedback!r} {record.submission.sha256}"
-    if _is_current(path, content):
-        return None
-    return _FeedbackPage(path, replace(feedback, notebook=stored_notebook(store, record.submission)), content)
-
-
-def _write(page: _FeedbackPage) -> None:
-    make_folder(page.path.parent)
-    write_atomic(page.path, _stamped(_html(page.feedback), page.content))
+    return f"{len(graded)} pages below {folder}{note}"
 
 
 def _pictures(notebook: NotebookNode | None) -> Iterator[Picture]:
@@ -194,10 +161,6 @@ def _html(feedback: Feedback) -> str:
 
 def feedback_of(record: Record, store: Path) -> Feedback:
     """Return the content of a student's page, with the notebook in the store as it was submitted."""
-    return replace(_without_notebook(record, store), notebook=stored_notebook(store, record.submission))
-
-
-def _without_notebook(record: Record, store: Path) -> Feedback:
     project, submission = record.project, record.submission
     tasks = tuple(
         replace(task, checks=tuple(replace(check, what=_hide_path(check.what, record, store)) for check in task.checks))
@@ -213,7 +176,7 @@ def _without_notebook(record: Record, store: Path) -> Feedback:
     return Feedback(
         Marks(project.id, project.title, tasks, record.seconds),
         f"{submission.name} ({record.student})" if submission.name else record.student,
-        None,
+        stored_notebook(store, submission),
         tuple(answers),
         record.penalty,
         tuple(_remarks(record, store)),
@@ -234,41 +197,3 @@ def _remarks(record: Record, store: Path) -> Iterator[str]:
         yield f"Submitted on day {record.late.days} after the due date: {record.late.penalty:.0%} less."
     if record.late.note:
         yield f"{record.late.note.capitalize()}."
-
-
-def _stamped(page: str, content: str) -> bytes:
-    """Return a page with its stamp, a hash of its text and of what it was made from; `content` is that as text.
-
-    So a page need not be written again. It was made not only from its content: also from this package, whose templates
-    may have changed.
-    """
-    data = page.encode("utf-8", "replace")
-    return data + _stamp(data, content)
-
-
-def _is_current(path: Path, content: str) -> bool:
-    """Return whether the file is the page that was made from this content, complete and unchanged."""
-    try:
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_PAGE_BYTES:
-            return False
-        data = path.read_bytes()
-    except OSError:
-        return False
-    page, begin, rest = data.rpartition(BEGIN)
-    return bool(page) and begin + rest == _stamp(page, content)
-
-
-def _stamp(page: bytes, content: str) -> bytes:
-    digest = hashlib.sha256(_package_digest())
-    for part in (content.encode("utf-8", "replace"), page):
-        digest.update(hashlib.sha256(part).digest())
-    return BEGIN + digest.hexdigest().encode() + END
-
-
-@cache
-def _package_digest() -> bytes:
-    """Return a hash of what makes the pages: this package's version, and the code and templates of this folder."""
-    digest = hashlib.sha256(importlib.metadata.version("mlhood").encode())
-    for path in sorted(path for path in Path(__file__).parent.rglob("*") if path.suffix in {".py", ".j2", ".css"}):
-        digest.update(path.read_bytes())
-    return digest.digest()

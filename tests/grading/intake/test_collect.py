@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import struct
 import sys
 import zipfile
 from datetime import UTC, datetime, timedelta
@@ -263,14 +262,6 @@ def test_a_large_notebook_is_refused_and_a_smaller_one_is_not(tmp_path):
     assert problems == {"bob": ""}
 
 
-def test_all_bombs_of_a_student_together_have_a_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(collecting, "MAX_STUDENT_BYTES", 5 << 20)
-    members = {f"x-ada/{n}.ipynb": bytes(1 << 20) + bytes([n]) for n in range(8)} | {"x-bob/P1.ipynb": "P1"}
-    files = collect(pack(tmp_path / "class.zip", members), tmp_path / "store", "classroom:x").submissions
-    assert sum("together" in file.problem for file in files if file.student == "ada") == 4
-    assert [file.problem for file in files if file.student == "bob"] == [""]
-
-
 def test_only_the_notebook_that_counts_is_copied(tmp_path):
     source = build(tmp_path / "submitted", [f"ada/P1/{name}.ipynb" for name in ("P1", "P1-2", "draft P1")])
     (submission,) = collect(source, tmp_path / "store").submissions
@@ -340,33 +331,6 @@ def test_the_files_of_one_student_cost_no_other_a_notebook(layout, student, pack
     assert "ada" in collection.extras[0].source
 
 
-def test_an_archive_of_more_than_65535_files_is_read(tmp_path):
-    names = [f"p1-ada/{n}" for n in range(66_000)] + ["p1-ada/P1.ipynb", "p1-bob/P1.ipynb"]
-    source = pack(tmp_path / "p1-submissions.zip", dict.fromkeys(names, "P1"))
-    submissions = collect(source, tmp_path / "store").submissions
-    problems = {file.student: file.problem for file in submissions}
-    assert problems["bob"] == ""
-    assert set(problems) == {"ada", "bob"}
-
-
-def test_a_central_directory_that_is_too_large_is_not_read(tmp_path):
-    source = pack(tmp_path / "class.zip", {"ada_P1.ipynb": "P1"})
-    content = bytearray(source.read_bytes())
-    struct.pack_into("<I", content, content.rfind(b"PK\x05\x06") + 12, 1 << 30)
-    source.write_bytes(content)
-    with pytest.raises(GradingError, match="too many files"):
-        collect(source, tmp_path / "store")
-
-
-def test_a_directory_that_zip64_declares_too_large_is_not_read(tmp_path):
-    source = pack(tmp_path / "class.zip", {f"x-ada/{n}.txt": "" for n in range(66_000)})
-    content = bytearray(source.read_bytes())
-    struct.pack_into("<Q", content, content.rfind(b"PK\x06\x06") + 40, 1 << 30)
-    source.write_bytes(content)
-    with pytest.raises(GradingError, match="too many files"):
-        collect(source, tmp_path / "store")
-
-
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x05\x06" + bytes(18)], ids=["empty", "text", "empty zip"])
 def test_a_file_that_is_not_an_archive_is_refused(content, tmp_path):
     (tmp_path / "class.zip").write_bytes(content)
@@ -379,7 +343,7 @@ def test_a_file_that_is_not_an_archive_is_refused(content, tmp_path):
 def test_a_store_that_cannot_be_written_is_an_error(tmp_path):
     source = build(tmp_path / "class", ["ada_P1.ipynb"])
     (tmp_path / "store").write_text("")
-    with pytest.raises(OutputError, match="cannot be copied"):
+    with pytest.raises(OutputError, match="folder"):
         collect(source, tmp_path / "store")
 
 

@@ -15,7 +15,6 @@ from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import DECLARATION
 from mlhood.grading.projects.package_files import source_solutions
 from mlhood.grading.student.version_files import ROOTS, linked_files, package_files, student_files
-from tests.test_layering import Module, imports, read_modules
 
 ROOT = Path(__file__).parents[3]
 PROJECT_MODULES = "mlhood.grading.projects.p"
@@ -57,9 +56,13 @@ def files(notebooks, pages) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def modules() -> dict[str, Module]:
-    """All modules of the package."""
-    return read_modules(ROOT)
+def modules() -> dict[str, ast.Module]:
+    """The syntax trees of all modules of the package, by dotted name."""
+    paths = {path.relative_to(ROOT).with_suffix("").parts: path for path in (ROOT / "mlhood").rglob("*.py")}
+    return {
+        ".".join(parts).removesuffix(".__init__"): ast.parse(path.read_text(encoding="utf-8"))
+        for parts, path in paths.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -68,22 +71,29 @@ def version(files) -> set[str]:
     return {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in files if ".py" in name}
 
 
-def used_by(module: Module, modules: dict[str, Module]) -> set[str]:
+def used_by(name: str, modules: dict[str, ast.Module]) -> set[str]:
     """Return what a module imports or names in a text, and its package."""
-    texts = (node.value for node in ast.walk(module.tree) if isinstance(node, ast.Constant))
-    named = {text.partition(":")[0] for text in texts if isinstance(text, str)}
-    return named | {found.target for found in imports(module, modules)} | {module.name.rpartition(".")[0]}
+    used = {name.rpartition(".")[0]}
+    for node in ast.walk(modules[name]):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            used.add(node.value.partition(":")[0])
+        elif isinstance(node, ast.Import):
+            used |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            used |= {name if name in modules else str(node.module) for name in names}
+    return used
 
 
 def test_it_is_what_roots_notebooks_and_pages_import_and_nothing_else(version, modules, notebooks, pages):
-    names = {name for notebook in notebooks for name in imported_names(notebook, ROOT)}
-    todo = {*ROOTS, *(name.module for name in names), *(name.full for name in names)}
+    names = {name for notebook in notebooks for name in imported_names(notebook)}
+    todo = {*ROOTS, *(name.module for name in names), *map(".".join, names)}
     todo |= {name for page in pages for name in re.findall(r"^from (mlhood\S+) import", page, re.MULTILINE)}
-    todo |= {name for name, module in modules.items() if DECLARATION.search(module.path.read_text(encoding="utf-8"))}
+    todo |= {name for name, module in modules.items() if DECLARATION.search(ast.unparse(module))}
     reached: set[str] = set()
     while todo := (todo & modules.keys()) - reached:
         reached |= todo
-        todo = {used for name in todo & version for used in used_by(modules[name], modules)}
+        todo = {used for name in todo & version for used in used_by(name, modules)}
     assert version <= reached
     # the parsers of students' files and the doctor do without it
     assert reached - version == {"mlhood.grading.sandbox.bubblewrap", "mlhood.grading.sandbox.seccomp"}
@@ -104,8 +114,8 @@ def test_modules_with_references_become_fewer(version, modules):
     solutions = "\n".join(source for project in PROJECTS for source in source_solutions(project).values())
     solved = set(re.findall(r"^def (\w+)", solutions, re.MULTILINE))
 
-    def solves_a_task(module: Module) -> bool:
-        functions = [node for node in module.tree.body if isinstance(node, ast.FunctionDef)]
+    def solves_a_task(module: ast.Module) -> bool:
+        functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
         return any(function.name in solved and not function.decorator_list for function in functions)
 
     found = {name for name in version if name.startswith(PROJECT_MODULES) and solves_a_task(modules[name])}
