@@ -63,8 +63,6 @@ COMMANDS = [
 TASKS = [
     (["check", "P1", "--task", "P1.33"], "did you mean P1.3"),
     (["check", "P1.33"], "did you mean P1.3"),
-    (["hint", "P2.44"], "did you mean P2.4"),
-    (["hint", "Q2.4"], "did you mean P2.4"),
 ]
 CHOICES = [
     (["export", "graded", "--to", "x.csv", "--format", "nbgradr"], "did you mean nbgrader?"),

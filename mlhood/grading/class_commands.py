@@ -90,7 +90,7 @@ def export(
         Path | None, typer.Option(help="Another policy for late submissions than the one stored when it was graded.")
     ] = None,
 ) -> None:
-    """Write the marks of a class in the format of another program, and say where it is imported there.
+    """Write the marks of a class in the format of another program.
 
     csv: a table for spreadsheets and Moodle (Grades > Import > CSV file). Canvas: export its gradebook, fill the scores
     in with --fill, and import the result (Grades > Import); --to may be the same file. nbgrader, Gradescope and GitHub
@@ -100,11 +100,13 @@ def export(
 
     Example: mlhood export graded --format canvas --fill export.csv --to export.csv
     """
-    from mlhood.grading.exporters.export import ExportOptions
     from mlhood.grading.exporters.export import export as export_marks
 
-    options = ExportOptions(format, to, fill, tuple(column or ()), tuple(project or ()), late)
-    echo(export_marks(_path(gradebook), options))
+    echo(
+        export_marks(
+            _path(gradebook), to, format, fill_in=fill, columns=column or (), projects=project or (), late=late
+        )
+    )
 
 
 def marks(

@@ -1,4 +1,4 @@
-"""The commands that mark a notebook: `mlhood run`, `check`, `hint` and `validate`."""
+"""The commands that mark a notebook: `mlhood run`, `check` and `validate`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print plain data for a pro
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Add the commands to `app`."""
-    for command in (run, check, hint, validate):
+    for command in (run, check, validate):
         app.command()(command)
 
 
@@ -130,7 +130,7 @@ def check(
 
     Example: mlhood check P1
 
-    Example: mlhood check P1.3
+    Example: mlhood check P1.3 --hints
 
     Example: mlhood check P1.ipynb --task P1.3 --task P1.4 --json
     """
@@ -161,25 +161,6 @@ def _split_task(path: Path) -> tuple[Path, list[str]]:
     return find_notebook(Path(task[1])), [task[0]]
 
 
-def hint(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="A task of the course, such as P1.3.")],
-    notebook: Annotated[
-        Path | None, typer.Argument(callback=find, help="The notebook with your solution; by default the task's own.")
-    ] = None,
-) -> None:
-    """Mark a notebook, and say how to go on where a check of this task failed.
-
-    It is `mlhood check --hints` for one task. The exit code is 0 for full marks in it, 1 if points were lost, 2 if
-    there is no such task or the notebook could not be marked.
-
-    Example: mlhood hint P2.4
-    """
-    from mlhood.grading.notebooks.notebook import find_notebook
-    from mlhood.grading.student.check import find_task
-
-    check(notebook or find_notebook(Path(find_task(task.upper()).id.partition(".")[0])), task=[task], hints=True)
-
-
 @contextlib.contextmanager
 def _progress(name: str, *, quiet: bool):
     """Show how far a notebook is while it runs; nothing if the output is for a program."""
@@ -196,7 +177,7 @@ def _progress(name: str, *, quiet: bool):
         display.end(None)
 
 
-def validate(notebook: Notebook, as_json: AsJson = False) -> None:
+def validate(notebook: Notebook) -> None:
     """Report whether a notebook is ready to hand in, and if not, what to repair.
 
     The exit code is 0 if it is ready, 1 if something must be repaired, 2 if it could not be run.
@@ -205,7 +186,7 @@ def validate(notebook: Notebook, as_json: AsJson = False) -> None:
     """
     from mlhood.grading.student.validate import validate as validate_notebook
 
-    with _progress(notebook.stem, quiet=as_json) as on_step:
+    with _progress(notebook.stem, quiet=False) as on_step:
         result = validate_notebook(notebook, on_step=on_step)
-    echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
+    echo(result.text())
     raise typer.Exit(0 if result.ready else 1)

@@ -246,8 +246,8 @@ def _matrix(documents: Sequence[Document], given: frozenset[str]) -> tuple[csr_a
 
 def _without_common(rows: csr_array, vectorizer: CountVectorizer) -> tuple[csr_array, frozenset[str]]:
     """Return the rows without the features that are common to many, and these features."""
-    many = rows.sum(axis=0) > max(COMMON_COUNT, COMMON_SHARE * rows.shape[0])
-    return csr_array(rows * ~many), frozenset(np.asarray(vectorizer.get_feature_names_out())[many])
+    many = rows.sum(axis=0) > max(COMMON_COUNT, COMMON_SHARE * rows.shape[0])  # pyright: ignore[reportOptionalSubscript]
+    return csr_array(rows * ~many), frozenset(np.array(sorted(vectorizer.vocabulary_))[many])
 
 
 def _rank(similar: SimilarCode) -> tuple[float, int, tuple[str, ...]]:

@@ -40,12 +40,6 @@ from mlhood.grading.projects.collect import variant
 
 CELL_SECONDS = 300.0
 MAX_ERRORS = 12  # cell errors that are shown with a task
-# changes of the course's cells that are shown with their task, by role
-REPORTED_CHANGES = {
-    "given": ("missing", "not code", "changed", "moved"),
-    "solution": ("missing", "not code"),
-    "check": ("missing",),
-}
 FALLBACK_NOTE = "the tasks after this one are graded with a right solution in place of yours, so it costs them nothing"
 
 
@@ -182,11 +176,7 @@ class _GradingRun:
     def _notes(self, task: Task) -> tuple[str, ...]:
         errors = self.session.cell_errors
         more = [f"{len(errors) - MAX_ERRORS} more cells stopped with an error"] if len(errors) > MAX_ERRORS else []
-        changes = [
-            change.text
-            for change in self.changes
-            if change.cell.task == task.id and change.kind in REPORTED_CHANGES.get(change.cell.role, ())
-        ]
+        changes = [change.text for change in self.changes if change.cell.task == task.id]
         return (*errors[:MAX_ERRORS], *more, *changes)
 
     def _report_step(self, text: str) -> None:

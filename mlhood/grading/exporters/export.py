@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mlhood.errors import GradingError, nearest
@@ -28,74 +27,74 @@ from mlhood.grading.projects import PROJECTS
 TABLES = {"csv": formats.plain_csv, "nbgrader": formats.nbgrader_csv}
 FILES = {"gradescope": (formats.gradescope, "results.json"), "classroom": (formats.github_classroom, "result.json")}
 MAX_NAMES = 20
-DESTINATIONS = {
-    "csv": (
-        "open it in a spreadsheet, or import it in Moodle, a project at a time (--project P1): Grades > Import > CSV "
-        "file; map `email` (of --roster) to the email address, and `score` to the assignment, whose grades can then no "
-        "longer be edited in the assignment itself"
-    ),
-    "nbgrader": (
-        "the file is what `nbgrader export` writes, for tools that read that; nbgrader itself has no command that "
-        "imports marks into its own gradebook"
-    ),
-    "canvas": "in Canvas: Grades > Import; it shows what will change before it stores the scores",
-    "gradescope": (
-        "Gradescope has no page that imports these files: they are what an autograder leaves in "
-        "/autograder/results/results.json. To have Gradescope grade, use `mlhood release --gradescope`"
-    ),
-    "classroom": (
-        "GitHub Classroom has no page that imports marks: the files are what its graders pass to its reporter, within "
-        "the workflow that `mlhood release` adds to the student version"
-    ),
-}
-"""Where each format is imported, as the documentation of that system says; said after every export.
-
-Sources: Moodle's "Grade import"; Canvas's "Gradebook Action Menu"; nbgrader's `nbgrader export`; Gradescope's
-"Autograder Specifications"; GitHub's "Use autograding".
-"""
 IDS = ("ID", "SIS User ID", "SIS Login ID")
 COLUMN = re.compile(r"(?P<name>.*) \((?P<number>\d+)\)")
 GRADED = {"done", "refused"}  # what has failed through our fault, or is not graded yet, has no score
 
 
-@dataclass(frozen=True)
-class ExportOptions:
-    """What to export where; see `mlhood export --help`."""
-
-    format: str
-    to: Path
-    fill: Path | None = None
-    columns: tuple[str, ...] = ()
-    projects: tuple[str, ...] = ()
-    late: Path | None = None
-
-
-def export(gradebook: Path, options: ExportOptions) -> str:
-    """Write the marks of a gradebook; return a message about what was written.
+def export(
+    gradebook: Path,
+    to: Path,
+    format: str = "csv",
+    *,
+    fill_in: Path | None = None,
+    columns: Sequence[str] = (),
+    projects: Sequence[str] = (),
+    late: Path | None = None,
+) -> str:
+    """Write the marks of a gradebook (see `mlhood export --help`); return a message about what was written.
 
     Raises:
         GradingError: The gradebook, format or project does not exist, or the file to fill is invalid.
         OutputError: The files cannot be written.
     """
-    _check_format(options)
+    _require_format(format, fill_in)
     with Gradebook(gradebook, must_exist=True) as book:
-        policy = parse_late_policy(read_text(options.late), options.late) if options.late else None
-        exported = [
-            record for record in records(book, policy) if not options.projects or record.project.id in options.projects
-        ]
+        policy = parse_late_policy(read_text(late), late) if late else None
+        exported = [record for record in records(book, policy) if not projects or record.project.id in projects]
     if not exported:
-        unknown = [name for name in options.projects if name not in PROJECTS]
+        unknown = [name for name in projects if name not in PROJECTS]
         near = nearest(unknown[0], PROJECTS) if unknown else None
         raise GradingError(
             "there are no marks to export",
             where=gradebook,
-            got=f"nothing for {', '.join(options.projects)}" if options.projects else "an empty gradebook",
+            got=f"nothing for {', '.join(projects)}" if projects else "an empty gradebook",
             todo=near or "grade first: mlhood grade SUBMISSIONS --out DIR",
         )
     ungraded = sum(record.status in {"open", "failed"} for record in exported)
     notes = [f"note: {ungraded} of them are not graded; see `mlhood grade --again`"] if ungraded else []
     notes += _undecided_note(exported, gradebook)
-    return "\n".join([_write(options, exported), f"where it goes: {DESTINATIONS[options.format]}", *notes])
+    written = _write(exported, to, format, fill_in, dict(map(_column_option, columns)))
+    return "\n".join([written, *notes])
+
+
+def _require_format(format: str, fill_in: Path | None) -> None:
+    known = [*TABLES, *FILES, "canvas"]
+    if format not in known:
+        expected = f"one of {', '.join(known)}"
+        raise GradingError("there is no such format", where=format, expected=expected, todo=nearest(format, known))
+    if format == "canvas" and fill_in is None:
+        raise GradingError(
+            "Canvas needs its own gradebook to fill in",
+            expected="the CSV that Canvas has exported",
+            todo="in Canvas: Grades > Export; then mlhood export ... --format canvas --fill FILE",
+        )
+
+
+def _write(exported: Sequence[Record], to: Path, format: str, fill_in: Path | None, columns: Mapping[str, str]) -> str:
+    if format in TABLES:
+        write_atomic(to, TABLES[format](exported).encode("utf-8", "replace"))
+        return f"{len(exported)} results in {to}"
+    if fill_in and format == "canvas":
+        text, missing = fill(fill_in, exported, columns)
+        write_atomic(to, text.encode("utf-8", "replace"))
+        return "\n".join([*missing, f"{len(exported) - len(missing)} scores in {to}"])
+    convert, name = FILES[format]
+    files = formats.student_files(exported, convert, name)
+    for path, text in files.items():
+        make_folder((to / path).parent)
+        write_atomic(to / path, text.encode())
+    return f"{len(files)} files below {to}"
 
 
 def _undecided_note(exported: Sequence[Record], gradebook: Path) -> Iterator[str]:
@@ -110,39 +109,6 @@ def _undecided_note(exported: Sequence[Record], gradebook: Path) -> Iterator[str
     yield f"next: mlhood marks {shlex.quote(str(gradebook))} --write to-mark.csv"
 
 
-def _check_format(options: ExportOptions) -> None:
-    formats = [*TABLES, *FILES, "canvas"]
-    if options.format not in formats:
-        raise GradingError(
-            "there is no such format",
-            where=options.format,
-            expected=f"one of {', '.join(formats)}",
-            todo=nearest(options.format, formats),
-        )
-    if options.format == "canvas" and options.fill is None:
-        raise GradingError(
-            "Canvas needs its own gradebook to fill in",
-            expected="the CSV that Canvas has exported",
-            todo="in Canvas: Grades > Export; then mlhood export ... --format canvas --fill FILE",
-        )
-
-
-def _write(options: ExportOptions, exported: Sequence[Record]) -> str:
-    if options.format in TABLES:
-        write_atomic(options.to, TABLES[options.format](exported).encode("utf-8", "replace"))
-        return f"{len(exported)} results in {options.to}"
-    if options.fill is not None and options.format == "canvas":
-        filled = fill(options.fill, exported, dict(_column_option(text) for text in options.columns))
-        write_atomic(options.to, filled.text.encode("utf-8", "replace"))
-        return "\n".join([*filled.notes, f"{filled.scores} scores in {options.to}"])
-    convert, name = FILES[options.format]
-    files = formats.student_files(exported, convert, name)
-    for path, text in files.items():
-        make_folder((options.to / path).parent)
-        write_atomic(options.to / path, text.encode())
-    return f"{len(files)} files below {options.to}"
-
-
 def _column_option(text: str) -> tuple[str, str]:
     project, equals, title = text.partition("=")
     if not equals:
@@ -150,19 +116,13 @@ def _column_option(text: str) -> tuple[str, str]:
     return project.strip(), title
 
 
-@dataclass(frozen=True)
-class FilledGradebook:
-    """The filled table, the number of scores in it, and a note for every score that could not be filled in."""
-
-    text: str
-    scores: int
-    notes: tuple[str, ...]
-
-
-def fill(exported: Path, records: Sequence[Record], columns: Mapping[str, str] | None = None) -> FilledGradebook:
+def fill(exported: Path, records: Sequence[Record], columns: Mapping[str, str] | None = None) -> tuple[str, list[str]]:
     """Fill scores into the CSV that Canvas has exported; all other cells keep their content.
 
     `columns` has the titles of the columns of projects, where their names are ambiguous.
+
+    Returns:
+        The table, and a note for every score that could not be filled in.
 
     Raises:
         GradingError: The file is not such an export, or the column of a project is ambiguous.
@@ -180,7 +140,7 @@ def fill(exported: Path, records: Sequence[Record], columns: Mapping[str, str] |
     projects = dict.fromkeys(record.project.id for record in records)
     positions = {project: _column(exported, header, project, columns or {}) for project in projects}
     students = _StudentRows(header, rows[1:])
-    scores, notes = 0, []
+    notes = []
     for record in records:
         row, project = students.find(record), record.project.id
         if record.status not in GRADED:
@@ -190,8 +150,7 @@ def fill(exported: Path, records: Sequence[Record], columns: Mapping[str, str] |
         else:
             row.extend([""] * (len(header) - len(row)))
             row[positions[project]] = str(round_points(record.score))
-            scores += 1
-    return FilledGradebook(csv_text(rows), scores, tuple(notes))
+    return csv_text(rows), notes
 
 
 def _column(exported: Path, header: Sequence[str], project: str, columns: Mapping[str, str]) -> int:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import warnings
-from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
@@ -52,25 +51,17 @@ class RestoredCell:
     delays_grading: bool = False
 
 
-KINDS = {
-    "missing": "is missing",
-    "not code": "has become a text cell",
-    "changed": "was changed",
-    "moved": "is in another place than in the original",
-    "duplicated": "exists more than once",
-}
+KINDS = {"missing": "is missing", "not code": "has become a text cell", "changed": "was changed"}
 CONSEQUENCES = {
-    ("given", "missing"): ": it runs as it was given",
-    ("given", "not code"): ": it runs as it was given",
-    ("given", "changed"): ": your version runs first, then the cell as it was given",
-    ("given", "moved"): ": it runs in its original place",
-    (SOLUTION, "duplicated"): ": all copies run, in their order",
+    "missing": ": it runs as it was given",
+    "not code": ": it runs as it was given",
+    "changed": ": your version runs first, then the cell as it was given",
 }
 
 
 @dataclass(frozen=True)
 class CellChange:
-    """How a submission differs from the source notebook in one of its cells; `kind` is one of `KINDS`."""
+    """How a submission differs from the source notebook in a given cell or a solution; `kind` is one of `KINDS`."""
 
     cell: SourceCell
     name: str
@@ -79,7 +70,7 @@ class CellChange:
     @property
     def text(self) -> str:
         """The change in words, and its consequence for the run."""
-        return f"{self.name} {KINDS[self.kind]}{CONSEQUENCES.get((self.cell.role, self.kind), '')}"
+        return f"{self.name} {KINDS[self.kind]}{CONSEQUENCES[self.kind] if self.cell.locked else ''}"
 
 
 @dataclass(frozen=True)
@@ -98,17 +89,12 @@ def restore(notebook: NotebookNode, project: Project) -> RestoredNotebook:
 
 
 def as_submitted(notebook: NotebookNode, project: Project) -> RestoredNotebook:
-    """Return the notebook's own cells in their order, for its author. Changes are only the missing cells of tasks."""
+    """Return the notebook's own cells in their order, for its author. Changes are only missing solutions."""
     matching = _Matching(notebook, project_cells(project))
-    for entry in matching.source_notebook:
-        entry.kept = entry.locked_match is not None
-    cells = (matching.submitted_cell(cell) for cell in matching.cells)
-    missing = (
-        change
-        for change in matching.changes()
-        if change.kind in ("missing", "not code") and change.cell.role != "given"
-    )
-    return RestoredNotebook(tuple(cells), tuple(missing))
+    for entry in matching.entries:
+        entry.kept = entry.cell.locked and entry.match is not None
+    cells = map(matching.submitted_cell, range(len(notebook.cells)))
+    return RestoredNotebook(tuple(cells), tuple(change for change in matching.changes() if not change.cell.locked))
 
 
 def grading_points(cells: tuple[RestoredCell, ...], project: Project) -> dict[int, list[str]]:
@@ -171,211 +157,142 @@ def _syntax(text: str) -> str:
 
 
 @dataclass(eq=False)
-class _SubmittedCell:
-    """A cell of the submission.
-
-    Attributes:
-        index: Its position in the notebook.
-        node: The cell.
-        fingerprint: Empty for a cell that is not code.
-        named: The source notebook's cell that has its name.
-        intact: The source notebook's locked cell that it is, by content.
-    """
-
-    index: int
-    node: NotebookNode
-    fingerprint: str
-    named: _SourceEntry | None = None
-    intact: _SourceEntry | None = None
-
-
-@dataclass(eq=False)
 class _SourceEntry:
-    """A cell of the source notebook, and its matches in the submission.
+    """A cell of the source notebook, and its match in the submission.
 
     Attributes:
-        index: Its position among the source notebook's cells.
         cell: The cell.
         fingerprint: Empty for a solution cell.
-        intact: The submitted cell that has its content.
-        changed: Without an intact one, the first submitted cell that has its name: an edited cell, or a solution.
-        names: Number of submitted code cells that have its name.
-        not_code: Whether a submitted cell that is not code has its name.
-        kept: Whether its match runs where it is in the submission.
+        match: Position of the submitted cell that has its content, else of the first that has its name: an edited cell,
+            or a solution. None if there is none.
+        intact: Whether the match has its content.
+        named: Whether a submitted cell, of code or not, has its name.
+        kept: Whether the match of a locked cell runs where it is in the submission.
     """
 
-    index: int
     cell: SourceCell
     fingerprint: str
-    intact: _SubmittedCell | None = None
-    changed: _SubmittedCell | None = None
-    names: int = 0
-    not_code: bool = False
+    match: int | None = None
+    intact: bool = False
+    named: bool = False
     kept: bool = False
-
-    @property
-    def locked_match(self) -> _SubmittedCell | None:
-        """The submitted cell in the place of this locked cell, intact or edited."""
-        return (self.intact or self.changed) if self.cell.locked else None
-
-    @property
-    def solution(self) -> _SubmittedCell | None:
-        """The first submitted cell of this solution."""
-        return None if self.cell.locked else self.changed
 
 
 class _Matching:
     """Which cells of a submission are which of the source notebook's."""
 
     def __init__(self, notebook: NotebookNode, source_notebook: tuple[SourceCell, ...]) -> None:
-        fingerprints = _fingerprints(notebook.cells)
-        self.cells = [_SubmittedCell(i, node, fingerprints[i]) for i, node in enumerate(notebook.cells)]
-        self.code = [cell for cell in self.cells if cell.fingerprint]
-        self.source_notebook = [
-            _SourceEntry(i, cell, fingerprint(cell.source) if cell.locked else "")
-            for i, cell in enumerate(cell for cell in source_notebook if cell.role != OPEN)
+        self.nodes = notebook.cells
+        self.fingerprints = _fingerprints(notebook.cells)
+        self.entries = [
+            _SourceEntry(cell, fingerprint(cell.source) if cell.locked else "")
+            for cell in source_notebook
+            if cell.role != OPEN
         ]
-        self.by_content: dict[str, list[_SourceEntry]] = {}
-        for entry in self.source_notebook:
-            if entry.cell.locked:
-                self.by_content.setdefault(entry.fingerprint, []).append(entry)
-        self._match_names()
-        self._match_content()
-        for cell in self.code:
-            entry = cell.named
-            if entry and not cell.intact and not entry.intact and not entry.changed:
-                entry.changed = cell
+        self.code = [i for i, found in enumerate(self.fingerprints) if found]
+        self.named = self._match_names()
+        self.intact = self._match_content()
+        for i in self.code:
+            entry = self.named.get(i)
+            if entry and i not in self.intact and entry.match is None:
+                entry.match = i
 
-    def _match_names(self) -> None:
-        for cell, entry in self._named(self.code):
-            cell.named = entry
-            entry.names += 1
-        for _, entry in self._named([cell for cell in self.cells if not cell.fingerprint]):
-            entry.not_code = True
-
-    def _named(self, cells: list[_SubmittedCell]) -> list[tuple[_SubmittedCell, _SourceEntry]]:
+    def _match_names(self) -> dict[int, _SourceEntry]:
         """Match cells by `grade_id`, else by the cell's id, else by the label: to the next solution of its task."""
-        by_name = {entry.cell.name: entry for entry in self.source_notebook}
-        pairs, unnamed = [], []
-        for cell in cells:
-            entry = next((by_name[name] for name in cell_names(cell.node) if name in by_name), None)
-            if entry:
-                pairs.append((cell, entry))
-            else:
-                unnamed.append(cell)
-        taken = {entry.index for _, entry in pairs}
-        for cell in unnamed:
-            cell_label = label(cell.node)
-            if cell_label is None or cell_label.role != SOLUTION:
+        by_name = {entry.cell.name: entry for entry in self.entries}
+        named: dict[int, _SourceEntry] = {}
+        for i, node in enumerate(self.nodes):
+            if entry := next((by_name[name] for name in cell_names(node) if name in by_name), None):
+                named[i] = entry
+                entry.named = True
+        for i in self.code:
+            cell_label = label(self.nodes[i])
+            if i in named or cell_label is None or cell_label.role != SOLUTION:
                 continue
-            solutions = [
-                entry
-                for entry in self.source_notebook
-                if (entry.cell.task, entry.cell.role) == (cell_label.task, SOLUTION)
-            ]
-            if solutions:
-                entry = next((entry for entry in solutions if entry.index not in taken), solutions[-1])
-                taken.add(entry.index)
-                pairs.append((cell, entry))
-        return pairs
+            found = [e for e in self.entries if (e.cell.task, e.cell.role) == (cell_label.task, SOLUTION)]
+            if found:
+                named[i] = next((entry for entry in found if not entry.named), found[-1])
+                named[i].named = True
+        return named
 
-    def _match_content(self) -> None:
+    def _match_content(self) -> dict[int, _SourceEntry]:
         """Match intact cells by name and content, the remaining ones by content."""
-        for cell in self.code:
-            entry = cell.named
-            if entry and entry.fingerprint == cell.fingerprint and not entry.intact:
-                entry.intact, cell.intact = cell, entry
-        for cell in self.code:
-            if not cell.intact:
-                same = self.by_content.get(cell.fingerprint, [])
-                entry = next((entry for entry in same if not entry.intact), None)
-                if entry:
-                    entry.intact, cell.intact = cell, entry
+        intact: dict[int, _SourceEntry] = {}
+        by_content: dict[str, list[_SourceEntry]] = {}
+        for entry in self.entries:
+            by_content.setdefault(entry.fingerprint, []).append(entry)
+        for by_name in (True, False):
+            for i in self.code:
+                same = by_content.get(self.fingerprints[i], [])
+                wanted = (entry for entry in same if not entry.intact and (self.named.get(i) is entry or not by_name))
+                if i not in intact and (entry := next(wanted, None)):
+                    entry.match, entry.intact, intact[i] = i, True, entry
+        return intact
 
-    def _window(self, entry: _SourceEntry) -> tuple[int, int]:
+    def _window(self, index: int) -> tuple[int, int]:
         """Return the positions between which a locked cell belongs: after all solutions before it, before the next."""
-        solutions = [(other.index, other.solution.index) for other in self.source_notebook if other.solution]
-        low = max((i for order, i in solutions if order < entry.index), default=-1)
-        high = min((i for order, i in solutions if order > entry.index and i > low), default=len(self.cells))
-        return low, high
+        solutions = [(j, e.match) for j, e in enumerate(self.entries) if not e.cell.locked and e.match is not None]
+        low = max((i for order, i in solutions if order < index), default=-1)
+        return low, min((i for order, i in solutions if order > index and i > low), default=len(self.nodes))
 
     def keep_cells_in_order(self) -> None:
-        """Keep as many locked cells where they are as are in their window and in the source notebook's order."""
-        in_window = []
-        for entry in self.source_notebook:
-            low, high = self._window(entry)
-            if entry.locked_match and low < entry.locked_match.index < high:
-                in_window.append((entry, entry.locked_match.index))
-        for i in longest_increasing_subsequence([index for _, index in in_window]):
-            in_window[i][0].kept = True
+        """Keep locked cells where they are if that is in their window, and after those kept before."""
+        last = -1
+        for index, entry in enumerate(self.entries):
+            low, high = self._window(index)
+            if entry.cell.locked and entry.match is not None and max(low, last) < entry.match < high:
+                entry.kept, last = True, entry.match
 
     def restored_cells(self) -> Iterator[RestoredCell]:
         """Yield all cells in their new order; locked cells are inserted late, so that all they may need is defined."""
-        inserted: list[list[_SourceEntry]] = [[] for _ in range(len(self.cells) + 1)]
-        following = len(self.cells)
-        for entry in reversed(self.source_notebook):
-            if entry.kept and entry.locked_match:
-                following = entry.locked_match.index
+        inserted: list[list[_SourceEntry]] = [[] for _ in range(len(self.nodes) + 1)]
+        following = len(self.nodes)
+        for index, entry in reversed(list(enumerate(self.entries))):
+            if entry.kept and entry.match is not None:
+                following = entry.match
             elif entry.cell.locked:
-                inserted[min(following, self._window(entry)[1])].insert(0, entry)
-        for cell in self.cells:
-            yield from map(self._restored_cell, inserted[cell.index])
-            if not cell.intact:
-                yield self.submitted_cell(cell)
-            entry = cell.intact or cell.named
-            if entry and entry.kept and entry.locked_match is cell:
-                yield self._restored_cell(entry)
+                inserted[min(following, self._window(index)[1])].insert(0, entry)
+        kept = {entry.match: entry for entry in self.entries if entry.kept}
+        for i in range(len(self.nodes)):
+            yield from map(self._restored_cell, inserted[i])
+            if i not in self.intact:
+                yield self.submitted_cell(i)
+            if i in kept:
+                yield self._restored_cell(kept[i])
         yield from map(self._restored_cell, inserted[-1])
 
     def _restored_cell(self, entry: _SourceEntry) -> RestoredCell:
         """Return a locked cell of the course; the submission's own node, if it has exactly the same source."""
         source = entry.cell.source
-        same = entry.intact and entry.intact.node.source == source
-        node = entry.intact.node if entry.intact and same else new_code_cell(source)
+        own = self.nodes[entry.match] if entry.intact and entry.match is not None else None
+        node = own if own is not None and own.source == source else new_code_cell(source)
         return RestoredCell(node, entry.cell.task, entry.cell.role, intact=True, delays_grading=True)
 
-    def submitted_cell(self, cell: _SubmittedCell) -> RestoredCell:
+    def submitted_cell(self, i: int) -> RestoredCell:
         """Return a cell of the submission as it is."""
-        node = cell.node
-        if cell.intact:
-            source_notebook = cell.intact.cell
-            return RestoredCell(node, source_notebook.task, source_notebook.role, intact=True, delays_grading=True)
-        originals = self.by_content.get(cell.fingerprint, [])
-        if originals and originals[0].cell.role in FEEDBACK_ROLES:
-            return RestoredCell(node, originals[0].cell.task, originals[0].cell.role, intact=True)
-        if not cell.named:
+        node, entry = self.nodes[i], self.intact.get(i) or (self.named.get(i) if self.fingerprints[i] else None)
+        if i in self.intact and entry:
+            return RestoredCell(node, entry.cell.task, entry.cell.role, intact=True, delays_grading=True)
+        same = [e.cell for e in self.entries if e.fingerprint and e.fingerprint == self.fingerprints[i]]
+        if same and same[0].role in FEEDBACK_ROLES:  # a copy
+            return RestoredCell(node, same[0].task, same[0].role, intact=True)
+        if entry is None:
             return RestoredCell(node)
-        entry, first = cell.named, cell.named.changed is cell
+        first = entry.match == i
         if entry.cell.locked:
             return RestoredCell(node, entry.cell.task, delays_grading=entry.kept and first)
         return RestoredCell(node, entry.cell.task, entry.cell.role, delays_grading=first)
 
     def changes(self) -> Iterator[CellChange]:
-        """Yield the differences between the submission and the source notebook, in the source notebook's order."""
-        any_names = any(entry.names for entry in self.source_notebook)
-        for entry in self.source_notebook:
-            name = self._name(entry.cell)
-            if entry.cell.locked and entry.changed:
-                yield CellChange(entry.cell, name, "changed")
-            elif entry.intact and not entry.kept:
-                yield CellChange(entry.cell, name, "moved")
-            elif not entry.intact and not entry.changed and (entry.cell.locked or any_names):  # solutions need names
-                yield CellChange(entry.cell, name, "not code" if entry.not_code else "missing")
-            if entry.names > 1:
-                yield CellChange(entry.cell, name, "duplicated")
+        """Yield the given cells and solutions that the submission lacks or has edited, in the source's order."""
+        for entry in self.entries:
+            role = entry.cell.role
+            if entry.match is None and (role == "given" or (role == SOLUTION and self.named)):  # solutions need names
+                yield CellChange(entry.cell, self._name(entry.cell), "not code" if entry.named else "missing")
+            elif role == "given" and not entry.intact:
+                yield CellChange(entry.cell, self._name(entry.cell), "changed")
 
     def _name(self, cell: SourceCell) -> str:
-        same = sum((entry.cell.task, entry.cell.role) == (cell.task, cell.role) for entry in self.source_notebook)
+        same = sum((entry.cell.task, entry.cell.role) == (cell.task, cell.role) for entry in self.entries)
         name = "cell" if same == 1 else f"cell `{cell.name}`"
         return f"the {cell.role} {name} of {cell.task}"
-
-
-def longest_increasing_subsequence(values: list[int]) -> list[int]:
-    """Return the indices of a longest strictly increasing subsequence."""
-    ends: list[int] = []  # the smallest last value of a subsequence, by its length - 1
-    sequences: list[list[int]] = []
-    for i, value in enumerate(values):
-        length = bisect_left(ends, value)
-        sequence = [*(sequences[length - 1] if length else []), i]
-        ends[length:], sequences[length:] = [value, *ends[length + 1 :]], [sequence, *sequences[length + 1 :]]
-    return sequences[-1] if sequences else []

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mlhood.files.atomic import write_atomic
-from mlhood.grading.checks.marks import CheckResult
-from mlhood.grading.checks.submission import Reached, format_figure
+from mlhood.grading.checks.marks import CheckResult, TaskResult
+from mlhood.grading.checks.submission import format_figure
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook
-from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.gradebook.records import MISSING, Record, records
 from mlhood.grading.progress import Notify, ignore
 from mlhood.grading.reports.outputs import PageBudget
@@ -46,47 +46,6 @@ class HardCheck:
     reason: str
 
 
-@dataclass(frozen=True)
-class Rank:
-    """A row of a ranking: what was reached, how many reached just that, and whether it is the course's own."""
-
-    place: int
-    value: str
-    count: int
-    course: bool = False
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """What a class has reached in an open task, the best first, without names; `figure` has the unit."""
-
-    id: str
-    title: str
-    figure: str
-    rows: Sequence[Rank]
-
-
-@dataclass(frozen=True)
-class ProjectView:
-    """What the page shows of a project.
-
-    `reasons` are those of failed checks with their frequency; `late_notes`, what was assumed about lateness.
-    """
-
-    project: ProjectSpec
-    ungraded: Sequence[Record]
-    missing: Sequence[Record]
-    graded: int
-    distributions: Sequence[PointDistribution]
-    hardest: Sequence[HardCheck]
-    rankings: Sequence[Ranking]
-    reasons: Counter[str]
-    undecided: Sequence[Record]
-    late: Sequence[Record]
-    late_notes: Counter[str]
-    similarity: Similarity
-
-
 def write_class_report(gradebook: Path, path: Path, given: Iterable[Path], notify: Notify = ignore) -> str:
     """Write the report about a class; return a message about what was written."""
     with Gradebook(gradebook, must_exist=True) as book:
@@ -115,22 +74,22 @@ def class_report(results: Sequence[Record], similarity: Mapping[str, Similarity]
     )
 
 
-def _view(results: Sequence[Record], similarity: Similarity) -> ProjectView:
+def _view(results: Sequence[Record], similarity: Similarity) -> dict[str, Any]:
+    """Return what the page shows of a project; `late_notes` are what was assumed about lateness."""
     graded = [record for record in results if record.status == "done"]
-    return ProjectView(
-        results[0].project,
-        [record for record in results if record.status not in {"done", MISSING}],
-        [record for record in results if record.status == MISSING],
-        len(graded),
-        list(_distributions(graded)) if graded else [],
-        _hardest(graded),
-        list(_rankings(graded)),
-        Counter(check.what for _, check in _checks(graded) if check.status == "failed"),
-        [record for record in results if record.undecided],
-        sorted((r for r in results if r.late.days), key=lambda record: (-record.late.days, record.student)),
-        Counter(record.late.note for record in results if record.late.note),
-        similarity,
-    )
+    return {
+        "project": results[0].project,
+        "ungraded": [record for record in results if record.status not in {"done", MISSING}],
+        "missing": [record for record in results if record.status == MISSING],
+        "graded": len(graded),
+        "distributions": list(_distributions(graded)) if graded else [],
+        "hardest": _hardest(graded),
+        "rankings": list(_rankings(graded)),
+        "undecided": [record for record in results if record.undecided],
+        "late": sorted((r for r in results if r.late.days), key=lambda record: (-record.late.days, record.student)),
+        "late_notes": Counter(record.late.note for record in results if record.late.note),
+        "similarity": similarity,
+    }
 
 
 def _distributions(graded: Sequence[Record]) -> Iterator[PointDistribution]:
@@ -140,29 +99,24 @@ def _distributions(graded: Sequence[Record]) -> Iterator[PointDistribution]:
         yield _distribution(task.id, task.title, task.points, [record.tasks[index].earned for record in graded])
 
 
-def _rankings(graded: Sequence[Record]) -> Iterator[Ranking]:
-    """Yield the ranking of each open task that somebody has reached a figure in."""
-    reached: dict[tuple[str, str], list[Reached]] = {}
-    for record in graded:
-        for task in record.tasks:
-            if task.reached:
-                reached.setdefault((task.id, task.title), []).append(task.reached)
-    for (task_id, title), figures in reached.items():
-        yield Ranking(task_id, title, figures[0].figure, list(_ranks(figures)))
+def _rankings(graded: Sequence[Record]) -> Iterator[tuple[TaskResult, list[tuple[str, str, int]]]]:
+    """Yield each open task that somebody has reached a figure in, with what was reached, the best first, without names.
 
-
-def _ranks(figures: Sequence[Reached]) -> Iterator[Rank]:
-    """Yield a row for each figure, and one for the course's own: the median, as inputs differ between students."""
-    sign = 1 if figures[0].smaller_is_better else -1
-    course = statistics.median(figure.course for figure in figures)
-    counts = Counter(figure.value for figure in figures)
-    values = sorted({*counts, course}, key=lambda value: sign * value)
-    for value in values:
-        place = 1 + sum(count for other, count in counts.items() if sign * other < sign * value)
-        if value in counts:
-            yield Rank(place, format_figure(value), counts[value])
-        if value == course:
-            yield Rank(place, format_figure(value), 0, course=True)
+    A row is a place, the figure, and how many reached just that; the place of the course's own is empty. Its figure is
+    the median, as inputs differ between students.
+    """
+    tasks = [task for record in graded for task in record.tasks if task.reached]
+    for task in {task.id: task for task in tasks}.values():
+        figures = [other.reached for other in tasks if other.id == task.id and other.reached]
+        sign = 1 if figures[0].smaller_is_better else -1
+        course = statistics.median(figure.course for figure in figures)
+        counts = Counter(figure.value for figure in figures)
+        rows, place = [], 1
+        for value in sorted({*counts, course}, key=lambda value, sign=sign: sign * value):
+            rows += [(str(place), format_figure(value), counts[value])] if value in counts else []
+            rows += [("", format_figure(value), 0)] if value == course else []
+            place += counts[value]
+        yield task, rows
 
 
 def _distribution(task_id: str, title: str, points: float, earned: Sequence[float]) -> PointDistribution:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -57,10 +57,6 @@ class Validation:
     def ready(self) -> bool:
         """Whether the notebook can be submitted as it is."""
         return not self.repairs
-
-    def as_dict(self) -> dict:
-        """Return plain data."""
-        return asdict(self) | {"ready": self.ready}
 
     def text(self) -> str:
         """Return a numbered list of what to repair, what is still open, the changes, and the verdict."""
@@ -127,7 +123,7 @@ def missing_cells(notebook: NotebookNode, project: Project) -> Iterator[Remark]:
 
 
 def changes(notebook: NotebookNode, project: Project) -> Iterator[Remark]:
-    """Yield the changes of the course's own cells, and copies of cells."""
+    """Yield the changes of the course's own cells."""
     for change in restore(notebook, project).changes:
         if not _needs_repair(change):
             yield Remark(change.cell.task, change.text)

@@ -213,9 +213,7 @@ def canvas(tmp_path):
     ("student", "name"), [("11", ""), ("s11", ""), ("ada", ""), ("ada@uni.edu", ""), ("x1", "Ada Love")]
 )
 def test_canvas_is_filled_in_place(canvas, student, name):
-    filled = fill(canvas, [record(student, name)])
-    assert filled.text == CANVAS.replace("A,,7.5,80", "A,23.4,7.5,80")
-    assert (filled.scores, filled.notes) == (1, ())
+    assert fill(canvas, [record(student, name)]) == (CANVAS.replace("A,,7.5,80", "A,23.4,7.5,80"), [])
 
 
 def test_canvas_gets_no_score_if_there_is_none(canvas):
@@ -224,17 +222,17 @@ def test_canvas_gets_no_score_if_there_is_none(canvas):
         record("99", "Ross Bob"),
         record("12", status="refused"),
     ]
-    filled = fill(canvas, records)
-    assert filled.text == CANVAS.replace("A,3,,", "A,23.4,,")
-    assert filled.notes == (
+    text, notes = fill(canvas, records)
+    assert text == CANVAS.replace("A,3,,", "A,23.4,,")
+    assert notes == [
         "11: P1 is not filled in: no memory",
         "99: P1 is not filled in: no row, or several, match this student",
-    )
+    ]
 
 
 def test_canvas_columns_can_be_named(canvas):
-    filled = fill(canvas, [record("11")], {"P1": "Homework, part 2 (902)"})
-    assert filled.text == CANVAS.replace("A,,7.5,80", "A,,23.4,80")
+    text, _ = fill(canvas, [record("11")], {"P1": "Homework, part 2 (902)"})
+    assert text == CANVAS.replace("A,,7.5,80", "A,,23.4,80")
     two = replace(record("11"), project=project("P2"))
     for columns in ({}, {"P2": "Homework"}):
         with pytest.raises(GradingError, match="column of P2"):

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from mlhood.errors import GradingError
-from mlhood.grading.exporters.export import ExportOptions, export
+from mlhood.grading.exporters.export import export
 from mlhood.grading.gradebook.roster import Roster, Student, read_roster
 from mlhood.grading.marking import write_manual_marks
 from mlhood.grading.reports.class_report import write_class_report
@@ -68,7 +68,7 @@ def test_the_summary_names_who_is_missing_and_who_is_unknown(graded):
 
 def test_every_table_has_a_row_for_who_is_missing(graded, tmp_path):
     for name in ("csv", "nbgrader"):
-        export(graded.gradebook, ExportOptions(name, tmp_path / name))
+        export(graded.gradebook, tmp_path / name, name)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "csv").read_text())))
     missing = [row for row in rows if row["status"] == "missing"]
     assert [(row["project"], row["student_id"], row["email"]) for row in missing] == [
@@ -88,7 +88,7 @@ def test_every_table_has_a_row_for_who_is_missing(graded, tmp_path):
 
 @pytest.mark.parametrize(("name", "file"), [("gradescope", "results.json"), ("classroom", "result.json")])
 def test_who_is_missing_gets_a_file_that_says_so(graded, tmp_path, name, file):
-    export(graded.gradebook, ExportOptions(name, tmp_path / name))
+    export(graded.gradebook, tmp_path / name, name)
     result = json.loads((tmp_path / name / "P2" / "bob" / file).read_text())
     assert "nothing was submitted" in json.dumps(result)
     assert sum(test["score"] for test in result["tests"]) == 0
@@ -98,8 +98,7 @@ def test_canvas_gets_no_score_for_who_is_missing(graded, tmp_path):
     (tmp_path / "canvas.csv").write_text(
         "Student,ID,SIS Login ID,P1 (1),P2 (2)\nPoints Possible,,,30,30\nRoss Bob,7,bob,,\nLovelace Ada,8,ada,,\n"
     )
-    options = ExportOptions("canvas", tmp_path / "filled.csv", fill=tmp_path / "canvas.csv")
-    message = export(graded.gradebook, options)
+    message = export(graded.gradebook, tmp_path / "filled.csv", "canvas", fill_in=tmp_path / "canvas.csv")
     assert "bob: P2 is not filled in: nothing was submitted" in message
     assert "Ross Bob,7,bob,30,\n" in (tmp_path / "filled.csv").read_text()
 

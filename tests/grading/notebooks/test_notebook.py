@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import json
 import subprocess
 import sys
@@ -23,12 +22,6 @@ from mlhood.grading.notebooks.notebook import (
     read,
     write,
 )
-from mlhood.grading.notebooks.restore import grading_points, restore
-
-
-def graded(book, course) -> list[str]:
-    points = grading_points(restore(book, course.SYNTHETIC).cells, course.SYNTHETIC)
-    return list(itertools.chain.from_iterable(points.values()))
 
 
 def written(text: str, tmp_path):
@@ -205,36 +198,6 @@ def test_project_by_metadata_or_by_cells(course):
     assert project_of(book, "x").id == "T9"  # by its calls of checks
     with pytest.raises(NotebookError, match="no task of the course"):
         project_of(new_notebook(metadata={"mlhood": {"project": "T9"}}), "x")
-
-
-def test_judging_points_follow_the_last_cell_of_each_task(course):
-    book = course.notebook()
-    points = grading_points(restore(book, course.SYNTHETIC).cells, course.SYNTHETIC)
-    assert list(points.values()) == [["T9.1"], ["T9.2"], ["T9.3"]]
-    assert [book.cells[index].id for index in points] == ["T9-1-check", "T9-2-check", "T9-3-check"]
-
-
-def test_missing_reordered_and_duplicate_cells_still_grade_every_task_once(course):
-    book = course.notebook()
-    unlabelled = new_notebook(cells=[cell for cell in book.cells if label(cell) is None])
-    assert graded(unlabelled, course) == ["T9.1", "T9.2", "T9.3"]
-    reordered = new_notebook(cells=list(reversed(book.cells)))
-    assert graded(reordered, course) == ["T9.1", "T9.2", "T9.3"]
-    duplicate = copy.deepcopy(book.cells[4])
-    duplicate.id = "duplicate"
-    assert graded(new_notebook(cells=[*book.cells, duplicate]), course) == ["T9.1", "T9.2", "T9.3"]
-
-
-def test_marks_without_a_check_cell_and_with_a_duplicate_solution(course, tmp_path):
-    book = course.notebook()
-    book.cells = [cell for cell in book.cells if cell.id != "T9-1-check"]
-    duplicate = copy.deepcopy(next(cell for cell in book.cells if cell.id == "T9-2-solution"))
-    duplicate.id = "duplicate"
-    book.cells.insert(3, duplicate)
-    write(book, tmp_path / "T9.ipynb")
-    marks = grade_file(tmp_path / "T9.ipynb")
-    assert marks.earned == 80
-    assert marks.tasks[0].notes == ("the check cell of T9.1 is missing",)
 
 
 def test_marks_of_a_notebook_without_a_solution_cell(course, tmp_path):

@@ -65,13 +65,12 @@ def text_of(page: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.partition("<body>")[2]))
 
 
-def test_it_shows_points_hardest_checks_reasons_and_late_submissions():
+def test_it_shows_points_hardest_checks_and_late_submissions():
     good = record("bob", tasks=(task(1), task(2), task(3)), late=Lateness())
     text = text_of(class_report([record(), good], {}))
     assert "2 students, 2 submissions, 2 of them graded" in text
     assert "P1.2 Task 2 7.0 / 10 7 0 0 1 0 1" in text
     assert "P1.2 It is 2nd 1 of 2 =HYPERLINK" in text
-    assert "1 checks failed for 1 reasons" in text
     assert "ada 1 −2.6" in text
     assert "1 late" in text
 

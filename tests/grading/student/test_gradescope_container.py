@@ -8,7 +8,6 @@ What setup.sh would install from the network is there already; the rest runs as 
 from __future__ import annotations
 
 import compileall
-import importlib.metadata
 import json
 import shutil
 import subprocess
@@ -17,9 +16,7 @@ import sysconfig
 import zipfile
 from pathlib import Path
 
-import jsonschema
 import pytest
-from packaging.requirements import Requirement
 
 from mlhood.grading import gradescope
 from mlhood.grading.notebooks.notebook import write
@@ -32,63 +29,10 @@ REPOSITORY = Path(__file__).parents[3]
 WRITABLE = ("autograder", "dev", "opt", "proc", "tmp")
 ISOLATIONS = (gradescope.SANDBOX, gradescope.OTHER_USER, gradescope.NOT_ISOLATED)
 
-VISIBILITY = {"enum": ["hidden", "after_due_date", "after_published", "visible"]}
-FORMAT = {"enum": ["text", "html", "simple_format", "md", "ansi"]}
-TEXT, NUMBER, OBJECT = {"type": "string"}, {"type": "number"}, {"type": "object"}
-TEST = {
-    "type": "object",
-    "properties": {
-        "score": NUMBER,
-        "max_score": NUMBER,
-        "status": {"enum": ["passed", "failed"]},
-        "name": TEXT,
-        "name_format": FORMAT,
-        "number": TEXT,
-        "output": TEXT,
-        "output_format": FORMAT,
-        "tags": {"type": "array", "items": TEXT},
-        "visibility": VISIBILITY,
-        "extra_data": OBJECT,
-    },
-    "additionalProperties": False,
-}
-RESULTS = {
-    "type": "object",
-    "properties": {
-        "score": NUMBER,
-        "execution_time": NUMBER,
-        "output": TEXT,
-        "output_format": FORMAT,
-        "test_output_format": FORMAT,
-        "test_name_format": FORMAT,
-        "visibility": VISIBILITY,
-        "stdout_visibility": VISIBILITY,
-        "extra_data": OBJECT,
-        "tests": {"type": "array", "items": TEST},
-        "leaderboard": {"type": "array"},
-    },
-    "additionalProperties": False,
-    # a score for everything, or one for each test
-    "anyOf": [
-        {"required": ["score"]},
-        {"required": ["tests"], "properties": {"tests": {"minItems": 1, "items": {"required": ["score"]}}}},
-    ],
-}
 METADATA = {
     "id": 123456,
     "created_at": "2026-07-01T14:22:32.365935-07:00",
-    "assignment": {
-        "due_date": "2026-07-31T23:00:00.000000-07:00",
-        "group_size": 4,
-        "group_submission": True,
-        "id": 25828,
-        "course_id": 1234,
-        "late_due_date": None,
-        "release_date": "2026-07-02T00:00:00.000000-07:00",
-        "title": "Programming Assignment T9",
-        "total_points": "80.0",
-    },
-    "submission_method": "upload",
+    "assignment": {"id": 25828, "title": "Programming Assignment T9", "total_points": "80.0"},
     "users": [
         {"email": "ada@example.org", "id": 1234, "name": "Ada Lovelace"},
         {"email": "bob@example.org", "id": 1235, "name": "Bob"},
@@ -167,7 +111,6 @@ def test_a_submission_is_graded_in_gradescopes_paths(image, course):
     done = in_container(image, "/autograder/run_autograder")
     assert done.returncode == 0, done.stderr
     results = json.loads((autograder / "results" / "results.json").read_text())
-    jsonschema.validate(results, RESULTS)
     assert results["extra_data"]["isolation"].startswith(ISOLATIONS)
     assert results["extra_data"]["isolation"] in done.stderr
     assert [(test["score"], test["max_score"], test.get("status")) for test in results["tests"]] == [
@@ -177,22 +120,3 @@ def test_a_submission_is_graded_in_gradescopes_paths(image, course):
     ]
     assert (results["score"], results["stdout_visibility"]) == (60, "hidden")
     assert "in line 2 of the solution cell of T9.3" in results["tests"][-1]["output"]
-    jsonschema.validate(gradescope.failure("the reason") | {"extra_data": {"isolation": ""}}, RESULTS)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="bash scripts for Ubuntu")
-def test_the_scripts_are_valid_and_setup_installs_what_the_package_declares(image):
-    source = image / "autograder" / "source"
-    for script in ("setup.sh", "run_autograder"):
-        assert (source / script).stat().st_mode & 0o111 == 0o111
-        checked = subprocess.run(["bash", "-n", source / script], capture_output=True, text=True)
-        assert (checked.returncode, checked.stderr) == (0, "")
-    requirements = [Requirement(line) for line in (source / "requirements.txt").read_text().splitlines()]
-    declared = map(Requirement, importlib.metadata.requires("mlhood") or [])
-    assert {str(requirement) for requirement in requirements} == {
-        str(requirement) for requirement in declared if "extra" not in str(requirement.marker)
-    }
-    # so what is run here is what would be installed there
-    for requirement in requirements:
-        if requirement.marker is None or requirement.marker.evaluate():
-            assert requirement.specifier.contains(importlib.metadata.version(requirement.name), prereleases=True)
