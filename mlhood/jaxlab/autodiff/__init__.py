@@ -3,14 +3,15 @@
 In: functions of arrays that are written with the operators of this package; out: gradients and drawings.
 
 >>> from mlhood.jaxlab import autodiff as ad
->>> loss = lambda params, x, labels: ad.cross_entropy(ad.lenet(ad, params, x), labels)
->>> ad.grad(loss)(params, x, labels)               # like jax.grad: a gradient for each parameter
+>>> tape = ad.Tape()
+>>> loss = ad.cross_entropy(ad.lenet(ad, tape.tree(params), x), labels)
+>>> ad.backward(tape)                              # the gradients, by the numbers of the values
 """
 
 from mlhood.errors import AutodiffError
 from mlhood.jaxlab.autodiff.operators import (
     NUMPY,
-    TracedValue,
+    TapeValue,
     add,
     batch_norm,
     conv2d,
@@ -29,7 +30,7 @@ from mlhood.jaxlab.autodiff.operators import (
     tanh,
 )
 from mlhood.jaxlab.autodiff.rules import RULES
-from mlhood.jaxlab.autodiff.tape import Entry, Tape, TapeValue, backward, grad, value_and_grad
+from mlhood.jaxlab.autodiff.tape import Entry, Tape, backward
 from mlhood.jaxlab.autodiff.windows import columns, scatter
 from mlhood.jaxlab.operators.network import lenet
 
@@ -40,7 +41,6 @@ __all__ = [
     "Entry",
     "Tape",
     "TapeValue",
-    "TracedValue",
     "add",
     "backward",
     "batch_norm",
@@ -50,7 +50,6 @@ __all__ = [
     "dense",
     "exp",
     "global_average_pool",
-    "grad",
     "lenet",
     "log",
     "max_pool",
@@ -62,5 +61,4 @@ __all__ = [
     "softmax",
     "sum",
     "tanh",
-    "value_and_grad",
 ]

@@ -1,4 +1,4 @@
-"""Operators that accept arrays, values on a tape and dual numbers.
+"""Operators that accept arrays and values on a tape.
 
 A network is written once, with these operators; the types of its arguments decide how it is run. The package can be the
 `ops` of `mlhood.jaxlab.operators.network`, like `no_jax` and `with_jax`; on arrays it behaves like `no_jax`.
@@ -22,19 +22,24 @@ def _binary(op: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return lambda self, other: apply(op, self, other), lambda self, other: apply(op, other, self)
 
 
-class TracedValue:
-    """Stands in for an array while a function is differentiated: a `TapeValue`."""
+class TapeValue:
+    """A value on a tape. Operations on it are executed immediately and recorded.
+
+    Args:
+        tape: A `Tape`.
+        number: Of the value on it.
+    """
 
     __array_ufunc__ = None  # makes NumPy defer `array + value` to us
+
+    def __init__(self, tape: Any, number: int) -> None:
+        self.tape = tape
+        self.number = number
 
     @property
     def array(self) -> np.ndarray:
         """The data."""
-        raise NotImplementedError
-
-    def apply(self, op: str, inputs: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        """Execute an operation that has this value among its inputs."""
-        raise NotImplementedError
+        return self.tape.values[self.number]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -47,7 +52,7 @@ class TracedValue:
         return self.array.dtype
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.dtype}{list(self.shape)})"
+        return f"TapeValue({self.dtype}{list(self.shape)})"
 
     def __len__(self) -> int:
         return len(self.array)
@@ -67,35 +72,6 @@ class TracedValue:
     def sum(self, axis: Axes = None) -> Any:
         """Return the sum over some axes, or over all."""
         return sum(self, axis)
-
-    def mean(self, axis: Axes = None) -> Any:
-        """Return the mean over some axes, or over all."""
-        return mean(self, axis)
-
-
-def reject_value(operand: Any) -> Any:
-    """Return the operand unless it is a `TracedValue`.
-
-    Raises:
-        AutodiffError: It belongs to another derivative: rules work on arrays, so derivatives cannot be nested.
-    """
-    if isinstance(operand, TracedValue):
-        raise AutodiffError(
-            "values of different derivatives cannot be combined",
-            where=repr(operand),
-            expected="values of one derivative, and arrays",
-            todo="differentiate once; jax.grad(jax.grad(f)) computes second derivatives",
-        )
-    return operand
-
-
-def constant(operand: Any, dtype: np.dtype) -> np.ndarray:
-    """Return a constant operand as an array; a Python number is converted to `dtype`, so that float32 is preserved.
-
-    Raises:
-        AutodiffError: It belongs to another derivative.
-    """
-    return np.asarray(reject_value(operand), dtype if isinstance(operand, int | float) else None)
 
 
 def _cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -136,21 +112,19 @@ NUMPY: dict[str, Callable[..., Any]] = {
 
 
 def apply(op: str, *inputs: Any, **attributes: Any) -> Any:
-    """Execute an operation: with NumPy if all inputs are arrays, else as the first `TracedValue` among them does it.
+    """Execute an operation with NumPy, and record it on the tape of its inputs, if any is on one.
 
     Args:
         op: A key of `NUMPY`.
-        inputs: Arrays, tape values, dual numbers; arrays beside values are constants.
+        inputs: Arrays and tape values; arrays beside values are constants.
         attributes: Static arguments: strides, shapes.
 
     Raises:
         KernelError: The shapes of a convolution or a pooling do not match.
-        AutodiffError: The inputs belong to different derivatives.
+        AutodiffError: The inputs are on different tapes.
     """
-    value = next((operand for operand in inputs if isinstance(operand, TracedValue)), None)
-    if value is None:
-        return NUMPY[op](*inputs, **attributes)
-    return value.apply(op, inputs, attributes)
+    value = next((operand for operand in inputs if isinstance(operand, TapeValue)), None)
+    return NUMPY[op](*inputs, **attributes) if value is None else value.tape.record(op, inputs, attributes)
 
 
 def conv2d(x: Any, w: Any, bias: Any = None, stride: int = 1, padding: int = 0) -> Any:

@@ -11,16 +11,15 @@ Differentiation in Machine Learning: a Survey", JMLR 18, 2018, section 3.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from mlhood.errors import AutodiffError
-from mlhood.jaxlab.autodiff.operators import NUMPY, TracedValue, constant, reject_value
+from mlhood.jaxlab.autodiff.operators import NUMPY, TapeValue
 from mlhood.jaxlab.autodiff.rules import RULES, Rule
-from mlhood.jaxlab.autodiff.trees import map_with_path
 
 
 @dataclass(frozen=True)
@@ -55,20 +54,36 @@ class Tape:
     names: dict[int, str] = field(default_factory=dict)
 
     def value(self, array: Any, name: str = "") -> TapeValue:
-        """Append an array to the tape, and return its value.
-
-        Raises:
-            AutodiffError: It is a value of another derivative.
-        """
-        self.values.append(np.asarray(reject_value(array)))
+        """Append an array to the tape, and return its value."""
+        self.values.append(np.asarray(array))
         number = len(self.values) - 1
         if name:
             self.names[number] = name
         return TapeValue(self, number)
 
-    def tree(self, arrays: Any) -> Any:
-        """Append nested dictionaries, lists and tuples of arrays, each named by its path."""
-        return map_with_path(lambda path, leaf: self.value(leaf, path), arrays)
+    def tree(self, arrays: Any, path: tuple[str, ...] = ()) -> Any:
+        """Append nested dictionaries, lists and tuples of arrays, each named by its path: "layer1.0.conv1.weight"."""
+        if isinstance(arrays, dict):
+            return {key: self.tree(each, (*path, str(key))) for key, each in arrays.items()}
+        if isinstance(arrays, list | tuple):
+            return type(arrays)(self.tree(each, (*path, str(i))) for i, each in enumerate(arrays))
+        return self.value(arrays, ".".join(path))
+
+    def record(self, op: str, inputs: tuple[Any, ...], attributes: dict[str, Any]) -> TapeValue:
+        """Execute an operation, and append its result and an entry; arguments as of `operators.apply`."""
+        dtype = next(operand.dtype for operand in inputs if isinstance(operand, TapeValue))
+        numbers = tuple(self._number(operand, dtype) for operand in inputs)
+        output = self.value(NUMPY[op](*(self.values[i] for i in numbers), **attributes))
+        self.entries.append(Entry(op, numbers, output.number, attributes))
+        return output
+
+    def _number(self, operand: Any, dtype: np.dtype) -> int:
+        """Return the number of an operand; a Python number becomes a constant of `dtype`, so that float32 stays."""
+        if not isinstance(operand, TapeValue):
+            return self.value(np.asarray(operand, dtype if isinstance(operand, int | float) else None)).number
+        if operand.tape is not self:
+            raise AutodiffError("values of different tapes cannot be combined", where=repr(operand))
+        return operand.number
 
     def __repr__(self) -> str:
         """Return one line per operation, like a program."""
@@ -76,33 +91,8 @@ class Tape:
         return "\n".join([f"Tape of {len(self.values)} values:", *lines])
 
 
-class TapeValue(TracedValue):
-    """A value on a tape. Operations on it are executed immediately and recorded."""
-
-    def __init__(self, tape: Tape, number: int) -> None:
-        self.tape = tape
-        self.number = number
-
-    @property
-    def array(self) -> np.ndarray:
-        """The data."""
-        return self.tape.values[self.number]
-
-    def apply(self, op: str, inputs: tuple[Any, ...], attributes: dict[str, Any]) -> TapeValue:
-        """Execute an operation and record it."""
-        numbers = tuple(self._number(operand) for operand in inputs)
-        output = self.tape.value(NUMPY[op](*(self.tape.values[i] for i in numbers), **attributes))
-        self.tape.entries.append(Entry(op, numbers, output.number, attributes))
-        return output
-
-    def _number(self, operand: Any) -> int:
-        if isinstance(operand, TapeValue) and operand.tape is self.tape:
-            return operand.number
-        return self.tape.value(constant(operand, self.dtype)).number
-
-
-def backward(tape: Tape, rules: Mapping[str, Rule] = RULES, output: int | None = None) -> dict[int, np.ndarray]:
-    """Return the gradients of one value with respect to all values that it depends on.
+def backward(tape: Tape, rules: Mapping[str, Rule] = RULES) -> dict[int, np.ndarray]:
+    """Return the gradients of the last value with respect to all values that it depends on.
 
     The tape is traversed backwards. When an operation is reached, all operations that read its result have been
     processed, so the gradient with respect to the result is complete; the rule maps it to gradients with respect to the
@@ -111,16 +101,15 @@ def backward(tape: Tape, rules: Mapping[str, Rule] = RULES, output: int | None =
     Args:
         tape: The recorded function.
         rules: A VJP rule for each operation: rule(g, y, *inputs, **attributes) -> a gradient, or None, for each input.
-        output: Number of the value to differentiate, a scalar; the tape's last if omitted.
 
     Returns:
-        Gradients by the values' numbers, each of its value's shape, only for values that the output depends on. They
+        Gradients by the values' numbers, each of its value's shape, only for values that the last one depends on. They
         may share memory: do not write into them.
 
     Raises:
-        AutodiffError: The value is not a scalar, or an operation has no rule.
+        AutodiffError: The last value is not a scalar, or an operation has no rule.
     """
-    last = len(tape.values) - 1 if output is None else output
+    last = len(tape.values) - 1
     if not tape.values or tape.values[last].size != 1:
         raise AutodiffError(
             "gradients are defined only for scalars",
@@ -147,50 +136,3 @@ def _input_gradients(tape: Tape, entry: Entry, rules: Mapping[str, Rule], g: np.
         what = "a rule returns a tuple with a gradient, or None, for each input"
         raise AutodiffError(what, where=entry.op, expected=f"{len(inputs)} gradients", got=parts)
     return parts
-
-
-def value_and_grad(
-    function: Callable[..., Any], argnums: int | tuple[int, ...] = 0, rules: Mapping[str, Rule] = RULES
-) -> Callable[..., tuple[np.ndarray, Any]]:
-    """Return a function that returns the value and the gradient; arguments as for `grad`."""
-    positions = (argnums,) if isinstance(argnums, int) else argnums
-
-    def run(*arguments: Any) -> tuple[np.ndarray, Any]:
-        tape = Tape()
-        traced = list(arguments)
-        for i in positions:
-            traced[i] = tape.tree(arguments[i])
-        result = function(*traced)
-        if not isinstance(result, TapeValue) or result.tape is not tape:
-            raise AutodiffError(
-                "the function's result does not depend on the arguments it is differentiated with respect to",
-                got=type(result).__name__,
-                todo="use the operators of mlhood.jaxlab.autodiff: NumPy's are not recorded",
-            )
-        gradients = backward(tape, rules, result.number)
-
-        def gradient(path: str, value: TapeValue) -> np.ndarray:
-            return gradients.get(value.number, np.zeros_like(value.array))
-
-        parts = [map_with_path(gradient, traced[i]) for i in positions]
-        return result.array, parts[0] if isinstance(argnums, int) else tuple(parts)
-
-    return run
-
-
-def grad(
-    function: Callable[..., Any], argnums: int | tuple[int, ...] = 0, rules: Mapping[str, Rule] = RULES
-) -> Callable[..., Any]:
-    """Return a function that returns the gradient, like `jax.grad`.
-
-    Args:
-        function: Returns a scalar, computed with the operators of this package.
-        argnums: The argument, or arguments, to differentiate with respect to; each an array, or nested dictionaries,
-            lists and tuples of arrays.
-        rules: As for `backward`.
-
-    Returns:
-        A function of the same arguments, which returns a tree like the chosen argument, or a tuple of those.
-    """
-    both = value_and_grad(function, argnums, rules)
-    return lambda *arguments: both(*arguments)[1]

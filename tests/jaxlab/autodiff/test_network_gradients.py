@@ -11,6 +11,7 @@ from mlhood.jaxlab.operators import with_jax
 from mlhood.jaxlab.operators.network import block, forward, tree
 from mlhood.models import LeNet, digits
 from mlhood.models.resnet import BasicBlock, Bottleneck, ResNet
+from tests.jaxlab.autodiff.gradients import value_and_gradients
 
 RNG = np.random.default_rng(0)
 
@@ -56,10 +57,6 @@ def lenet():
     return model, state_of(model), x, labels
 
 
-def lenet_loss(params, x, labels):
-    return ad.cross_entropy(ad.lenet(ad, params, x), labels)
-
-
 def test_lenet_matches_torch(lenet):
     model, params, x, _ = lenet
     assert_close(ad.lenet(ad, params, x), model(torch.tensor(x)).numpy(force=True))
@@ -67,7 +64,7 @@ def test_lenet_matches_torch(lenet):
 
 def test_lenets_gradients_match_jax_and_torch(lenet):
     model, params, x, labels = lenet
-    value, gradient = ad.value_and_grad(lenet_loss)(params, x, labels)
+    value, gradient = value_and_gradients(lambda tree: ad.cross_entropy(ad.lenet(ad, tree, x), labels), params)
     in_jax = jax.value_and_grad(lambda params, x, labels: cross_entropy(ad.lenet(with_jax, params, x), labels))
     expected_value, expected = jax.jit(in_jax)(params, x, labels)
     assert value == pytest.approx(float(expected_value), rel=1e-5)
@@ -110,9 +107,9 @@ def test_a_residual_blocks_gradients_match_jax_and_torch(make, channels, stride)
     def loss(ops, params, x):
         return (block(ops, params, x, stride) * weights).sum()
 
-    gradients = ad.grad(lambda *arguments: loss(ad, *arguments), argnums=(0, 1))(params, x)
+    _, *gradients = value_and_gradients(lambda *arguments: loss(ad, *arguments), params, x)
     in_jax = jax.jit(jax.grad(lambda *arguments: loss(with_jax, *arguments), argnums=(0, 1)))
-    assert_trees_close(gradients, in_jax(params, x))
+    assert_trees_close(tuple(gradients), in_jax(params, x))
 
     tensor = torch.tensor(x, requires_grad=True)
     (model(tensor) * torch.tensor(weights)).sum().backward()
@@ -132,7 +129,7 @@ def test_a_small_resnet_can_be_differentiated():
     model = with_statistics(ResNet(BasicBlock, (1, 1, 1, 1), classes=5))
     params = state_of(model)
     x, labels = RNG.standard_normal((2, 3, 33, 33)).astype(np.float32), np.array([1, 3])
-    value, gradient = ad.value_and_grad(lambda params: ad.cross_entropy(forward(ad, params, x), labels))(params)
+    value, gradient = value_and_gradients(lambda tree: ad.cross_entropy(forward(ad, tree, x), labels), params)
     loss = torch.nn.functional.cross_entropy(model(torch.tensor(x)), torch.tensor(labels))
     loss.backward()
     assert value == pytest.approx(float(loss.detach()), rel=1e-4)

@@ -12,7 +12,7 @@ TAPE = Libraries(
     modules=(TRACER, f"{AUTODIFF}.tape", f"{AUTODIFF}.windows"),
     without=(
         *(f"{TRACER}.{name}" for name in ("record", "evaluate", "live")),
-        *(f"{AUTODIFF}.tape.{name}" for name in ("backward", "grad", "value_and_grad")),
+        f"{AUTODIFF}.tape.backward",
         f"{AUTODIFF}.rules",
         "mlhood.jaxlab.operators.network",
     ),
