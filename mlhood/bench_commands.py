@@ -32,7 +32,7 @@ Json = Annotated[Path | None, typer.Option("--json", help="Also write the result
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Add the commands to `bench`."""
-    for command in (_machine, _gemm, _conv, _sliced, _jax, _model, _transformers):
+    for command in (_machine, _gemm, _conv, _sliced, _jax, _model):
         bench.command(command.__name__.removeprefix("_"))(command)
 
 
@@ -187,7 +187,8 @@ def _model(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="lenet, resnet18, resnet50, mobilenet_v2, vit_block, gpt_block; all by default.",
+            help="lenet, resnet18, resnet50, mobilenet_v2, vit_block, gpt_block, all by default; or gpt2-prefill-128, "
+            "gpt2-decode-128, gpt2-decode-1024, llama-prefill-128, llama-decode-1024, bert-128, vit, whisper.",
             show_default=False,
         ),
     ] = None,
@@ -221,53 +222,9 @@ def _model(
     limit, slowest = _ceilings(threads)
     options: Any = {"threads": threads, "batch": batch, "rounds": rounds, "int8": int8, "inductor": inductor}
     options |= {"peak": limit, "bandwidth": slowest and slowest["bytes_per_second"], "targets": target or ()}
-    rows = [row.as_dict() for row in _measured(measure(names or list(NETWORKS), **options))]
+    rows = [row.as_dict() for row in _measured(measure(names or list(NETWORKS)[:6], **options))]
     data = {"bench": "model", "threads": threads, "batch": batch, "peak_flops": limit, "bandwidth": slowest}
     _write(as_json, data | {"rows": rows})
-
-
-def _transformers(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[NAME]...",
-            help="gpt2-prefill-128, gpt2-decode-128, gpt2-decode-1024, bert-128, vit, llama-prefill-128, "
-            "llama-decode-1024, whisper; all by default.",
-            show_default=False,
-        ),
-    ] = None,
-    threads: Annotated[
-        list[int] | None, typer.Option(min=1, help="Threads of every alternative; may be repeated. 1 and 2 by default.")
-    ] = None,
-    layers: Annotated[int | None, typer.Option(min=1, help="Layers, for a quick test; else the real number.")] = None,
-    inductor: Inductor = True,
-    small: Annotated[bool, typer.Option(help="Also time decode steps with weights of 8 and 4 bits.")] = True,
-    rounds: Rounds = 21,
-    as_json: Json = None,
-) -> None:
-    """Time transformers on our target cpu, ONNX Runtime, torch, and OpenVINO if it is installed.
-
-    A ratio is the time of an alternative divided by ours: above 1, ours is faster. Of bandwidth is what a run must read
-    and write at least (weights and cache once), per second, as a share of what the threads can read from memory. A
-    growing cache is that of the step before, in the same memory; the others copy theirs. Weights of 8 bits have a scale
-    for each channel, those of 4 bits one for 32; their loss is reported in dB and as perplexity.
-
-    Example: mlhood bench transformers gpt2-decode-128 --layers 2 --threads 1
-    """
-    counts = threads or [1, 2]
-    _configure(max(counts))
-    from mlhood.compiler.bench.transformers import CASES, measure
-    from mlhood.measure.limits import peak, reading
-
-    rows = []
-    for count in counts:
-        limit, read = peak(count).value, reading(count).value
-        echo(f"{count} threads: peak {limit / 1e9:.1f} GFLOP/s in float32, {read / 1e9:.1f} GB/s read from memory")
-        options: Any = {"peak": limit, "inductor": inductor, "small": small, "bandwidth": read}
-        for row in measure(names or list(CASES), threads=count, layers=layers, rounds=rounds, **options):
-            echo(row)
-            rows.append(row.as_dict() | {"peak_flops": limit, "bandwidth": read})
-    _write(as_json, {"bench": "transformers", "layers": layers, "rows": rows})
 
 
 def _ceilings(threads: int) -> tuple[float, dict[str, Any] | None]:

@@ -108,21 +108,6 @@ class Executable:
         """
         return self.runner.run(merge_inputs(inputs, by_name))
 
-    def grow_in_place(self) -> None:
-        """Let outputs that append rows to an input share memory with it, as a decoder's keys and values do.
-
-        Such an output is then a view of memory with room for more rows. A run with it as its input appends behind it;
-        with other inputs, their rows are copied first. What earlier outputs hold does not change.
-
-        Raises:
-            CompilerError: The target is not "cpu".
-        """
-        from mlhood.compiler.backends.cpu.runner import Cpu
-
-        if not isinstance(self.runner, Cpu):
-            raise CompilerError("outputs cannot share memory with inputs", expected="the target cpu", got=self.target)
-        self.runner.in_place = True
-
     def profile(self, inputs: Batch | None = None, /, *, rounds: int = timing.ROUNDS, **by_name: Any) -> pd.DataFrame:
         """Return a row per node: operator, shape of its output, multiply-accumulates, and median time (s).
 

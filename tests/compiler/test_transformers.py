@@ -7,8 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from mlhood.compiler.backends.cpu.runner import Cpu
-from mlhood.compiler.bench.model import executable_of
-from mlhood.compiler.bench.transformers import write_onnx
+from mlhood.compiler.bench.model import executable_of, write_onnx
 from mlhood.compiler.compile import compile as compile_model
 from mlhood.compiler.torch_compile import Backend
 from mlhood.models.transformers import Config, TransformerLayer, bert, gpt2, llama, vit, whisper
@@ -94,31 +93,6 @@ def test_steps_with_a_growing_cache(exported, name, tokens, target):
             inputs |= dict(zip([key for key in inputs if key.startswith("past")], cache, strict=True))
     if target == "cpu":
         assert executable.runner.compilations == 1
-
-
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("name", DECODERS)
-def test_a_cache_grows_in_place(exported, name, batch):
-    """Until there is no more room, which is made then; and a second continuation leaves the first one as it is."""
-    model, path = exported(name, 1, 4)
-    growing, copying = (executable_of(compile_model(path, "cpu")) for _ in range(2))
-    growing.grow_in_place()
-    inputs = {key: x.numpy() for key, x in model.example(batch, 1, 4).items()}
-    names, shared = [key for key in inputs if key.startswith("past")], []
-    for _ in range(70):
-        results, expected = growing.run(inputs), copying.run(inputs)
-        for result, wanted in zip(results.values(), expected.values(), strict=True):
-            np.testing.assert_array_equal(result, wanted)
-        caches = list(results.values())[1:]
-        shared.append(all(np.shares_memory(inputs[key], cache) for key, cache in zip(names, caches, strict=True)))
-        before, inputs = inputs, inputs | dict(zip(names, caches, strict=True))
-    assert shared.count(False) == 2
-    kept = [cache.copy() for cache in caches]
-    again = growing.run(before | {"tokens": before["tokens"][::-1] * 0})
-    for cache, copy, other in zip(caches, kept, list(again.values())[1:], strict=True):
-        np.testing.assert_array_equal(cache, copy)
-        assert not np.shares_memory(cache, other)
-    assert growing.runner.compilations == 1
 
 
 def rms_norm(graph, x, shape, weight, epsilon):

@@ -24,13 +24,11 @@ class NetworkTimes:
         constants: Bytes of weights by alternative.
         activations: Peak bytes of the activations by target, for those that tell.
         compilation: Seconds from the file to the first result, such as "cold" and "cached".
-        moved: Bytes that are read and written: by our targets' kernels, each input, weight and result once; or by any
-            alternative at least.
+        moved: Bytes that are read and written: by our targets' kernels, each input, weight and result once.
         resident: Peak resident memory in bytes of a new process that runs the model, by alternative.
         bandwidth: Bytes per second that the threads can read and write; None if unknown.
         quality: SQNR of the int8 models' outputs in dB.
         refused: Why a target cannot run the network.
-        tokens: Number of tokens that a run computes; 0 if they are not counted.
         notes: What else there is to say, in words.
     """
 
@@ -49,7 +47,6 @@ class NetworkTimes:
     bandwidth: float | None = None
     quality: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    tokens: int = 0
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -79,7 +76,6 @@ class NetworkTimes:
             "compile_seconds": self.compilation,
             "sqnr": self.quality,
             "refused": self.refused,
-            "tokens_per_second": {name: self.tokens / measured.median for name, measured in times.items()},
             "notes": list(self.notes),
         }
 
@@ -97,7 +93,7 @@ class NetworkTimes:
         lines = [
             f"{self.name}, batch {self.batch}: {self.flops / 2e6:,.1f} million multiply-accumulates; nodes {nodes}",
             f"  {self.ours}: from the file to the first result {times}",
-            f"  {'':22} {'median':>10} {'tokens/s' if self.tokens else '':>8} {'GFLOP/s':>8} {'of peak':>8} "
+            f"  {'':22} {'median':>10} {'GFLOP/s':>8} {'of peak':>8} "
             f"{'of bandwidth':>12} {'constants':>11} {'activations':>12}  ratio",
         ]
         lines += [self._line(name, row) for name in row["seconds"]]
@@ -113,8 +109,7 @@ class NetworkTimes:
         constants = _mebibytes(self.constants.get(name))
         activations = _mebibytes(self.activations.get(name))
         share = row["share_of_bandwidth"].get(name)
-        tokens = f"{row['tokens_per_second'][name]:8.1f}" if self.tokens else " " * 8
-        rates = f"{tokens} {row['gflops'][name]:8.1f} {row['share_of_peak'][name]:8.1%} "
+        rates = f"{row['gflops'][name]:8.1f} {row['share_of_peak'][name]:8.1%} "
         rates += " " * 12 if share is None else f"{share:12.1%}"
         milliseconds = f"{1e3 * row['seconds'][name]:.3f} ms"
         return f"  {name:22} {milliseconds:>10} {rates} {constants:>11} {activations:>12}  {ratio}".rstrip()

@@ -20,6 +20,7 @@ from mlhood.compiler.bench.model import NETWORKS, OURS, macs, measure
 from mlhood.compiler.compile import compile as compile_model
 from mlhood.compiler.hir import Graph
 from mlhood.errors import CompilerError, MeasureError
+from mlhood.models.transformers import Config, gpt2
 
 PEAK = 1e11
 
@@ -130,6 +131,14 @@ def test_what_targets_tell_and_refuse_is_in_the_row(monkeypatch, no_processes):
     assert "refusing" not in row.result.measurements
     with pytest.raises(CompilerError, match="no such operator"):
         list(measure(["lenet"], peak=PEAK, targets=("refusing", "telling")))
+
+
+def test_a_decode_step_is_timed(monkeypatch, no_processes):
+    small = Config(2, 64, 2, packed=True, gelu="tanh")
+    monkeypatch.setitem(NETWORKS, "decode", model.Network(lambda: gpt2(small, 60, 40), (1, 5), ()))
+    (row,) = measure(["decode"], peak=PEAK, batch=2)
+    assert {"cpu", "onnxruntime", "torch"} <= row.result.measurements.keys()
+    assert row.flops > 2 * 2 * 12 * 64 * 64 * 2  # of the layers' products alone
 
 
 def test_a_bad_approximation_is_not_timed():

@@ -34,14 +34,12 @@ class CpuSetup:
         weights: Packed weights.
         exact: Whether NaN and infinities must reach exactly the results that depend on them: not so with Winograd's
             convolutions.
-        room: Rows that a matrix of a buffer has room for, where these are more than it has.
     """
 
     target: Target
     threads: int
     weights: WeightCache
     exact: bool = False
-    room: Mapping[Buffer, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

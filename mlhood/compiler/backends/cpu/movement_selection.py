@@ -53,12 +53,6 @@ def _view(operator: Operator, instruction: Compute, machine: CpuSetup) -> Select
 def _concat(operator: Concat, instruction: Compute, machine: CpuSetup) -> Selection | None:
     target = instruction.results[0]
     whole, start, parts = np.empty(shape(target), np.uint8), 0, []
-    if target in machine.room:  # the first part is there
-        *leading, rows, width = shape(target)
-        whole = np.empty((*leading, machine.room[target], width), np.uint8)[..., :rows, :]
-        source = instruction.reads[1]
-        memory = np.empty(shape(source), np.uint8)
-        return _copies([(source, memory, _part(whole, whole[..., rows - memory.shape[-2] :, :]))], target, machine)
     for source in instruction.reads:
         memory = np.empty(shape(source), np.uint8)
         length = memory.shape[operator.axis]

@@ -13,7 +13,7 @@ import numpy as np
 from mlhood.compiler.backends.cpu.machine import CpuSetup, Selection, constant, shape
 from mlhood.compiler.backends.cpu.selection import select
 from mlhood.compiler.hir.operator import as_tuple, footprint, located
-from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, Instruction, Weight
+from mlhood.compiler.lir.instructions import Buffer, Compute, Copy, Instruction, Weight
 from mlhood.compiler.lir.program import Lifetime, Program
 from mlhood.compiler.lir.text import instruction_text
 from mlhood.compiler.memory.plan import ALIGNMENT, plan
@@ -91,11 +91,7 @@ class NativeProgram:
         self._copies: dict[Weight, np.ndarray] = {}
         self._write_addresses()
         self.threads_wanted = machine.threads  # by who runs it; a small program has fewer
-        self._bind_weights()
-
-    def _bind_weights(self) -> None:
-        """Prepare what a run needs to know of the program's inputs and outputs."""
-        weights = self.program.weights.values()
+        weights = program.weights.values()
         self._inputs, self._outputs = (
             [(weight, self._patches.get(weight, ())) for weight in weights if weight.kind == kind]
             for kind in ("input", "output")
@@ -104,36 +100,6 @@ class NativeProgram:
         self._result_types = {weight: (shape(weight), weight.type.dtype) for weight, _ in self._outputs}
         self._results: dict[Weight, np.ndarray] = {}  # of the last run
         self.segments = tuple(self._merge_steps())
-
-    def become(self, program: Program, machine: CpuSetup) -> bool:
-        """Run another program from now on, if it needs the same kernels and no more memory; return whether it does.
-
-        It has the instructions of this one but for some with other lengths, as `DynamicProgram` returns them.
-        """
-        steps = _steps(program, machine, self.steps)
-        calls, old = _calls(steps), self.sequence.calls
-        if [call.kernel for call in calls] != [call.kernel for call in old]:
-            return False
-        sizes = {lifetime.name: lifetime.bytes - self.guard for lifetime in self.plan.lifetimes}
-        pairs = zip(program.instructions, self.program.instructions, strict=True)
-        needed = [
-            (new.buffer.name, new.buffer.bytes) for new, before in pairs if new is not before and isinstance(new, Alloc)
-        ]
-        for new, before in zip(steps, self.steps, strict=True):
-            if new.selection and new.selection is not before.selection:
-                needed += [(_workspace(new, name), size) for name, size in new.selection.workspace.items()]
-        if any(size > sizes.get(name, -1) for name, size in needed):
-            return False
-        for number, (new, before) in enumerate(zip(calls, old, strict=True)):
-            if new is not before:
-                words = [self.sequence.word(number, name) for name in new.operands]
-                addresses = self.sequence.words[words]
-                self.sequence.replace(number, new)
-                self.sequence.words[words] = addresses
-        self.program, self.machine, self.steps, self._owners = program, machine, steps, program.memory()
-        self._patches = {program.weights[weight.name]: words for weight, words in self._patches.items()}
-        self._bind_weights()
-        return True
 
     def _lifetimes(self) -> list[Lifetime]:
         lifetimes = self.program.lifetimes()
@@ -296,7 +262,7 @@ def _select_once(instruction: Instruction, machine: CpuSetup, alike: dict[Hashab
     if not isinstance(instruction, Compute) or any(constant(buffer) is not None for buffer in instruction.reads):
         return select(instruction, machine)
     buffers = (*instruction.results, *instruction.inputs)
-    operands = [b and (b.type, buffers.index(b), machine.room.get(b)) for b in buffers]
+    operands = [b and (b.type, buffers.index(b)) for b in buffers]
     key = type(instruction.operator), repr(instruction.operator), len(instruction.results), *operands
     if key not in alike:
         alike[key] = buffers, select(instruction, machine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,24 +16,18 @@ from mlhood.compiler.backends.cpu.native_program import NativeProgram
 from mlhood.compiler.backends.interpreter import Observer
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import bind_inputs
-from mlhood.compiler.hir.lengths import evaluate
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.verify import verify
-from mlhood.compiler.lir.instructions import Buffer, Compute, Instruction, TensorView, Weight
+from mlhood.compiler.lir.instructions import Compute, TensorView
 from mlhood.compiler.lir.lowering import DynamicProgram, lower_with_buffers
 from mlhood.compiler.lir.passes import optimize
 from mlhood.compiler.lir.program import Program
-from mlhood.compiler.operators.attention import Attention
-from mlhood.compiler.operators.creation import Shape
-from mlhood.compiler.operators.movement import Concat
-from mlhood.errors import CompilerError
 from mlhood.kernels import parallel
 from mlhood.kernels.codegen.target import Target, host
 
 _MAX_PLANS = 8
 _SMALL = 4_000_000  # multiply-accumulates: with less, waking a second thread takes longer than it saves
-Key = tuple[tuple[tuple[int, ...], ...], int, bool, bool, int]
-_STEP = 64  # rows: room is a multiple of it
+Key = tuple[tuple[tuple[int, ...], ...], int, bool, bool]
 
 
 class Cpu:
@@ -55,9 +49,6 @@ class Cpu:
         self._latest: NativeProgram | None = None
         self.plans: dict[Key, NativeProgram] = {}
         self.compilations = 0  # of programs so far; one with dynamic axes is compiled once, and planned for each length
-        self.in_place = False  # whether outputs that append to inputs share memory with them
-        self._caches = GrowingCaches()
-        self._growing: dict[Weight, Weight] | None = None
         self._lock = threading.Lock()
         self._dynamic: DynamicProgram | None = None
         self._is_dynamic = any(isinstance(axis, str) for type in self._types.values() for axis in type.shape)
@@ -71,8 +62,6 @@ class Cpu:
         With `observe`, no two values of the lowered graph share memory.
         """
         with self._lock:
-            if self.in_place and observe is None and (outputs := self._run_in_place(inputs)) is not None:
-                return outputs
             program = self._latest
             if observe is not None or program is None or not self._accepts(program, inputs):
                 inputs = self._bind(inputs)
@@ -84,26 +73,6 @@ class Cpu:
             if program.is_invalid:
                 outputs = self.plan(tuple(array.shape for array in inputs.values()), exact=True).run(inputs)
             return outputs
-
-    def _run_in_place(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
-        """Run the graph once, with outputs in the memory of the inputs that they append to; None if there are none."""
-        if self._growing is None:
-            self._dynamic = self._dynamic or self._compiled()
-            self._growing = growing(self._dynamic.program)
-        pairs = self._growing
-        arrays = self._bind(inputs, {past.name for past in pairs.values()})
-        dims = self._dims(tuple(array.shape for array in arrays.values()))
-        rows = {evaluate(present.type.shape[-2], dims) for present in pairs}
-        if len(rows) != 1:
-            return None
-        past = {present.name: arrays[weight.name] for present, weight in pairs.items()}
-        memory = self._caches.outputs(past, int(rows.pop()))
-        shapes = tuple(array.shape for array in arrays.values())
-        self._latest = program = self.plan(shapes, room=self._caches.room)
-        outputs = program.run(arrays, memory)
-        return (
-            self.plan(shapes, exact=True, room=self._caches.room).run(arrays, memory) if program.is_invalid else outputs
-        )
 
     @property
     def activation_bytes(self) -> int | None:
@@ -141,16 +110,13 @@ class Cpu:
                 return False
         return True
 
-    def _bind(self, inputs: Mapping[str, Any], strided: Collection[str] = ()) -> dict[str, np.ndarray]:
-        """Return checked inputs as arrays in the machine's byte order, contiguous but for some."""
+    def _bind(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Return checked inputs as contiguous arrays in the machine's byte order."""
         arrays = bind_inputs(self._types, inputs, f"graph {self.graph.name!r}")
-        return {
-            name: a if name in strided else np.ascontiguousarray(a, a.dtype.newbyteorder("=")).reshape(a.shape)
-            for name, a in arrays.items()
-        }
+        return {name: np.ascontiguousarray(a, a.dtype.newbyteorder("=")).reshape(a.shape) for name, a in arrays.items()}
 
     def plan(
-        self, shapes: tuple[tuple[int, ...], ...], keep_values: bool = False, exact: bool = False, room: int = 0
+        self, shapes: tuple[tuple[int, ...], ...], keep_values: bool = False, exact: bool = False
     ) -> NativeProgram:
         """Return the native program for the shapes of the inputs, in their order.
 
@@ -158,13 +124,12 @@ class Cpu:
             shapes: The shapes.
             keep_values: Whether no two values share memory.
             exact: See `CpuSetup`.
-            room: Rows that outputs have room for, if they share memory with inputs.
         """
-        key = (shapes, parallel.threads(), keep_values, exact, room)
+        key = (shapes, parallel.threads(), keep_values, exact)
         if key not in self.plans:
             while len(self.plans) >= _MAX_PLANS:
                 self.plans.pop(next(iter(self.plans)))
-            self.plans[key] = self._compile(shapes, keep_values, exact, room)
+            self.plans[key] = self._compile(shapes, keep_values, exact)
         return self.plans[key]
 
     def _dims(self, shapes: tuple[tuple[int, ...], ...]) -> dict[str, int]:
@@ -173,34 +138,19 @@ class Cpu:
             dims |= {axis: length for axis, length in zip(type.shape, lengths, strict=True) if isinstance(axis, str)}
         return dims
 
-    def _compile(self, shapes: tuple[tuple[int, ...], ...], keep_values: bool, exact: bool, room: int) -> NativeProgram:
+    def _compile(self, shapes: tuple[tuple[int, ...], ...], keep_values: bool, exact: bool) -> NativeProgram:
         dims = self._dims(shapes)
         program, buffers = self._with_lengths(dims) if self._is_dynamic and not keep_values else None, None
-        if program is None and room:
-            raise CompilerError("caches cannot grow in place with these lengths", got=dims)
         if program is None:
             self.compilations += 1
             program, buffers = lower_with_buffers(self.graph, dims)
             program = program if keep_values else optimize(program)
-        owners = program.memory() if room else {}
-        rooms = {buffer: room for buffer, owner in owners.items() if owner.name in self._caches.buffers}
+        threads = parallel.threads() if _work(program) >= _SMALL else 1
         like = self._latest
-        if like and (like.threads_wanted, like.machine.exact, {*like.machine.room.values()}) != (
-            parallel.threads(),
-            exact,
-            {*rooms.values()},
-        ):
+        alike = like and (like.threads_wanted, like.machine.threads, like.machine.exact)
+        if alike != (parallel.threads(), threads, exact):
             like = None
-        if like and room:
-            threads = like.machine.threads
-        else:
-            threads = parallel.threads() if _work(program) >= _SMALL else 1
-            like = like if like and like.machine.threads == threads else None
-        machine = CpuSetup(self.target, threads, self.weights, exact, rooms)
-        if room:
-            self.plans = {key: plan for key, plan in self.plans.items() if plan is not like}
-        if like and room and like.become(program, machine):
-            return like
+        machine = CpuSetup(self.target, threads, self.weights, exact)
         native = NativeProgram(program, machine, buffers if keep_values else None, like=like)
         native.threads_wanted = parallel.threads()
         return native
@@ -241,73 +191,3 @@ def _work(program: Program) -> int:
             results = [shape(buffer) for buffer in instruction.results]
             total += (instruction.operator.macs(inputs, results[0]) or 0) + sum(map(math.prod, results))
     return total
-
-
-# -- caches that grow: inputs to which a program only appends rows, so that both can share memory with room for more
-
-
-def growing(program: Program) -> dict[Weight, Weight]:
-    """Return the outputs that are an input with rows appended, [..., rows, width], and these inputs.
-
-    What reads the output must be attention to it, which can step over room; nothing may read the input's elements.
-    """
-    pairs: dict[Weight, Weight] = {}
-    for instruction in program.instructions:
-        if isinstance(instruction, Compute) and isinstance(instruction.operator, Concat):
-            past, present = instruction.inputs[0], instruction.results[0]
-            appends = instruction.operator.axis % present.type.rank == present.type.rank - 2
-            if isinstance(past, Weight) and past.kind == "input" and isinstance(present, Weight) and appends:
-                pairs |= {present: past} if len(instruction.inputs) == 2 else {}
-    owners = program.memory()
-    for instruction in program.instructions:
-        if isinstance(instruction, TensorView):
-            continue
-        for buffer in instruction.buffers:
-            for present, past in list(pairs.items()):
-                if owners[buffer] in (present, past) and not _allows_room(instruction, buffer, past):
-                    del pairs[present]
-    return pairs
-
-
-def _allows_room(instruction: Instruction, buffer: Buffer, past: Weight) -> bool:
-    """Return whether an instruction can use a buffer with room: the past, or a view of the past with new rows."""
-    if not isinstance(instruction, Compute):
-        return False
-    if isinstance(instruction.operator, Attention):
-        return buffer is not past and buffer in instruction.inputs[1:3] and buffer not in instruction.inputs[::3]
-    return isinstance(instruction.operator, Concat) or (buffer is past and isinstance(instruction.operator, Shape))
-
-
-class GrowingCaches:
-    """The memory of growing caches, by the name of the output."""
-
-    def __init__(self) -> None:
-        self.buffers: dict[str, np.ndarray] = {}
-        self.used = 0
-
-    def outputs(self, past: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
-        """Return the outputs, which hold the past: that of the last run as it is, or a copy of another one.
-
-        Args:
-            past: The inputs, by the names of the outputs.
-            rows: Of the outputs.
-        """
-        if not all(self._continues(name, array, rows) for name, array in past.items()):
-            room = -(-(rows + rows // 8 + 1) // _STEP) * _STEP
-            self.buffers = {name: np.empty((*x.shape[:-2], room, x.shape[-1]), x.dtype) for name, x in past.items()}
-            for name, array in past.items():
-                self.buffers[name][..., : array.shape[-2], :] = array
-        self.used = rows
-        return {name: self.buffers[name][..., :rows, :] for name in past}
-
-    @property
-    def room(self) -> int:
-        """Rows that there is room for."""
-        return next(iter(self.buffers.values())).shape[-2]
-
-    def _continues(self, name: str, past: np.ndarray, rows: int) -> bool:
-        buffer = self.buffers.get(name)
-        if buffer is None or past.shape[-2] != self.used or rows > buffer.shape[-2]:
-            return False
-        whole = buffer[..., : self.used, :]
-        return past.ctypes.data == whole.ctypes.data and past.shape == whole.shape and past.strides == whole.strides

@@ -284,10 +284,7 @@ def _attention(operator: Attention, instruction: Compute, machine: CpuSetup) -> 
         operands["mask"], heads, matrix = mask, math.prod(leading[batch:]), (queries if by_query else 1) * keys
         strides = by_batch * (heads if by_head else 1) * matrix, by_head * matrix, by_query * keys
         layout = attention.Mask(heads, *strides)
-    rooms = {machine.room.get(buffer, keys) for buffer in (k, v)}
-    if len(rooms) > 1:
-        return None
-    sizes = attention.AttentionSizes(math.prod(leading), queries, keys, depth, width, shared, *rooms)
+    sizes = attention.AttentionSizes(math.prod(leading), queries, keys, depth, width, shared)
     options: Any = {"mask": layout, "causal": operator.causal, "target": machine.target}
     return Selection(tuple(attention.attend(sizes, operator.scale, **options)), operands)
 
