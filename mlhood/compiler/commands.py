@@ -15,15 +15,14 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from mlhood.compiler.analysis.debugger import TargetComparison
     from mlhood.compiler.compile import Stage
     from mlhood.compiler.hir.graph import Graph
     from mlhood.compiler.lir.program import Program
     from mlhood.compiler.quantize import Recipe
 
-_BUNDLE = ("--stop-after", "--text", "--draw", "--compare", "--trace")
+_BUNDLE = ("--stop-after", "--text", "--draw", "--compare")
 # by target, the options that do not go with it
-_OTHER_OPTIONS = {"c": _BUNDLE, "wasm": _BUNDLE, "nmp": ("--stop-after", "--compare", "--trace")}
+_OTHER_OPTIONS = {"c": _BUNDLE, "wasm": _BUNDLE, "nmp": ("--stop-after", "--compare")}
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
@@ -54,7 +53,7 @@ def compile_model(
         list[str] | None,
         typer.Option(
             help="The length of a dynamic axis, such as batch=1; may be repeated. Other axes remain open, and are 1 "
-            "long in the random inputs of --compare and --trace."
+            "long in the random inputs of --compare."
         ),
     ] = None,
     constant: Annotated[
@@ -87,8 +86,8 @@ def compile_model(
         str | None,
         typer.Option(
             metavar="TARGET",
-            help="Compare each value of the last graph on this target with the interpreter, on random inputs; --draw "
-            "draws where the target differs first. The exit code is 1 if it does.",
+            help="Compare each value of the last graph on this target with the interpreter, on random inputs. The exit "
+            "code is 1 if one differs.",
         ),
     ] = None,
     target: Annotated[
@@ -99,13 +98,6 @@ def compile_model(
             "simulated neural processor, and says what it costs."
         ),
     ] = "interpreter",
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            help="Run the last graph on random inputs, and write when each node ran to this .json file, which "
-            "ui.perfetto.dev and chrome://tracing open."
-        ),
-    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -122,13 +114,11 @@ def compile_model(
 
     Example: mlhood compile reduce.onnx --constant axes=1,2
 
-    Example: mlhood compile lenet.onnx --compare direct --dim batch=4 --draw difference.svg
+    Example: mlhood compile lenet.onnx --compare direct --dim batch=4
 
     Example: mlhood compile lenet.onnx --target cpu --stop-after lowered --text hir
 
     Example: mlhood compile lenet.onnx --text stablehlo
-
-    Example: mlhood compile lenet.onnx --target cpu --trace lenet.json
 
     Example: mlhood compile lenet.onnx --quantize symmetric --target c --out lenet
 
@@ -139,7 +129,7 @@ def compile_model(
 
     if quantize is None:
         _check_unquantized(element, per_channel, calibration)
-    given = {"--stop-after": stop_after, "--text": text, "--draw": draw, "--compare": compare, "--trace": trace}
+    given = {"--stop-after": stop_after, "--text": text, "--draw": draw, "--compare": compare}
     _check_options(target, given | {"--out": out})
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
@@ -159,18 +149,12 @@ def compile_model(
         return
     last = _compile(model, recipe, stop_after, data, inputs, "interpreter" if compare else target)
     _print(last, text)
-    if trace is not None:
-        _trace(last.graph, target, trace)
-    difference = None if compare is None else _compare(last.graph, compare)
-    if draw is not None and difference is not None:
-        difference.draw(draw)
-    elif draw is not None:
-        _draw(last, model.stem, draw)
     if draw is not None:
+        _draw(last, model.stem, draw)
         echo(f"wrote {draw}")
     if out is not None:
         _export(last.graph, out)
-    if difference is not None:
+    if compare is not None and not _agrees(last.graph, compare):
         raise typer.Exit(1)
 
 
@@ -203,14 +187,13 @@ def _check_options(target: str, given: Mapping[str, Any]) -> None:
         return
     for each in filter(None, (target, given["--compare"])):
         check_target(each)
-    if (given["--compare"] or given["--trace"]) and given["--stop-after"] == "lir":
+    if given["--compare"] and given["--stop-after"] == "lir":
         todo = "stop earlier: --stop-after hir, optimized or quantized"
-        raise CompilerError("--compare and --trace run a graph, not a program", got="--stop-after lir", todo=todo)
+        raise CompilerError("--compare runs a graph, not a program", got="--stop-after lir", todo=todo)
     if given["--draw"] is not None:
         check_path(given["--draw"])
-    for path in (given["--trace"], None if target == "nmp" else given["--out"]):
-        if path is not None:
-            check_output(path)
+    if given["--out"] is not None and target != "nmp":
+        check_output(given["--out"])
 
 
 def _parse(option: str, given: Iterable[str] | None, read: Callable[[str], Any], expected: str) -> dict[str, Any]:
@@ -318,23 +301,14 @@ def _random_inputs(graph: Graph) -> dict[str, np.ndarray]:
     return random_inputs({name: value.type for name, value in graph.placeholders.items()})
 
 
-def _trace(graph: Graph, target: str, path: Path) -> None:
-    """Run a graph on random inputs, and write a trace."""
-    from mlhood.compiler.backends.targets import prepare
-    from mlhood.compiler.backends.timing import write_trace
-
-    write_trace(prepare(graph, target), _random_inputs(graph), path, name=f"{graph.name} on {target}")
-    echo(f"wrote {path}")
-
-
-def _compare(graph: Graph, target: str) -> TargetComparison | None:
-    """Compare a target with the interpreter on random inputs, and print the result; return it if the target differs."""
+def _agrees(graph: Graph, target: str) -> bool:
+    """Compare a target with the interpreter on random inputs, print the result, and return whether they agree."""
     from mlhood.compiler.analysis.debugger import compare
     from mlhood.compiler.backends.targets import prepare
 
     comparison = compare(graph, prepare(graph, target), _random_inputs(graph))
     echo(f"{target}: {comparison}")
-    return None if comparison.agrees else comparison
+    return comparison.agrees
 
 
 def _draw(stage: Stage, name: str, path: Path) -> None:

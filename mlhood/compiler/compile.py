@@ -134,23 +134,6 @@ class Executable:
         """
         return timing.report(self.runner, merge_inputs(inputs, by_name), rounds)
 
-    def trace(
-        self, path: str | Path, inputs: Batch | None = None, /, *, rounds: int = timing.ROUNDS, **by_name: Any
-    ) -> Path:
-        """Write when each node of some runs was executed, for Perfetto or chrome://tracing; return the path.
-
-        Args:
-            path: The file to write, usually .json; see `mlhood.compiler.backends.timing`.
-            inputs: As for `run`; an input called "rounds" can be given only here.
-            rounds: Number of runs.
-            by_name: As for `run`.
-
-        Raises:
-            CompilerError: As for `run`, or `rounds` is invalid.
-            OutputError: The file cannot be written.
-        """
-        return timing.write_trace(self.runner, merge_inputs(inputs, by_name), path, rounds, self.graph.name)
-
 
 def compile(
     model: Model,

@@ -9,25 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.targets import Runner
-from mlhood.compiler.hir.describe import describe
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.values import Node, Value
+from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.blocked import to_plain
-from mlhood.graph_drawing import Drawing, Line, draw_scene, fit_text
 
 RELATIVE = 1e-4
 ABSOLUTE = 1e-6
-_SHOWN = 12  # values in the chart of errors
-_BAR = 24  # characters of the longest bar
-_DECADES = 8  # errors from 1e-8 to 1 have a bar
-_LABEL_SIZE = 10.0
 
 
 @dataclass(frozen=True)
@@ -76,16 +69,12 @@ class TargetComparison:
     """A target compared with the interpreter.
 
     Args:
-        graph: The graph.
         differences: One for each value that both compute, in topological order.
         unseen: Names of the values that the target does not show: it has fused them into others.
-        relative: Tolerance relative to a value's largest magnitude.
     """
 
-    graph: Graph
     differences: tuple[Difference, ...]
     unseen: tuple[str, ...]
-    relative: float
 
     @property
     def first_difference(self) -> Difference | None:
@@ -97,65 +86,15 @@ class TargetComparison:
         """Whether all values agree."""
         return self.first_difference is None
 
-    @property
-    def suspects(self) -> list[Node]:
-        """The nodes that the error can be in: the differing value's, and those before it whose values are unseen."""
-        first, unseen = self.first_difference, set(self.unseen)
-        pending = [] if first is None or first.value.producer is None else [first.value.producer]
-        found: dict[Node, None] = {}
-        while pending:
-            node = pending.pop()
-            found[node] = None
-            inputs = [value for value in node.inputs if value is not None and value.name in unseen]
-            pending += [value.producer for value in inputs if value.producer is not None]
-        return list(found)
-
     def __str__(self) -> str:
         agreeing = sum(difference.agrees for difference in self.differences)
         line = f"{agreeing} of {len(self.differences)} values agree with the interpreter"
         if self.unseen:
-            line += f"; {len(self.unseen)} values of the graph are not seen on the target"
+            line += f"; not seen on the target: {', '.join(self.unseen)}"
         first = self.first_difference
         if first is None:
             return f"{line}; largest error {max((d.error for d in self.differences), default=0.0):.2g}"
-        others = [node.where for node in self.suspects[1:]]
-        lines = [line, f"the first that differs: {first}"]
-        lines += [f"  or, as their values are not seen: {', '.join(others)}"] if others else []
-        return "\n".join([*lines, "error by value:", *self._chart(self.differences.index(first))])
-
-    def _chart(self, first: int) -> list[str]:
-        """Return a line with a bar on a logarithmic scale for each value around the first that differs."""
-        start = max(min(first - _SHOWN // 2, len(self.differences) - _SHOWN), 0)
-        shown = self.differences[start : start + _SHOWN]
-        width = max(len(difference.name) for difference in shown)
-        return [f"  {'  ' if d.agrees else '* '}{d.name:{width}}  {d.error:7.1e}  {_bar(d.error)}" for d in shown]
-
-    def draw(self, path: str | Path | None = None) -> Drawing:
-        """Draw the nodes around the first value that differs, each with its error; the whole graph if all agree.
-
-        Args:
-            path: Where to save the drawing, .svg or .png; nowhere if omitted.
-
-        Raises:
-            DrawingError: Too many values pass by other nodes, or the file's name has another ending.
-            OutputError: The file cannot be written.
-        """
-        first = None if self.first_difference is None else self.first_difference.value.producer
-        scene = describe(self.graph, part=None if first is None else neighbourhood(first))
-        errors: dict[str, Difference] = {}
-        for difference in self.differences:
-            if difference.value.producer is not None:
-                errors.setdefault(difference.value.producer.name, difference)
-        for box in scene.boxes:
-            kind, name = box.key
-            if kind == "node" and name in errors:
-                box.lines += (Line(fit_text(f"error {errors[name].error:.1e}", 44), _LABEL_SIZE),)
-            if first is not None and box.key == ("node", first.name):
-                box.mark = "differs"
-        drawing = draw_scene(scene)
-        if path is not None:
-            drawing.save(path)
-        return drawing
+        return f"{line}\nthe first that differs: {first}"
 
 
 def compare(
@@ -202,7 +141,7 @@ def compare(
     compared = [value for value in found if value not in expected]  # outputs that are placeholders or constants
     compared += [value.name for value in order if value.name in found]
     unseen = tuple(value.name for value in order if value.name not in found)
-    return TargetComparison(graph, tuple(found[name] for name in compared), unseen, relative)
+    return TargetComparison(tuple(found[name] for name in compared), unseen)
 
 
 def difference(
@@ -228,21 +167,3 @@ def difference(
     largest = float(errors[worst])
     error = largest / scale if scale else largest
     return Difference(value, error, not count, worst, expected[worst].item(), got[worst].item(), count, got.size)
-
-
-def neighbourhood(node: Node) -> list[str]:
-    """Return the names of the nodes that are at most two edges before or behind a node, and its own."""
-    names = {node.name: None}
-    before, behind = [node], [node]
-    for _ in range(2):
-        before = [value.producer for each in before for value in each.inputs if value is not None and value.producer]
-        behind = [user for each in behind for value in each.outputs for user in value.users]
-        names |= dict.fromkeys(each.name for each in (*before, *behind))
-    return list(names)
-
-
-def _bar(error: float) -> str:
-    if not error:
-        return ""
-    decades = min(max(math.log10(error) + _DECADES, 0.0), _DECADES)
-    return "#" * max(round(_BAR * decades / _DECADES), 1)

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 import mlhood
 from mlhood.cli import app
-from mlhood.compiler.analysis.debugger import compare, difference, neighbourhood
+from mlhood.compiler.analysis.debugger import compare, difference
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.kernels import Kernels
 from mlhood.compiler.backends.targets import TARGETS
@@ -88,7 +88,7 @@ def test_a_correct_function_agrees_in_all_values(graph):
     assert "values agree with the interpreter; largest error" in str(comparison)
 
 
-def test_the_first_wrong_layer_is_found(graph, tmp_path):
+def test_the_first_wrong_layer_is_found(graph):
     comparison = compare(graph, Kernels(graph, wrong_in_second), inputs_of(graph))
     first = comparison.first_difference
     assert first is not None
@@ -98,19 +98,12 @@ def test_the_first_wrong_layer_is_found(graph, tmp_path):
     assert wrong is [node for node in graph.topological() if node.operator.name == "Conv"][1]
     assert first.index == (0, 3, 4, 5)
     assert first.count == 1
-    assert comparison.suspects == [wrong]
     behind = comparison.differences[comparison.differences.index(first) :]
     assert not any(difference.agrees for difference in behind)
     text = str(comparison)
     assert f"{len(graph.nodes) - len(behind)} of {len(graph.nodes)} values agree" in text
     assert f"the first that differs: value {wrong.outputs[0].name!r} of {wrong.where}" in text
     assert "element [0, 3, 4, 5]; 1 of 1,600 elements differ" in text
-    drawing = comparison.draw(tmp_path / "difference.svg")
-    (marked,) = (placed.box for placed in drawing.placement.boxes if placed.box.mark)
-    assert marked.key == ("node", wrong.name)
-    assert f"error {first.error:.1e}" in (tmp_path / "difference.svg").read_text(encoding="utf-8")
-    drawn = {placed.box.key[1] for placed in drawing.placement.boxes if placed.box.key[0] == "node"}
-    assert drawn == set(neighbourhood(wrong)) < set(graph.nodes)
 
 
 def test_one_wrong_integer_is_found_in_a_quantised_graph(quantized):
@@ -157,8 +150,7 @@ def test_values_that_the_target_has_fused_are_skipped_and_named():
     assert first is not None
     assert first.name == "v3"
     assert comparison.unseen == ("v2",)
-    assert [node.name for node in comparison.suspects] == ["n3", "n2"]
-    assert "or, as their values are not seen: node 'n2' (Neg)" in str(comparison)
+    assert "not seen on the target: v2" in str(comparison)
 
 
 def test_outputs_are_compared_even_if_the_target_shows_nothing():
@@ -236,18 +228,15 @@ def command(*args):
     return CliRunner().invoke(app, ["compile", *map(str, args)])
 
 
-def test_the_command_reports_and_draws_a_difference(path, tmp_path, monkeypatch):
+def test_the_command_reports_a_difference(path, monkeypatch):
     monkeypatch.setitem(TARGETS, "wrong", lambda graph: Kernels(graph, wrong_in_second))
-    good = command(path, "--compare", "direct", "--dim", "batch=3", "--draw", tmp_path / "whole.svg")
+    good = command(path, "--compare", "direct", "--dim", "batch=3")
     assert good.exit_code == 0, good.output
     assert "values agree with the interpreter" in good.output
-    bad = command(path, "--compare", "wrong", "--draw", tmp_path / "part.svg")
+    bad = command(path, "--compare", "wrong")
     assert bad.exit_code == 1
     assert isinstance(bad.exception, SystemExit)
     assert "the first that differs" in bad.output
-    whole, part = ((tmp_path / name).read_text(encoding="utf-8") for name in ("whole.svg", "part.svg"))
-    assert "differs" in part
-    assert "differs" not in whole
 
 
 @pytest.mark.parametrize(
