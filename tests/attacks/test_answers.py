@@ -63,7 +63,7 @@ ANSWERS = {
     "P4.3": ["mlhood.dataflow.slicing.traffic:lines_into", "mlhood.dataflow.cache.nest:simulate"],
     "P4.4": ["mlhood.dataflow.slicing.analysis:needs", "mlhood.dataflow.slicing.analysis:largest"],
     "P4.8": ["mlhood.dataflow.systolic:count", "mlhood.dataflow.systolic.simulator:simulate"],
-    "P4.9": ["mlhood.jaxlab.xla.views:convert", "mlhood.jaxlab.xla.hlo:parse"],
+    "P4.9": ["mlhood.jaxlab.xla.hlo:parse"],
     "P5.1": ["mlhood.jaxlab.operators.network:tree", "mlhood.jaxlab.operators.network:forward"],
     "P5.2": [
         "mlhood.jaxlab.operators.no_jax:softmax",

@@ -1,7 +1,6 @@
-"""Drawings of StableHLO and HLO: the steps of the entry computation, without the preparation of weights.
+"""Drawings of optimised HLO: the steps of the entry computation, without the preparation of weights.
 
-draw(view(logits, params, x))                  # optimised HLO; displayed by a notebook
-draw(view(logits, params, x), "stablehlo").save("resnet.svg")
+draw(view(logits, params, x)).save("resnet.svg")  # or displayed by a notebook
 """
 
 from __future__ import annotations
@@ -10,19 +9,17 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mlhood.compiler.hir.describe import FAMILIES, FLOAT, INTEGER, STYLES
 from mlhood.errors import XlaError
 from mlhood.graph_drawing import Box, Drawing, Line, Port, Scene, Wire, draw_scene, fit_text
 from mlhood.jaxlab.tracing.program_figures import end_box, heading
 from mlhood.jaxlab.xla.hlo import HloInstruction, Module
-from mlhood.jaxlab.xla.views import Stage, View
+from mlhood.jaxlab.xla.views import View
 
-PRODUCTS = ("convolution", "dot", "dot_general")
-POOLINGS = ("reduce-window", "reduce_window", "reduce")
-_RESULTS = ("return", "tuple")
-_MAX_UNFOLDED = 60  # steps up to which chains are not folded
+PRODUCTS = ("convolution", "dot")
+POOLINGS = ("reduce-window", "reduce")
 _WIDTH = 32  # characters of a line of opcodes
 _MAX_DETAILS = 8  # lines below the name
 _MAX_LISTED = 16  # opcodes up to which they are listed one by one
@@ -30,38 +27,15 @@ _FUSIONS = {"kOutput": "into its product", "kCustom": "by a library"}
 _FAMILIES = {
     "activation": {"maximum", "minimum", "clamp", "exponential", "tanh", "logistic", "log", "erf"},
     "arithmetic": {"add", "subtract", "multiply", "divide", "negate", "abs", "sqrt", "rsqrt", "power"},
-    "shape": {
-        "broadcast",
-        "broadcast_in_dim",
-        "reshape",
-        "transpose",
-        "copy",
-        "bitcast",
-        "slice",
-        "pad",
-        "concatenate",
-    },
+    "shape": {"broadcast", "reshape", "transpose", "copy", "bitcast", "slice", "pad", "concatenate"},
 }
 
 
-@dataclass
-class Step:
-    """The contents of one box: an instruction, and the chain of instructions that is folded into the same box.
+class Step(NamedTuple):
+    """The contents of one box: an instruction, and the names of the steps whose values it reads."""
 
-    Args:
-        first: The first instruction.
-        sources: Names of the instructions whose values it reads, as far as they are steps.
-        chained: The other instructions of the chain.
-    """
-
-    first: HloInstruction
+    instruction: HloInstruction
     sources: tuple[str, ...]
-    chained: list[HloInstruction]
-
-    @property
-    def last(self) -> HloInstruction:
-        """The instruction whose value leaves the box."""
-        return self.chained[-1] if self.chained else self.first
 
 
 def opcodes(module: Module, instruction: HloInstruction) -> tuple[str, ...]:
@@ -72,7 +46,7 @@ def opcodes(module: Module, instruction: HloInstruction) -> tuple[str, ...]:
         opcode
         for name in instruction.calls
         for inner in module.computations[name].instructions.values()
-        if inner.opcode not in ("parameter", "constant", "return")
+        if inner.opcode not in ("parameter", "constant")
         for opcode in opcodes(module, inner)
     )
 
@@ -85,17 +59,16 @@ def callee(call: HloInstruction) -> str:
 def outputs(module: Module) -> tuple[str, ...]:
     """Return the names of the instructions that compute the module's results."""
     root = module.entry.root
-    return root.operands if root.opcode in _RESULTS else (root.name,)
+    return root.operands if root.opcode == "tuple" else (root.name,)
 
 
-def steps(module: Module, data: Collection[int] | None = None, *, fold: bool = False) -> list[Step]:
+def steps(module: Module, data: Collection[int] | None = None) -> list[Step]:
     """Return the steps, each after those that it reads.
 
     Args:
-        module: A module of HLO or StableHLO.
+        module: A module of HLO.
         data: Numbers of the parameters to follow, None for all. What depends on none of them is not a step, but an
             operand of one.
-        fold: Whether a step includes the instructions that follow it, up to a branch, a join, a product or a pooling.
 
     Raises:
         XlaError: No result depends on these parameters.
@@ -105,54 +78,26 @@ def steps(module: Module, data: Collection[int] | None = None, *, fold: bool = F
         followed = instruction.opcode == "parameter" and (data is None or int(instruction.literal) in data)
         if followed or any(name in shown for name in instruction.operands):
             shown[instruction.name] = instruction
-    root = module.entry.root
-    if root.opcode in _RESULTS:
-        shown.pop(root.name, None)
+    if module.entry.root.opcode == "tuple":
+        shown.pop(module.entry.root.name, None)
     if not shown:
         raise XlaError("no result depends on these parameters", where=module.name, got=data)
-    return _chains(module, shown, fold)
+    return [Step(line, tuple(name for name in line.operands if name in shown)) for line in shown.values()]
 
 
-def _chains(module: Module, shown: dict[str, HloInstruction], fold: bool) -> list[Step]:
-    sources = {name: tuple(operand for operand in line.operands if operand in shown) for name, line in shown.items()}
-    uses = Counter(name for names in sources.values() for name in set(names)) + Counter(outputs(module))
-    chains: dict[str, Step] = {}  # by the name of the last instruction
-    for name, instruction in shown.items():
-        chain = chains.get(sources[name][0]) if len(set(sources[name])) == 1 else None
-        extends = fold and not any(opcode in (*PRODUCTS, *POOLINGS) for opcode in opcodes(module, instruction))
-        if extends and chain is not None and chain.first.opcode != "parameter" and uses[chain.last.name] == 1:
-            del chains[chain.last.name]
-            chain.chained.append(instruction)
-            chains[name] = chain
-        else:
-            chains[name] = Step(instruction, sources[name], [])
-    positions = {name: position for position, name in enumerate(shown)}
-    return sorted(chains.values(), key=lambda step: positions[step.first.name])
-
-
-def draw(view: View, stage: Stage = "optimized") -> Drawing:
-    """Draw a function from top to bottom, with a box for each instruction of the entry computation.
+def draw(view: View) -> Drawing:
+    """Draw a function from top to bottom, with a box for each instruction of its optimised entry computation.
 
     The box of a fusion or a call lists the opcodes inside, without broadcasts and constants. Weights, that is leaves of
-    arguments that are trees, are lines in the box of the instruction that reads them, with the operations on them. In
-    large drawings a box includes the chain that follows it, up to the next product, pooling or branch.
-
-    Args:
-        view: The function.
-        stage: "stablehlo", "hlo" or "optimized".
-
-    Raises:
-        XlaError: The stage is unknown.
+    arguments that are trees, are lines in the box of the instruction that reads them, with the operations on them.
     """
-    return draw_scene(scene_of(view.module(stage), view.data), name=f"{view.name}, {stage}")
+    return draw_scene(scene_of(view.module("optimized"), view.data), name=view.name)
 
 
 def scene_of(module: Module, data: tuple[int, ...] | None = None) -> Scene:
     """Return the boxes and wires of a drawing; arguments as for `steps`."""
     shown = steps(module, data)
-    if len(shown) > _MAX_UNFOLDED:
-        shown = steps(module, data, fold=True)
-    box_of = {step.last.name: i for i, step in enumerate(shown)}
+    box_of = {step.instruction.name: i for i, step in enumerate(shown)}
     boxes = [_box(module, step) for step in shown]
     wires = [Wire(box_of[s], 0, i, slot) for i, step in enumerate(shown) for slot, s in enumerate(step.sources)]
     results = [name for name in outputs(module) if name in box_of]
@@ -163,16 +108,18 @@ def scene_of(module: Module, data: tuple[int, ...] | None = None) -> Scene:
 
 
 def _box(module: Module, step: Step) -> Box:
-    name, port = step.first.name, _port(step.last)
-    if step.first.opcode == "parameter":
-        return end_box("input", name, port, arrows=0)
+    instruction, port = step.instruction, _port(step.instruction)
+    if instruction.opcode == "parameter":
+        return end_box("input", instruction.name, port, arrows=0)
     details = [*_details(module, step)]
     if len(details) > _MAX_DETAILS:
         details[_MAX_DETAILS - 1 :] = [f"… and {len(details) - _MAX_DETAILS + 1} lines more"]
-    lines = heading(_title(module, step.first), name, details, 44)
-    codes = _listed(opcodes(module, step.first)) if step.first.opcode == "fusion" else []
-    summary = f"{_title(module, step.first)} of {' '.join(codes)}" if len(codes) > 1 else ""
-    return Box(("node", name), FAMILIES[_family(module, step)], lines, (port,), [""] * len(step.sources), "", summary)
+    title = _title(module, instruction)
+    lines = heading(title, instruction.name, details, 44)
+    codes = _listed(opcodes(module, instruction)) if instruction.opcode == "fusion" else []
+    summary = f"{title} of {' '.join(codes)}" if len(codes) > 1 else ""
+    family, name = FAMILIES[_family(module, instruction)], instruction.name
+    return Box(("node", name), family, lines, (port,), [""] * len(step.sources), "", summary)
 
 
 def _port(instruction: HloInstruction) -> Port:
@@ -190,29 +137,15 @@ def _title(module: Module, instruction: HloInstruction) -> str:
 
 
 def _details(module: Module, step: Step) -> Iterator[str]:
-    """Yield the lines of a box: its opcodes, its window, the weights that it reads, and the rest of its chain."""
-    first = step.first
-    if first.calls and len(opcodes(module, first)) > 1:
-        yield from _wrapped("", _listed(opcodes(module, first)))
-    yield from _window(module, first)
-    others = [module.entry.instructions[name] for name in first.operands if name not in step.sources]
+    """Yield the lines of a box: its opcodes, its window, and the weights that it reads."""
+    instruction = step.instruction
+    if instruction.calls and len(opcodes(module, instruction)) > 1:
+        yield from _wrapped("", _listed(opcodes(module, instruction)))
+    yield from _window(module, instruction)
+    others = [module.entry.instructions[name] for name in instruction.operands if name not in step.sources]
     for (operand, history), count in Counter(_operand(module, other) for other in others).items():
         yield f"with {operand}" if count == 1 else f"with {count} of {operand}"
         yield from _wrapped("  made by ", _listed(history))
-    yield from _chain(module, step)
-
-
-def _chain(module: Module, step: Step) -> Iterator[str]:
-    """Yield lines for the chained instructions; each fusion starts a new line."""
-    unfused: list[str] = []
-    for instruction in step.chained:
-        if instruction.opcode == "fusion":
-            yield from _wrapped("then ", unfused)
-            yield from _wrapped("then fused: ", _listed(opcodes(module, instruction)))
-            unfused = []
-        else:
-            unfused.append(_title(module, instruction))
-    yield from _wrapped("then ", unfused)
 
 
 def _window(module: Module, instruction: HloInstruction) -> list[str]:
@@ -248,8 +181,8 @@ def _wrapped(head: str, words: list[str]) -> list[str]:
     return textwrap.wrap(head + ", ".join(words), _WIDTH, subsequent_indent="  ") if words else []
 
 
-def _family(module: Module, step: Step) -> str:
+def _family(module: Module, instruction: HloInstruction) -> str:
     """Return the family of a box: that of a product or a pooling if it has one."""
-    codes = {code for instruction in (step.first, *step.chained) for code in opcodes(module, instruction)}
     families = {"product": set(PRODUCTS), "pooling": set(POOLINGS), **_FAMILIES}
+    codes = {*opcodes(module, instruction)}
     return next((family for family, members in families.items() if members & codes), "other")

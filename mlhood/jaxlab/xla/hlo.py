@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mlhood.errors import XlaError
@@ -152,8 +152,7 @@ class Module:
     def operations(self, *, inside: bool = True) -> dict[str, int]:
         """Return how often each opcode is executed, the most frequent first; parameters are not counted."""
         opcodes = (instruction.opcode for _, instruction in self.walk(inside=inside))
-        counts = Counter(opcode for opcode in opcodes if opcode != "parameter")
-        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+        return ranked(opcode for opcode in opcodes if opcode != "parameter")
 
     def fusions(self) -> dict[str, tuple[str, ...]]:
         """Return the opcodes in each fusion, by the fusion's name."""
@@ -163,6 +162,11 @@ class Module:
             for instruction in computation.instructions.values()
             if instruction.opcode == "fusion"
         }
+
+
+def ranked(opcodes: Iterable[str]) -> dict[str, int]:
+    """Return how often each opcode occurs, the most frequent first."""
+    return dict(sorted(Counter(opcodes).items(), key=lambda item: (-item[1], item[0])))
 
 
 def strip_sources(text: str) -> str:

@@ -1,19 +1,15 @@
-"""The representations of a function on its way through JAX and XLA: jaxpr, StableHLO, HLO and optimised HLO.
+"""The representations of a function on its way through JAX and XLA: StableHLO, HLO and optimised HLO.
 
 >>> import jax, jax.numpy as jnp
 >>> from mlhood.jaxlab.xla.views import view
 >>> seen = view(lambda x: jnp.maximum(x, 0) * 2, jax.ShapeDtypeStruct((4,), "float32"))
 >>> seen.fusions()
 {'broadcast_multiply_fusion': ('constant', 'broadcast', 'maximum', 'constant', 'broadcast', 'multiply')}
-
-StableHLO is converted from MLIR's Python objects into the same computations and instructions as HLO (the StableHLO
-specification, openxla.org/stablehlo/spec).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -21,21 +17,14 @@ from typing import Any, Literal
 import jax
 
 from mlhood.errors import XlaError
-from mlhood.jaxlab.xla.hlo import Computation, HloInstruction, Module, parse, strip_sources
+from mlhood.jaxlab.xla.hlo import Computation, HloInstruction, Module, parse, ranked, strip_sources
 
-Stage = Literal["stablehlo", "hlo", "optimized"]
+Stage = Literal["hlo", "optimized"]
 Options = Mapping[str, str | bool | int]
 UNFUSED: Options = {"xla_disable_hlo_passes": "fusion"}
 """Without the pass each operation is a loop: XLA wraps it in its own fusion."""
 
 _PRINTED_ELEMENTS = 16  # larger constants are elided: with its weights, a network's text would take a hundred megabytes
-
-_TENSOR = re.compile(r"tensor<((?:[\d?]+x)*)(\w+)>")
-_ELEMENT_TYPES = {"i1": "pred", "i8": "s8", "i16": "s16", "i32": "s32", "i64": "s64"}
-_ELEMENT_TYPES |= {"ui8": "u8", "ui16": "u16", "ui32": "u32", "ui64": "u64"}
-# operations with regions on arrays; the regions of reduce, sort and so on are on scalars
-_REGIONS = {"while": "while", "case": "conditional", "if": "conditional"}
-_TERMINATORS = ("func.return", "stablehlo.return")
 
 
 @dataclass(frozen=True)
@@ -96,11 +85,6 @@ class View:
         return _translate_errors(lambda: self._lowered.compile(compiler_options=self.options), self.name)
 
     @property
-    def jaxpr(self) -> str:
-        """The jaxpr: JAX's trace of the function."""
-        return str(self._traced.jaxpr)
-
-    @property
     def stablehlo(self) -> str:
         """What JAX passes to a compiler, as MLIR's text; large constants are elided."""
         return self._lowered.compiler_ir("stablehlo").operation.get_asm(large_elements_limit=_PRINTED_ELEMENTS)
@@ -121,17 +105,21 @@ class View:
         Raises:
             XlaError: The stage is unknown.
         """
+        if stage not in ("hlo", "optimized"):
+            raise XlaError("unknown stage", expected="hlo or optimized", got=stage)
         if stage not in self._modules:
-            self._modules[stage] = self._parse(stage)
+            self._modules[stage] = parse(self.hlo if stage == "hlo" else self.optimized)
         return self._modules[stage]
 
-    def operations(self, stage: Stage, *, inside: bool = True) -> dict[str, int]:
+    def operations(self, stage: Stage | Literal["stablehlo"], *, inside: bool = True) -> dict[str, int]:
         """Return how often each opcode is executed, the most frequent first; see `hlo.Module.operations`.
 
         Args:
             stage: "stablehlo", "hlo" or "optimized".
             inside: Whether to count the operations inside fusions; otherwise each fusion is one operation.
         """
+        if stage == "stablehlo":
+            return ranked(_stablehlo_opcodes(self._lowered.compiler_ir("stablehlo")))
         return self.module(stage).operations(inside=inside)
 
     def fusions(self) -> dict[str, tuple[str, ...]]:
@@ -147,13 +135,6 @@ class View:
         analysis = (self.compiled if stage == "optimized" else self._lowered).cost_analysis() or {}
         return Cost(float(analysis.get("flops", 0.0)), float(analysis.get("bytes accessed", 0.0)))
 
-    def _parse(self, stage: str) -> Module:
-        if stage == "stablehlo":
-            return convert(self._lowered.compiler_ir("stablehlo"), self.name)
-        if stage not in ("hlo", "optimized"):
-            raise XlaError("unknown stage", expected="stablehlo, hlo or optimized", got=stage)
-        return parse(self.hlo if stage == "hlo" else self.optimized)
-
 
 def view(function: Callable[..., Any], *arguments: Any, options: Options | None = None) -> View:
     """Return all representations of a function for arguments like these; parameters as for `View`.
@@ -162,6 +143,23 @@ def view(function: Callable[..., Any], *arguments: Any, options: Options | None 
         XlaError: JAX cannot trace the function with these arguments.
     """
     return View(function, *arguments, options=options)
+
+
+def _stablehlo_opcodes(module: Any) -> Iterator[str]:
+    """Yield the opcodes of a StableHLO module without their prefix, those of a function once for each call."""
+    functions = {function.attributes["sym_name"].value: function for function in module.body.operations}
+
+    def walk(region: Any) -> Iterator[str]:
+        for op in region.blocks[0].operations:
+            opcode = op.operation.name.partition(".")[2]
+            yield opcode
+            if opcode == "call":
+                yield from walk(functions[op.attributes["callee"].value].regions[0])
+            elif opcode in ("while", "case", "if"):  # the regions of others, such as reduce, are on scalars
+                for inner in op.operation.regions:
+                    yield from walk(inner)
+
+    return walk(functions["main"].regions[0])
 
 
 def _translate_errors(call: Callable[[], Any], name: str) -> Any:
@@ -216,71 +214,3 @@ def _layout(computation: Computation, convolution: HloInstruction) -> Convolutio
         for label, array in zip(labels, [*operands, convolution.arrays[0]], strict=True)
     ]
     return ConvolutionLayout(convolution.name, *orders)
-
-
-# -- StableHLO
-
-
-def convert(module: Any, name: str) -> Module:
-    """Convert a StableHLO module.
-
-    Args:
-        module: What `Lowered.compiler_ir("stablehlo")` returns.
-        name: The new module's name.
-
-    Returns:
-        A computation for each function and for each region of a loop or a conditional. Opcodes have no prefix
-        "stablehlo."; a call of a function is "call".
-    """
-    converter = _Converter()
-    for function in module.body.operations:
-        if function.operation.name == "func.func":
-            converter.block(function.attributes["sym_name"].value, function.regions[0].blocks[0], {})
-    return Module(name, converter.computations, "main")
-
-
-class _Converter:
-    def __init__(self) -> None:
-        self.computations: dict[str, Computation] = {}
-
-    def block(self, name: str, block: Any, outer: dict[Any, str]) -> None:
-        """Convert a block; it may use values of the enclosing blocks."""
-        names = dict(outer)
-        instructions: dict[str, HloInstruction] = {}
-        for i, argument in enumerate(block.arguments):
-            names[argument] = f"arg{i}"
-            instructions[f"arg{i}"] = HloInstruction(f"arg{i}", _shape([argument.type]), "parameter", literal=str(i))
-        for i, op in enumerate(block.operations):
-            instruction = self.operation(op.operation, f"{name}.{i}", names)
-            instructions[instruction.name] = instruction
-            names |= dict.fromkeys(op.operation.results, instruction.name)
-        self.computations[name] = Computation(name, instructions)
-
-    def operation(self, op: Any, name: str, names: dict[Any, str]) -> HloInstruction:
-        """Convert an operation, and those of its regions that are on arrays."""
-        opcode = op.name.removeprefix("stablehlo.").removeprefix("func.")
-        calls: tuple[str, ...] = ()
-        if opcode == "call":
-            calls = (op.attributes["callee"].value,)
-        elif opcode in _REGIONS:
-            calls = tuple(f"{name}.{i}" for i in range(len(op.regions)))
-            for computation, region in zip(calls, op.regions, strict=True):
-                self.block(computation, region.blocks[0], names)
-        return HloInstruction(
-            name=name,
-            shape=_shape([result.type for result in op.results]),
-            opcode="return" if op.name in _TERMINATORS else _REGIONS.get(opcode, opcode),
-            operands=tuple(names[operand] for operand in op.operands),
-            calls=calls,
-            root=op.name in _TERMINATORS,
-        )
-
-
-def _shape(types: list[Any]) -> str:
-    """Return types in HLO's syntax: tensor<1x64xf32> is f32[1,64]."""
-    shapes = [_TENSOR.sub(_array, str(mlir_type)) for mlir_type in types]
-    return shapes[0] if len(shapes) == 1 else f"({', '.join(shapes)})"
-
-
-def _array(match: re.Match[str]) -> str:
-    return f"{_ELEMENT_TYPES.get(match[2], match[2])}[{','.join(match[1].split('x')[:-1])}]"

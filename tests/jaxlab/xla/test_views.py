@@ -14,7 +14,6 @@ RESULT = 16 * 10 * 12
 
 
 def test_the_texts_are_those_of_jax_and_xla(plain):
-    assert plain.jaxpr.count("conv_general_dilated[") == 1
     assert plain.stablehlo.count("stablehlo.convolution(") == 1
     assert plain.hlo.startswith("HloModule")
     assert plain.optimized.startswith("HloModule")
