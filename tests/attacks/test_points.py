@@ -9,11 +9,10 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 from mlhood.grading.checks.marks import grade_task
-from mlhood.grading.checks.one_core import one_core, stopped
+from mlhood.grading.checks.one_core import one_core
 from mlhood.grading.execution.grade_notebook import RunSettings, grade, grade_file
 from mlhood.grading.notebooks.notebook import write
 from tests.grading import synthetic_course
-from tests.waiting import wait_until
 
 DOUBLE, FILE, _ = synthetic_course.SYNTHETIC.tasks
 WRONG = "def double(x): return x\n"
@@ -127,7 +126,7 @@ def test_a_right_solution_earns_all_in_the_sandbox(course, pool, tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no call for it")
 def test_threads_and_programs_gain_nothing_while_they_are_timed(attacked):
-    """They share one core, and they cannot slow down what they are compared with."""
+    """They share one core."""
     attacked.run(
         "import subprocess, sys, threading, time\n"
         "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
@@ -140,8 +139,6 @@ def test_threads_and_programs_gain_nothing_while_they_are_timed(attacked):
         core = os.sched_getaffinity(0)
         assert len(core) == 1
         assert all(os.sched_getaffinity(thread) == core for thread in threads)
-        with stopped(attacked.submission):
-            assert wait_until(lambda: {process.status() for process in processes} == {psutil.STATUS_STOPPED})
     assert all(os.sched_getaffinity(thread) == os.sched_getaffinity(0) for thread in threads)
 
 

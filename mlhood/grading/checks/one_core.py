@@ -1,8 +1,7 @@
-"""One core for a submission and the grader while they are timed, and for the grader alone while it is.
+"""One core for a submission and the grader while they are timed.
 
-A submission may start threads, programs, and work that slows others down. So all that it runs shares one core with this
-process meanwhile: threads make nothing faster, and other programs slow both down. While this process does work of its
-own to compare with, all that the submission runs is stopped. Both are done from outside; what runs there has no say.
+A submission may start threads and programs. So all that it runs shares one core with this process meanwhile: threads
+make nothing faster, and other programs slow both down. This is done from outside; what runs there has no say.
 
 What a submission runs descends from the process `pid` of its transport. Where the transport has none, or the system has
 no such calls, libraries use one thread and no more is done. In a sandbox `sched_setaffinity` has no effect (`seccomp`).
@@ -73,28 +72,6 @@ def _pin(session: Session, cores: set[int]) -> None:
         if not new:
             return
         pinned |= new
-
-
-@contextmanager
-def stopped(submission: Submission) -> Iterator[None]:
-    """Stop all that the submission runs, which would take time of the core from what this process does."""
-    import psutil
-
-    found: dict[int, Process] = {}
-    try:
-        for _ in range(PASSES):
-            new = {process.pid: process for process in _processes(submission.session) if process.pid not in found}
-            if not new:
-                break
-            found |= new
-            for process in new.values():
-                with suppress(psutil.Error):
-                    process.suspend()
-        yield
-    finally:
-        for process in found.values():
-            with suppress(psutil.Error):
-                process.resume()
 
 
 def _processes(session: Session) -> list[Process]:

@@ -15,9 +15,9 @@ The numbers in a table are the student's word, so its claims are measured again 
    before, so results cannot be replayed, and a random part of the results of all calls is checked after the clock has
    stopped.
 4. Where the slower side is the student's, the course's own version of the same algorithm runs in this process, in the
-   same rounds: being slow on purpose makes no function fast (`CourseVersion`).
-5. Both processes run on one core meanwhile, and the student's is stopped while the course's version runs (`one_core`):
-   threads make nothing faster, and nothing slower that it is compared with.
+   same rounds, by its CPU time: being slow on purpose makes no function fast (`CourseVersion`), and nothing that the
+   submission runs makes this version slower.
+5. Both processes run on one core meanwhile (`one_core`): threads make nothing faster.
 
 The compared quantity is the ratio of the table's two cells and the ratio of the same two functions here; how, is said
 in `timing_verdict`. Absolute times are compared with nothing: a laptop that throttles takes longer for everything.
@@ -31,11 +31,11 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mlhood.grading.checks.one_core import one_core, stopped
+from mlhood.grading.checks.one_core import one_core
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.timing_verdict import (
     CourseVersion,
@@ -62,88 +62,73 @@ TABLE_SECONDS = 1.0  # after which no other claim of a table is measured
 EMPTY_CALL = "mlhood.grading.checks.probes:empty_call"
 KEEP = "mlhood.grading.checks.probes:keep"
 Clock = Callable[[], float]
+course_clock: Clock = time.process_time  # which no other process adds to
 
 
-@dataclass(frozen=True)
-class Clocks:
-    """The clock of a submission's calls, and that of work in this process which is compared with them."""
-
-    submission: Clock
-    course: Clock
-
-
-def clocks_of(submission: Submission) -> Clocks:
-    """Return clocks of CPU time, if that of the submission is known; else clocks on the wall."""
+def clock_of(submission: Submission) -> Clock:
+    """Return a clock of CPU time, if that of the submission is known; else the clock on the wall."""
     cpu: Any = submission.session.transport.cpu_seconds
-    return Clocks(time.perf_counter, time.perf_counter) if cpu() is None else Clocks(cpu, time.process_time)
+    return time.perf_counter if cpu() is None else cpu
 
 
-def measure_claim(
-    submission: Submission, claim: TimingClaim, *, seconds: float = FIRST_SECONDS, clocks: Clocks | None = None
-) -> TimingVerdict:
+def measure_claim(submission: Submission, claim: TimingClaim) -> TimingVerdict:
     """Measure a claim until it is decided.
-
-    Args:
-        submission: Its functions are called; its `rng` draws arguments and orders.
-        seconds: Time after which the first attempt adds no rounds. A claim that is refused or open is measured again
-            in any case, so being slow does not help.
 
     Raises:
         CheckFailed: A call stops with an error, or returns a wrong result.
     """
-    clocks = clocks or clocks_of(submission)
     with one_core(submission):
-        if refusal := _warm_up(submission, claim, clocks):
+        if refusal := _warm_up(submission, claim):
             return refusal
-        claim = _with_enough_calls(submission, claim, clocks.submission)
-        verdict = _attempt(submission, claim, seconds, clocks)
+        claim = _with_enough_calls(submission, claim)
+        verdict = _attempt(submission, claim, FIRST_SECONDS)
     refusals = int(verdict.state == "fails")
     for _ in range(1, ATTEMPTS):
         if verdict.state == "holds" or refusals == 2:
             return verdict
         wait_until_quiet()
         with one_core(submission):
-            verdict = _attempt(submission, claim, RETRY_SECONDS, clocks)
+            verdict = _attempt(submission, claim, RETRY_SECONDS)
         refusals += verdict.state == "fails"
     decided = verdict.state == "holds" or refusals == 2
     return verdict if decided else replace(verdict, state="inconclusive")
 
 
-def _warm_up(submission: Submission, claim: TimingClaim, clocks: Clocks) -> TimingVerdict | None:
+def _warm_up(submission: Submission, claim: TimingClaim) -> TimingVerdict | None:
     """Call both sides once, since they may compile; refuse a slower side that would take minutes to race."""
-    _time_message(submission, claim.fast, 1, clocks.submission)
-    taken = _time_message(submission, claim.slow, 1, clocks.submission)
+    _time_message(submission, claim.fast, 1)
+    taken = _time_message(submission, claim.slow, 1)
     if claim.course is None:
         return None
     factor = float("inf")
     for _ in range(2):  # the first call of either may have compiled
-        factor = min(factor, taken / _time_course(submission, claim.course, clocks.course))
+        factor = min(factor, taken / _time_course(claim.course))
         if factor <= GROSS * claim.course.most:
             return None
-        taken = _time_message(submission, claim.slow, 1, clocks.submission)
+        taken = _time_message(submission, claim.slow, 1)
     reason = f"{claim.name}: the slower takes {factor:.0f} times as long as the course's"
     return TimingVerdict("fails", reason, claim.claimed, too_slow(factor, claim.course))
 
 
-def _with_enough_calls(submission: Submission, claim: TimingClaim, clock: Clock) -> TimingClaim:
+def _with_enough_calls(submission: Submission, claim: TimingClaim) -> TimingClaim:
     """Return the claim with as many calls in a message as make the round trip small beside the faster side's work.
 
     A round trip that the student's process makes longer only adds calls.
     """
-    trip = statistics.median(_time_message(submission, EMPTY, 1, clock) for _ in range(3))
+    trip = statistics.median(_time_message(submission, EMPTY, 1) for _ in range(3))
     for _ in range(MAX_DOUBLINGS):
-        if ROUND_TRIP_SHARE * _time_message(submission, claim.fast, claim.fast.calls, clock) >= trip:
+        if ROUND_TRIP_SHARE * _time_message(submission, claim.fast, claim.fast.calls) >= trip:
             break
         slow, fast = (replace(call, calls=2 * call.calls) for call in (claim.slow, claim.fast))
         claim = replace(claim, slow=slow, fast=fast)
     return claim
 
 
-def _attempt(submission: Submission, claim: TimingClaim, seconds: float, clocks: Clocks) -> TimingVerdict:
-    clock = clocks.submission
+def _attempt(submission: Submission, claim: TimingClaim, seconds: float) -> TimingVerdict:
+    clock = clock_of(submission)
     stop, rounds = clock() + seconds, Rounds()
     for look in LOOKS:
-        time_rounds(submission, claim, rounds, look, clocks)
+        time_rounds(submission, claim, rounds, look)
         state = decide(rounds, claim).state
         if state == "fails" and look < REFUSAL:
             continue
@@ -152,32 +137,29 @@ def _attempt(submission: Submission, claim: TimingClaim, seconds: float, clocks:
     return decide(rounds, claim)
 
 
-def time_rounds(submission: Submission, claim: TimingClaim, rounds: Rounds, total: int, clocks: Clocks) -> None:
+def time_rounds(submission: Submission, claim: TimingClaim, rounds: Rounds, total: int) -> None:
     """Time rounds, each with one message of both sides, and in the first ones the course's version.
 
     Args:
         rounds: The rounds are added to these.
         total: How many there are then.
-        clocks: They are timed by.
 
     Raises:
         CheckFailed: A call stops with an error, or returns a wrong result.
     """
 
     sides = {"slow": claim.slow, "fast": claim.fast}
-    timed = {
-        name: partial(_time_message, submission, call, call.calls, clocks.submission) for name, call in sides.items()
-    }
+    timed = {name: partial(_time_message, submission, call, call.calls) for name, call in sides.items()}
     if claim.course and len(rounds) < COURSE_ROUNDS:
-        timed["course"] = partial(_time_course, submission, claim.course, clocks.course)
+        timed["course"] = partial(_time_course, claim.course)
     while len(rounds) < total:
         seconds = {str(name): timed[name]() for name in submission.rng.permutation(list(timed))}
         for name, duration in seconds.items():
             getattr(rounds, name).append(duration)
 
 
-def _time_message(submission: Submission, call: TimedCall, calls: int, clock: Clock) -> float:
-    prepared = call.prepare(submission, calls)
+def _time_message(submission: Submission, call: TimedCall, calls: int) -> float:
+    prepared, clock = call.prepare(submission, calls), clock_of(submission)
     start = clock()
     result = submission.call(call.target, *prepared.arguments)
     duration = clock() - start
@@ -185,12 +167,11 @@ def _time_message(submission: Submission, call: TimedCall, calls: int, clock: Cl
     return duration
 
 
-def _time_course(submission: Submission, course: CourseVersion, clock: Clock) -> float:
+def _time_course(course: CourseVersion) -> float:
     """Return the seconds of one call of the course's version."""
-    with stopped(submission):
-        start = clock()
-        course.run()
-        return (clock() - start) / course.calls
+    start = course_clock()
+    course.run()
+    return (course_clock() - start) / course.calls
 
 
 EMPTY = TimedCall(EMPTY_CALL, lambda submission, calls: Prepared((16,), lambda result: None))

@@ -23,12 +23,12 @@ import numpy as np
 from mlhood.grading.bare.libraries import LOOPS
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, compared
-from mlhood.grading.checks.one_core import one_core, stopped
+from mlhood.grading.checks.one_core import one_core
 from mlhood.grading.checks.probes import Kept
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import UNDECIDED
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.checks.timing import KEEP, Clocks, clocks_of, wait_until_quiet
+from mlhood.grading.checks.timing import KEEP, clock_of, course_clock, wait_until_quiet
 from mlhood.grading.checks.timing_verdict import SIZE, trimmed_mean
 from mlhood.grading.projects.p3.probes import products, shifted
 from mlhood.grading.projects.solution import Solution
@@ -113,9 +113,9 @@ def _races(submission: Submission) -> list[Race]:
 
 def _race(submission: Submission) -> Race:
     """Race the three products, for as many rounds as it takes to decide all steps."""
-    remote, clocks = submission.value("gemm_fast"), clocks_of(submission)
+    remote = submission.value("gemm_fast")
     expect.true(isinstance(remote, Remote), "`gemm_fast` is not a function", got=remote)
-    own = _Product(submission, remote, clocks)
+    own = _Product(submission, remote)
     sides = {"own": own.time, "numpy": own.local(own.of_factors(np.matmul))}
     sides["course"] = own.local(_course_product(submission, own))
     race = Race()
@@ -152,8 +152,8 @@ def _state(races: Sequence[Race], step: float) -> str:
 class _Product:
     """Times products of matrices of a few sizes that are drawn once, in each call changed by another shift."""
 
-    def __init__(self, submission: Submission, function: Remote, clocks: Clocks) -> None:
-        self.submission, self.function, self.clocks = submission, function, clocks
+    def __init__(self, submission: Submission, function: Remote) -> None:
+        self.submission, self.function, self.clock = submission, function, clock_of(submission)
         sizes = submission.rng.integers(SMALLEST, LARGEST, (SIZES, 3)).tolist()
         self.pairs = [_draw_operands(submission, m, k, n) for m, k, n in sizes]
         self.kept = submission.call(KEEP, *(array for pair in self.pairs for array in pair))
@@ -161,9 +161,9 @@ class _Product:
     def time(self) -> float:
         """Return the seconds of a message with the student's products."""
         shifts, row = self._draw()
-        start = self.clocks.submission()
+        start = self.clock()
         got = self.submission.call(PROBE, self.function, self.kept, shifts, row)
-        taken = self.clocks.submission() - start
+        taken = self.clock() - start
         self._check(got, shifts, row)
         return taken
 
@@ -173,10 +173,9 @@ class _Product:
 
         def time_products() -> float:
             shifts, row = self._draw()
-            with stopped(self.submission):
-                start = self.clocks.course()
-                products(function, arrays, shifts, row)
-                return self.clocks.course() - start
+            start = course_clock()
+            products(function, arrays, shifts, row)
+            return course_clock() - start
 
         return time_products
 
