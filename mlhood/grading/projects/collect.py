@@ -37,9 +37,6 @@ def collect_project(
 
     Modules that declare no tasks (probes, references) are not imported: some of them need JAX, which a grader never
     loads. Its parameters have the values of the version that this is, or of the variant that the environment names.
-
-    Raises:
-        GradingError: Two tasks have the same id, or parameters the same name; or a task has the id of another project.
     """
     project = package.rpartition(".")[2].upper()
     folder = Path(__file__).with_name(project.lower())
@@ -47,16 +44,6 @@ def collect_project(
     for path in sorted(folder.glob("*.py")):
         if DECLARATION.search(path.read_text(encoding="utf-8")):
             tasks += _declared_tasks(import_module(f"{package}.{path.stem}"))
-    ids = [task.id for task in tasks]
-    for task_id in ids:
-        if not re.fullmatch(rf"{project}\.\d+", task_id) or ids.count(task_id) > 1:
-            raise GradingError(
-                "invalid task id",
-                where=package,
-                expected=f"{project}.1, {project}.2, ..., each for one task",
-                got=", ".join(ids),
-                todo="change the id in the module that declares the task",
-            )
     tasks.sort(key=lambda task: int(task.id.partition(".")[2]))
     declared = Project(project, title, tuple(tasks), questions, declared=tuple(tasks), reads=reads)
     return with_values(declared, _values(declared))
@@ -132,19 +119,5 @@ def _version() -> dict[str, Any]:
 
 
 def parameters_of(project: Project) -> tuple[Parameter, ...]:
-    """Return the parameters of a project's tasks.
-
-    Raises:
-        GradingError: Two of them have the same name.
-    """
-    parameters = tuple(parameter for task in project.tasks for parameter in task.varies)
-    names = [parameter.name for parameter in parameters]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise GradingError(
-            "two parameters of a project have the same name",
-            where=project.id,
-            expected="names that are unique in the project, as its texts use them",
-            got=", ".join(twice),
-            todo="rename one of them",
-        )
-    return parameters
+    """Return the parameters of a project's tasks."""
+    return tuple(parameter for task in project.tasks for parameter in task.varies)

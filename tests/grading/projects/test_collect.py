@@ -7,10 +7,8 @@ import sys
 
 import pytest
 
-from mlhood.errors import GradingError
-from mlhood.grading.checks.task import Task
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.projects.collect import collect_project
+from mlhood.grading.projects.collect import parameters_of
 
 
 @pytest.mark.parametrize("project", PROJECTS.values(), ids=PROJECTS)
@@ -29,10 +27,11 @@ def test_a_project_loads_no_module_that_declares_no_tasks():
     assert "'jax'" not in done.stdout
 
 
-@pytest.mark.parametrize("task_id", ["P1.1", "P2.13", "P1.x"])
-def test_an_id_that_is_taken_or_of_another_project_is_refused(monkeypatch, task_id):
-    from mlhood.grading.projects.p1 import surgery
-
-    monkeypatch.setattr(surgery, "ONE_MORE", Task(task_id, "One more"), raising=False)
-    with pytest.raises(GradingError, match="invalid task id"):
-        collect_project("mlhood.grading.projects.p1", "P1")
+@pytest.mark.parametrize("project", PROJECTS.values(), ids=PROJECTS)
+def test_parameters_have_names_of_their_own_and_values_to_choose_from(project):
+    parameters = parameters_of(project)
+    assert len({parameter.name for parameter in parameters}) == len(parameters)
+    for parameter in parameters:
+        distinct = [value for i, value in enumerate(parameter.values) if value not in parameter.values[:i]]
+        assert parameter.name.isidentifier()
+        assert len(parameter.values) == len(distinct) >= 2
