@@ -7,7 +7,6 @@ are transferred as arrays and plain data, so a check sees the same things in bot
 from __future__ import annotations
 
 import math
-import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -284,27 +283,14 @@ class Submission:
         return result
 
     def file(self, name: str) -> Path:
-        """Return the path of a file that the notebook wrote into its folder, or into its current folder below that.
+        """Return the path of a file that the notebook wrote into its folder.
 
         Raises:
             CheckFailed: There is none, it is not a regular file of that folder, or it is larger than 64 MiB.
         """
         path = self.folder / name
         self._fetch(path, name)
-        if not os.path.lexists(path) and (below := self._current_folder()):
-            path = below / name
-            self._fetch(path, name)
         return self._regular_file(path, self.folder, name)
-
-    def _current_folder(self) -> Path | None:
-        """Return the folder below its own that the notebook claims to have changed to, if any."""
-        try:
-            request = {"target": "os:getcwd", "call": True, "method": None, "args": (), "kwargs": {}}
-            claimed = self._request(request, "the notebook", self.notebook)
-            below = os.path.relpath(str(claimed), self.folder.resolve())
-        except (CheckFailed, ValueError):  # on Windows, paths on two drives have no relation
-            return None
-        return None if below.startswith(os.pardir) else self.folder / below
 
     def written(self, path: Path) -> Path:
         """Return the path of a file in the scratch folder, after a call that was to write it.
