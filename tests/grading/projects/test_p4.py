@@ -18,7 +18,7 @@ from mlhood.dataflow.systolic import Array, Product, count, resnet_layers
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.notebooks.notebook import read
 from mlhood.grading.projects.collect import parameters_of, with_values
-from mlhood.grading.projects.p4 import P4, open_task, orders, table, traffic, xla
+from mlhood.grading.projects.p4 import P4, open_task, table, traffic, xla
 from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.transport import LocalTransport
 from tests.grading.projects.examples import edited
@@ -47,15 +47,6 @@ def test_steps_are_sorted_by_slice_groups_and_tiles(inputs, weights, slices, k2,
     for order, stay, go in (("IS", i, f), ("WS", f, i)):
         want = np.stack([c, i, f], 1)[np.lexsort((go, stay, go // k2, stay // k3, c))]
         np.testing.assert_array_equal(SOLUTION("steps", order, inputs, weights, slices, k2, k3), want)
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_the_sliced_product_is_the_product(order):
-    rng = np.random.default_rng(1)
-    columns, weights = (rng.standard_normal(shape).astype(np.float32) for shape in ((7, 4, 13), (9, 7, 4)))
-    got = orders.sum_of_steps(columns, weights, SOLUTION("steps", order, 4, 2, 3, 2, 2), 3, 4, 5)
-    want = weights.reshape(9, -1) @ columns.reshape(-1, 13)
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
 # -- traffic
@@ -122,11 +113,6 @@ def test_needs_and_largest_agree_with_the_package(seed, order):
     got = SOLUTION("largest", order, problem.channels, passing, staying, sizes, caches.rooms)
     assert got == analysis.largest(problem, order, caches).tiles
     assert SOLUTION("needs", order, *got, sizes) == analysis.needs(problem, order, *got)
-
-
-def test_tiles_that_never_fit_are_an_error():
-    with pytest.raises(ValueError, match="not even one"):
-        SOLUTION("largest", "IS", 1, 1, 1, {"input": 4, "weight": 4, "output": 4}, (12, 11, 12))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -216,18 +202,6 @@ def test_a_product_that_does_not_use_steps_fails(tmp_path):
     assert "computes from the steps" in messages["product_is_right"]
 
 
-def test_steps_that_are_called_and_thrown_away_are_not_used(tmp_path):
-    thrown_away = """
-def sliced_product(columns, weights, order, k1, k2, k3, window, filters):
-    for _ in steps(order, -(-columns.shape[2] // window), -(-len(weights) // filters), -(-len(columns) // k1), k2, k3):
-        pass
-    return np.einsum("fct,ctp->fp", weights, columns)
-"""
-    messages = lost(names_in(edited("P4-2-solution"), {"product": thrown_away}), tmp_path, "P4.2")
-    assert list(messages) == ["product_is_right"]
-    assert "computes from the steps" in messages["product_is_right"]
-
-
 @pytest.mark.parametrize(
     ("right", "wrong"), [("window, filters):", "filters, window):"), ("slices, k2, k3):", "slices, k3, k2):")]
 )
@@ -236,7 +210,7 @@ def test_swapped_sizes_are_noticed_in_the_calls_of_steps(right, wrong, tmp_path)
     steps = names["steps"]
     messages = lost(names, tmp_path, "P4.2")
     assert list(messages) == ["product_is_right"]
-    assert "calls `steps` with the wrong arguments" in messages["product_is_right"]
+    assert "`steps` is called with" in messages["product_is_right"]
     assert names["steps"] is steps
 
 
@@ -246,7 +220,7 @@ def sliced_product(columns, weights, order, k1, k2, k3, window, filters):
     input_tiles, weight_tiles = -(-columns.shape[2] // window), -(-len(weights) // filters)
     y = {}
     for c in range(0, len(columns), k1):
-        for _, i, f in steps(order=order, inputs=input_tiles, weights=weight_tiles, slices=1, k2=k2, k3=k3):
+        for _, i, f in steps(order, input_tiles, weight_tiles, slices=1, k2=k2, k3=k3):
             p, g = slice(i * window, (i + 1) * window), slice(f * filters, (f + 1) * filters)
             part = np.einsum("fct,ctp->fp", weights[g, c : c + k1], columns[c : c + k1, :, p])
             y[f, i] = y.get((f, i), 0) + part
@@ -329,14 +303,6 @@ def test_the_order_of_a_variant_is_given_or_fixed(index, tmp_path):
 
     assert points_of(task, slice(4), {"choose": choose}, tmp_path) == [True] * 4
     assert not any(points_of(task, slice(4), {"choose": open_task.searched}, tmp_path))
-
-
-def test_opcodes_in_the_wrong_order_get_a_message_of_their_own(tmp_path):
-    cell = edited("P4-9-solution", ("return computations", "return {n: v[::-1] for n, v in computations.items()}"))
-    messages = graded(names_in(edited("P4-9-given-1"), cell), tmp_path, "P4.9")
-    assert not messages["fused_computations_are_found"]
-    assert not messages["parameters_are_left_out"]
-    assert "in the wrong order" in messages["opcodes_are_listed"]
 
 
 def test_a_nest_that_lists_other_visits_is_no_nest(tmp_path):

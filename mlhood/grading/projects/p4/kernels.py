@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +10,7 @@ import numpy as np
 from mlhood.dataflow.sliced.sliced import sliced_problem
 from mlhood.dataflow.slicing.problem import ORDERS, Order, possible
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.submission import Submission, check_rules
+from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p4.nests import PROBES
 from mlhood.grading.variants.parameter import Parameter
@@ -23,6 +21,7 @@ from mlhood.kernels.geometry import Geometry, geometry
 SLICED_BY = Parameter("sliced_by", ("3x3", "sizes", "strides", "windows"))
 NAMES = ("k1", "k2", "k3")
 Triple = tuple[int, int, int]
+MODES = ("plain", "sliced", "packed")
 ROUNDS = 2  # of the layers that `sliced_kernel` convolves
 
 
@@ -79,49 +78,47 @@ Call = tuple[Triple, dict[Order, list[Any]]]  # the tiles of `sliced_kernel`, an
 
 @dataclass(frozen=True)
 class Convolved:
-    """What the student's `sliced_kernel` did with layers, `ROUNDS` times (see `probes.convolved`).
+    """What the student's `sliced_kernel` did with a layer, `ROUNDS` times (see `probes.convolved`).
 
     Args:
-        layers: See `_draw_layers`.
-        call: The other arguments of `sliced_kernel`.
-        reports: By order.
-        codes: Of the slicings.
-        factors: Of the weights, one after another.
+        layer: The layer.
+        order: An argument of `sliced_kernel`.
+        given: The call in words.
+        rounds: Of each round the results of the package as it is, with coded slices, and with scaled weights.
+        code: Of the slices in which the layer is to run; 1 if there are none.
+        slices: These in words.
+        factor: Of the weights, as they are packed the first time.
     """
 
-    layers: list[dict[str, Any]]
-    call: Call
-    reports: dict[Order, Any]
-    codes: dict[str, float]
-    factors: list[float]
-
-    def results(self, order: Order, name: str) -> list[list[Any]]:
-        """Return the results of each round, a list with an array for each layer."""
-        rounds = self.reports[order][name]
-        lists = isinstance(rounds, list) and [isinstance(each, list) and len(each) for each in rounds]
-        right = lists == [len(self.layers)] * ROUNDS
-        expect.true(right, f"no usable results of `sliced_kernel` for {order}", got=rounds)
-        return rounds
-
-    def cases(self, order: Order) -> Iterator[tuple[int, int, dict[str, Any], str]]:
-        """Yield the round, the index of the layer, the layer, and what it is in words."""
-        for i, (j, layer) in itertools.product(range(ROUNDS), enumerate(self.layers)):
-            yield i, j, layer, _layer_text(layer, order, self.call)
+    layer: dict[str, Any]
+    order: Order
+    given: str
+    rounds: list[tuple[Any, Any, Any]]
+    code: float
+    slices: str
+    factor: float
 
 
-def _convolved(submission: Submission) -> Convolved:
-    def convolve() -> Convolved:
-        k1, k2, k3 = (int(size) for size in submission.rng.permutation([2, 3, 5]))
+def _convolved(submission: Submission) -> list[Convolved]:
+    def convolve() -> list[Convolved]:
+        k1, k2, k3 = tiles = tuple(int(size) for size in submission.rng.permutation([2, 3, 5]))
         layers, call = _draw_layers(submission, ROUNDS), ((k1, k2, k3), _draw_asked(submission))
         codes: dict[str, float] = dict(zip((*ORDERS, *NAMES), submission.rng.uniform(1, 2, 5).tolist(), strict=True))
-        factors = submission.rng.uniform(2, 4, 20 * len(layers)).tolist()
-        reports = {}
+        factors, found = submission.rng.uniform(2, 4, 20 * len(layers)).tolist(), []
         for order in ORDERS:
             with expect.case(f"{_call_text(order, call)}, whose result convolves {len(layers)} layers"):
-                arguments = order, list(call[0]), layers, ROUNDS, codes, factors, *call[1][order]
-                report = submission.probe(PROBES + "convolved", "sliced_kernel", *arguments)
-                reports[order] = expect.mapping(report, ("plain", "sliced", "packed", "broken"), "the convolutions")
-        return Convolved(layers, call, reports, codes, factors)
+                arguments = order, list(tiles), layers, ROUNDS, codes, factors, *call[1][order]
+                report = submission.probe(PROBES + "convolved", "sliced_kernel", *arguments, keys=(*MODES, "broken"))
+            for j, layer in enumerate(layers):
+                code, slices = 1.0, "no slices: a direct convolution"
+                if _is_sliced(submission, layer, call[1][order]):
+                    want = possible(sliced_problem(_geometry(layer)), order, (k1, k2, k3)).tiles
+                    code = codes[order] + sum(codes[name] * size for name, size in zip(NAMES, want, strict=True))
+                    slices = f"{order} {want}"
+                rounds = [tuple(report[mode][i][j] for mode in MODES) for i in range(ROUNDS)]
+                given = _layer_text(layer, order, call)
+                found.append(Convolved(layer, order, given, rounds, code, slices, factors[j]))
+        return found
 
     return submission.once("convolved", convolve)
 
@@ -136,31 +133,29 @@ def _layer_text(layer: dict[str, Any], order: Order, call: Call) -> str:
     return f"{_call_text(order, call)}; x {x}, w {w}, stride {layer['stride']}, padding {layer['padding']}"
 
 
+def _check_result(result: Any, x: np.ndarray, layer: dict[str, Any]) -> None:
+    want = CONV2D["direct"](x, layer["w"], layer["bias"], layer["stride"], layer["padding"])
+    what = "what the function of `sliced_kernel` returns"
+    expect.close(result, want, what, rtol=1e-3, atol=1e-4, dtype=np.float32)
+
+
 @points(3)
 def convolutions_are_right(submission: Submission) -> None:
     """The function that `sliced_kernel` returns convolves layers of any kernel, stride and weights."""
-    convolved = _convolved(submission)
     hint = "two layers of the same shapes have different weights, and a result must not be overwritten by the next call"
-    for order, report in convolved.reports.items():
-        check_rules(report["broken"], "the function that `sliced_kernel` returns")
-        results = convolved.results(order, "plain")
-        for i, j, layer, given in convolved.cases(order):
-            want = CONV2D["direct"](layer["images"][i], layer["w"], layer["bias"], layer["stride"], layer["padding"])
-            what = "what the function of `sliced_kernel` returns"
-            expect.close(results[i][j], want, what, rtol=1e-3, atol=1e-4, dtype=np.float32, given=given, hint=hint)
-        _check_other_size(submission, convolved, order)
-
-
-def _check_other_size(submission: Submission, convolved: Convolved, order: Order) -> None:
-    """Check the results of a layer for an image, and then for a smaller one."""
-    (image, _), (tiles, asked), layer = convolved.layers[0]["images"], convolved.call, convolved.layers[0]
-    layer = {**layer, "images": [image, np.ascontiguousarray(image[..., :-2, :-3])]}
+    for each in _convolved(submission):
+        with expect.case(each.given, hint):
+            for x, (result, *_) in zip(each.layer["images"], each.rounds, strict=True):
+                _check_result(result, x, each.layer)
     hint = "what is prepared for images of one size does not fit others: both the weights and the size decide"
-    with expect.case(f"{_layer_text(layer, order, convolved.call)}; then a smaller x", hint):
-        results = submission.probe(PROBES + "resized", "sliced_kernel", order, list(tiles), layer, *asked[order])
-        for x, result in zip(layer["images"], expect.sequence(results, list, "the convolutions"), strict=True):
-            want = CONV2D["direct"](x, layer["w"], layer["bias"], layer["stride"], layer["padding"])
-            expect.close(result, want, "what the function of `sliced_kernel` returns", rtol=1e-3, atol=1e-4)
+    call, layer = ((2, 3, 5), _draw_asked(submission)), _draw_layers(submission, 1)[0]
+    layer["images"].append(np.ascontiguousarray(layer["images"][0][..., :-2, :-3]))
+    for order in ORDERS:
+        with expect.case(f"{_layer_text(layer, order, call)}; then a smaller x", hint):
+            asked = call[1][order]
+            results = submission.probe(PROBES + "resized", "sliced_kernel", order, list(call[0]), layer, *asked)
+            for x, result in zip(layer["images"], results, strict=True):
+                _check_result(result, x, layer)
 
 
 @points(2)
@@ -169,21 +164,12 @@ def three_by_three_layers_are_sliced(submission: Submission) -> None:
     "convolution that %s asks for"|format("`" ~ sliced_by ~ "`") }} in these slices, and no other one.
     """
     # The package's sliced convolution is replaced by one whose results are times a number that tells its slices apart.
-    convolved = _convolved(submission)
-    tiles, asked = convolved.call
-    for order in ORDERS:
-        plain, coded = (convolved.results(order, name) for name in ("plain", "sliced"))
-        for i, j, layer, given in convolved.cases(order):
-            want, code = None, 1.0
-            if _is_sliced(submission, layer, asked[order]):
-                want = possible(sliced_problem(_geometry(layer)), order, tiles).tiles
-                code = convolved.codes[order] + sum(convolved.codes[k] * n for k, n in zip(NAMES, want, strict=True))
-            if not _is_times(coded[i][j], plain[i][j], code):
-                direct = _is_times(coded[i][j], plain[i][j], 1.0)
-                what = "the function of `sliced_kernel` runs other slices than it should"
-                expected = f"{order} {want}" if want else "no slices: a direct convolution"
-                hint = "`possible` makes a slicing of tiles that may be too large; which layers need it?"
-                expect.fail(what, expected=expected, got="no slices" if direct else "others", given=given, hint=hint)
+    for each in _convolved(submission):
+        for plain, coded, _ in each.rounds:
+            what = "the function of `sliced_kernel` runs other slices than it should"
+            hint = "`possible` makes a slicing of tiles that may be too large; which layers need it?"
+            right = _is_times(coded, plain, each.code)
+            expect.true(right, what, expected=each.slices, given=each.given, hint=hint)
 
 
 def _is_times(result: object, plain: object, factor: float) -> bool:
@@ -197,15 +183,13 @@ def _is_times(result: object, plain: object, factor: float) -> bool:
 def weights_are_packed_once(submission: Submission) -> None:
     """The function that `sliced_kernel` returns packs the weights of a layer at its first call, and never again."""
     # What is packed is times another factor each time, and so is the difference between the results of two images.
-    convolved = _convolved(submission)
-    for order in ORDERS:
-        plain, packed = (convolved.results(order, name) for name in ("plain", "packed"))
-        for j, layer in enumerate(convolved.layers):
-            with expect.case(_layer_text(layer, order, convolved.call)):
-                change, want = (_difference(rounds[0][j], rounds[-1][j]) for rounds in (packed, plain))
-                what, expected = "the function of `sliced_kernel` packs weights again", "once for each layer, in order"
-                hint = "keep what is prepared for a layer; what tells this layer's calls from those of another one?"
-                expect.true(_is_times(change, want, convolved.factors[j]), what, expected=expected, hint=hint)
+    what, expected = "the function of `sliced_kernel` packs weights again", "once for each layer, in order"
+    hint = "keep what is prepared for a layer; what tells this layer's calls from those of another one?"
+    for each in _convolved(submission):
+        (first, _, scaled), *_, (last, _, scaled_last) = each.rounds
+        with expect.case(each.given, hint):
+            change, want = _difference(scaled, scaled_last), _difference(first, last)
+            expect.true(_is_times(change, want, each.factor), what, expected=expected)
 
 
 def _difference(first: object, last: object) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -25,32 +26,28 @@ NEST_TILE = Parameter("nest_tile", ((4, 4, 4), (2, 4, 8), (8, 2, 4), (4, 8, 2)))
 FEW = 12  # steps of a single group, which may be all missing without losing more points
 
 
-def integer_rows(value: object, width: int, what: str, given: str | None = None) -> list[tuple[int, ...]]:
-    """Return the rows of an array of integers [N, width] as tuples, none of an empty one; fail on everything else."""
-    if not isinstance(value, np.ndarray) or value.ndim != 2 or value.shape[1] != width or value.dtype.kind not in "iu":
-        expect.fail(f"{what} is not a list of {width} integers each", got=value, given=given)
-    return [tuple(row) for row in value.tolist()]
+def _tuples(got: object, want: list, what: str) -> list[tuple[int, ...]]:
+    """Return a list of tuples of integers, as many as those of another list; fail on everything else."""
+    rows = [expect.sequence(row, tuple, f"the list {what}") for row in expect.sequence(got, list, what)]
+    rows = [tuple(expect.integer(number, f"the list {what}") for number in row) for row in rows]
+    expected = f"a list, each item a tuple of {len(want[0])} integers"
+    right = all(len(row) == len(want[0]) for row in rows)
+    expect.true(right, f"other tuples in {what}", expected=expected, got=rows)
+    return rows
 
 
-def listed(submission: Submission, name: str, width: int, *args: object) -> list[tuple[int, ...]]:
-    """Return the list of tuples that a function of the notebook returns."""
-    report = expect.mapping(submission.probe(PROBES + "listed", name, width, *args), (), f"what `{name}` returns")
-    what = f"`{name}` does not return a list of tuples"
-    expected = f"a list, each item a tuple of {width} integers"
-    expect.true("odd" not in report, what, expected=expected, got=report.get("odd"))
-    return integer_rows(report.get("rows"), width, f"what `{name}` returns")
-
-
-def same_items(got: list, want: list, what: str) -> None:
+def same_items(got: Any, want: list, what: str) -> None:
     """Fail unless both lists have the same items, each once, in any order."""
+    got = _tuples(got, want, what)
     surplus, missing = sorted(set(got) - set(want)), sorted(set(want) - set(got))
     expect.true(not surplus, f"there are items that do not exist in {what}", got=str(surplus[:4]))
     expect.true(not missing, f"items are missing in {what}", got=str(missing[:4]))
     expect.equal(len(got), len(want), f"items occur more than once in {what}")
 
 
-def same_order(got: list, want: list, what: str) -> None:
+def same_order(got: Any, want: list, what: str) -> None:
     """Fail unless the items that both lists have are in the same order, and these are most of them or all are few."""
+    got = _tuples(got, want, what)
     common = set(want) & set(got)
     most = 2 * len(common) >= len(want) or len(want) <= FEW
     expect.true(most, f"most items are missing in {what}", got=f"{len(common)}")
@@ -60,14 +57,9 @@ def same_order(got: list, want: list, what: str) -> None:
         expect.true(item == right, f"the items are in the wrong order in {what}", expected=expected, got=f"{item}")
 
 
-def _call_visits(submission: Submission, *sizes: int) -> list[tuple[int, ...]]:
-    return listed(submission, "visits", len(submission.parameters.point.split(", ")), *sizes)
-
-
 @compared(
     3,
     "visits",
-    call=_call_visits,
     compare=same_order,
     hint="four loops: the two over tiles outside, the two over the points of a tile inside",
 )
@@ -84,7 +76,6 @@ def visits_go_tile_by_tile(submission: Submission) -> Iterator[Arguments]:
 @compared(
     3,
     "visits",
-    call=_call_visits,
     compare=same_items,
     hint="the last tiles end where the space ends, at m and at n",
 )
@@ -101,23 +92,19 @@ def tiles_at_the_edge_are_smaller(submission: Submission) -> Iterator[Arguments]
 def _scheduled(submission: Submission) -> list[tuple[tuple[int, int, int], list[int], np.ndarray]]:
     """Return sizes, loop extents and visits [points, 3] of the nests that the student's `schedule` returns."""
 
-    def ask() -> list[tuple[tuple[int, int, int], object]]:
-        answers = []
+    def ask() -> list[tuple[tuple[int, int, int], list[int], np.ndarray]]:
+        nests = []
         for tiles in ((2, 3, 4), (1, 5, 3)):
             counts = submission.rng.permutation(tiles)
             m, n, k = (int(count) * size for count, size in zip(counts, submission.parameters.nest_tile, strict=True))
-            answers.append(((m, n, k), submission.probe(PROBES + "scheduled", "schedule", m, n, k)))
-        return answers
+            hint = "each step returns a new nest and leaves the previous one unchanged: return the last one"
+            with expect.case(f"gemm{m, n, k}", hint):
+                report = submission.probe(PROBES + "scheduled", "schedule", m, n, k, keys=("extents", "visits"))
+                visits = np.array(_tuples(report["visits"], [(0, 0, 0)], "the nest's list of visits"))
+            nests.append(((m, n, k), report["extents"], visits))
+        return nests
 
-    nests = []
-    for sizes, answer in submission.once("scheduled", ask):
-        given = f"gemm{sizes}"
-        hint = "each step returns a new nest and leaves the previous one unchanged: return the last one"
-        expect.true(answer is not None, "`schedule` does not return a nest", expected="a nest", given=given, hint=hint)
-        report = expect.mapping(answer, ("extents", "visits"), "what `schedule` returns", given=given)
-        rows = integer_rows(report["visits"], 3, "the nest's list of visits", given)
-        nests.append((sizes, report["extents"], np.array(rows)))
-    return nests
+    return submission.once("scheduled", ask)
 
 
 @points(2)
@@ -153,26 +140,14 @@ def blocks_are_taken_together(submission: Submission) -> None:
         divisible = len(visits) > 0 and len(visits) % block == 0
         what = "the visits of `schedule`'s nest do not divide into blocks"
         expect.true(divisible, what, got=f"{len(visits)} visits", given=given, hint=hint)
-        corners = visits.reshape(-1, block, 3) // tile
-        mixed = (corners != corners[:, :1]).any((1, 2))
-        if mixed.any():
-            run = visits.reshape(-1, block, 3)[int(np.argmax(mixed))]
-            ranges = [f"{name} {low}..{high}" for name, low, high in zip("ijk", run.min(0), run.max(0), strict=True)]
-            expect.fail(
-                f"{block} consecutive visits of `schedule`'s nest extend beyond one block",
-                expected=_block(tile),
-                got=", ".join(ranges),
-                given=given,
-                hint=hint,
-            )
-
-
-def _block(tile: tuple[int, int, int]) -> str:
-    """Return the values of i, j and k in a block, in words."""
-    if len(set(tile)) == 1:
-        return f"{tile[0]} values each of i, j and k, starting at a multiple of {tile[0]}"
-    values = ", ".join(f"{size} of {name}" for name, size in zip("ijk", tile, strict=True))
-    return f"{values}, each starting at a multiple of this number"
+        blocks = visits.reshape(-1, block, 3)
+        mixed = (blocks // tile != blocks[:, :1] // tile).any((1, 2))
+        run = blocks[int(np.argmax(mixed))]
+        ranges = [f"{name} {low}..{high}" for name, low, high in zip("ijk", run.min(0), run.max(0), strict=True)]
+        what = f"{block} consecutive visits of `schedule`'s nest extend beyond one block"
+        values = ", ".join(f"{size} of {name}" for name, size in zip("ijk", tile, strict=True))
+        expected = f"{values}, each starting at a multiple of this number"
+        expect.true(not mixed.any(), what, expected=expected, got=", ".join(ranges), given=given, hint=hint)
 
 
 P4_1 = Task(

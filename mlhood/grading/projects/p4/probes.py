@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from copy import copy
-from inspect import signature
 from itertools import product
-from math import prod
 from typing import Any
 from unittest import mock
 
@@ -16,104 +14,54 @@ import numpy as np
 from mlhood.dataflow.nest import Nest, gemm
 from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, possible
-from mlhood.grading.checks.probes import globals_of, patched_globals
+from mlhood.grading.checks.probes import patched_globals
 from mlhood.grading.rpc.guard import call_guarded, guarded
 from mlhood.kernels.geometry import geometry
 
 VALUE_ERROR = "ValueError"
 
 
-def listed(function: Callable, width: int, *args: Any) -> dict[str, Any]:
-    """Report on a list of tuples that a function returns.
-
-    Returns:
-        `rows`, int64 [items, width]; or `odd`, what is not a list, or the first item that is not a tuple of `width`
-        integers.
-    """
-    result = function(*args)
-    if type(result) is not list:
-        return {"odd": f"{type(result).__name__}: {result!r}"[:200]}
-    odd = [item for item in result if not _is_tuple_of_integers(item, width)]
-    if odd:
-        return {"odd": f"{odd[0]!r} in the list"[:200]}
-    return {"rows": np.array(result, np.int64).reshape(len(result), width)}
-
-
-def _is_tuple_of_integers(item: Any, width: int) -> bool:
-    if not isinstance(item, tuple) or len(item) != width:
-        return False
-    return all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in item)
-
-
-def scheduled(function: Callable, m: int, n: int, k: int) -> dict[str, Any] | None:
-    """Schedule the nest of a matrix product; return loop extents and visits, or None if the result is not a nest."""
+def scheduled(function: Callable, m: int, n: int, k: int) -> dict[str, Any]:
+    """Schedule the nest of a matrix product; return loop extents and visits."""
     nest = function(gemm(m, n, k))
     if type(nest) is not Nest:  # a subclass could list any visits
-        return None
-    return {"extents": list(nest.extents.values()), "visits": nest.visits()}
+        raise TypeError(f"`schedule` does not return a nest, but {nest!r}"[:200])
+    return {"extents": list(nest.extents.values()), "visits": list(map(tuple, nest.visits().tolist()))}
 
 
-def with_steps(function: Callable, named: list[list[Any]], *args: Any) -> dict[str, Any]:
-    """Call `sliced_product` with `steps` replaced by a function that returns what is named for its arguments.
+def with_steps(
+    function: Callable, times: np.ndarray, places: list[int], asked: list[list[Any]], *args: Any
+) -> dict[str, Any]:
+    """Call `sliced_product` with `steps` replaced by a function that names all steps backwards, each several times.
 
     Args:
         function: The student's.
-        named: Pairs of arguments of `steps` and its result; for other arguments, it returns nothing.
+        times: How often, by input and weight tile.
+        places: The places of the slice, the input tile and the weight tile in a step.
+        asked: Lists of arguments that `steps` is called with; any, if there are none.
         args: Of `sliced_product`.
 
     Returns:
-        Its `result`, `broken` of the guard, and for the message the first of `others`, arguments that are not named.
+        Its `result`, and `broken` of the guard.
     """
-    others = []
 
     def steps(order: str, inputs: int, weights: int, slices: int, k2: int, k3: int) -> list[tuple[int, ...]]:
         arguments = [order, inputs, weights, slices, k2, k3]
-        for known, result in named:
-            if arguments == known:
-                return [tuple(step) for step in result]
-        others.append(list(map(str, arguments)))
-        return []
+        if asked and arguments not in asked:
+            raise ValueError(f"`steps` is called with {arguments}, and not with {asked[0]}")
+        tiles = product(range(slices), range(inputs), range(weights))
+        named = [[tile[place] for place in places] for tile in tiles for _ in range(int(times[tile[1:]]))]
+        return [tuple(step) for step in named[::-1]]
 
-    with patched_globals(function, steps=_called_as(globals_of(function).get("steps", steps), steps)):
+    with patched_globals(function, steps=steps):
         result, broken = guarded(function, args)
-    return {"result": result, "others": others[:1], "broken": broken}
+    return {"result": result, "broken": broken}
 
 
-def _called_as(original: Callable, replacement: Callable) -> Callable:
-    """Return the replacement, to be called with the names that the original's parameters have."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        bound = signature(original).bind(*args, **kwargs)
-        bound.apply_defaults()
-        return replacement(*bound.args)
-
-    return call
-
-
-def largest_with(function: Callable, needed: dict[str, list] | None, keys: list[Any], *args: Any) -> Any:
-    """Call `largest` and return its result, or VALUE_ERROR if it raises that.
-
-    Args:
-        function: The student's.
-        needed: For each order what another `needs` returns where k1, k2 and k3 are 1 or 2, in the order of
-            `itertools.product`: it is linear in each of them. None to leave `needs` as it is.
-        keys: Of the dictionary that `needs` returns; none for a tuple.
-        args: Of `largest`.
-    """
-
-    def needs(order: str, k1: int, k2: int, k3: int, sizes: dict[str, int]) -> Any:
-        levels = [0, 0, 0]
-        for corner, values in zip(product((1, 2), repeat=3), (needed or {})[order], strict=True):
-            share = prod(k - 1 if at == 2 else 2 - k for k, at in zip((k1, k2, k3), corner, strict=True))
-            levels = [level + share * value for level, value in zip(levels, values, strict=True)]
-        return dict(zip(keys, levels, strict=True)) if keys else tuple(levels)
-
-    replaced: AbstractContextManager[None] = nullcontext()
-    if needed:
-        replaced = patched_globals(function, needs=_called_as(globals_of(function).get("needs", needs), needs))
+def largest_or_error(function: Callable, *args: Any) -> Any:
+    """Call `largest` and return its result, or VALUE_ERROR if it raises that."""
     try:
-        with replaced:
-            return call_guarded(function, *args)
+        return call_guarded(function, *args)
     except ValueError:
         return VALUE_ERROR
 
@@ -130,9 +78,27 @@ def sliced_convolution(w: np.ndarray, bias: np.ndarray, size: int, order: Order,
     return unsliced.sliced_as(possible(sliced_problem(g), order, tiles))
 
 
-def triples_of(function: Callable, analysed: Any, problem: dict[str, Any], caches: dict[str, Any]) -> Any:
-    """Call `triples` for a problem and caches given as plain data."""
-    return call_guarded(function, analysed, Problem(**problem), Caches(**caches))
+def triples_of(
+    function: Callable, form: str, analysed: Any, problem: dict[str, Any], caches: dict[str, Any]
+) -> list[Any]:
+    """Call `triples` for a problem and caches given as plain data: return pairs of a row and its triples by order.
+
+    Args:
+        function: The student's.
+        form: The keys of what it returns: "row", "order", or pairs: "row and order".
+        analysed: An argument of it.
+        problem: Another one.
+        caches: Another one.
+    """
+    result = call_guarded(function, analysed, Problem(**problem), Caches(**caches))
+    if form == "row":
+        return [[row, by_order] for row, by_order in result.items()]
+    rows: dict[str, dict[str, Any]] = {}
+    if form == "order":
+        result = {(row, order): tiles for order, by_row in result.items() for row, tiles in by_row.items()}
+    for (row, order), tiles in result.items():
+        rows.setdefault(row, {})[order] = tiles
+    return [list(pair) for pair in rows.items()]
 
 
 def chosen(function: Callable, problem: dict[str, Any], caches: dict[str, Any], *order: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import product
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,12 @@ import numpy as np
 from mlhood.dataflow.slicing.problem import ORDERS
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, compared
+from mlhood.grading.checks.probes import patched_globals
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4.libraries import NESTS
 from mlhood.grading.projects.p4.nests import PROBES
-from mlhood.grading.projects.p4.probes import VALUE_ERROR
+from mlhood.grading.projects.p4.probes import VALUE_ERROR, largest_or_error
 from mlhood.grading.variants.parameter import Parameter
 
 # the kind of tile of which each level holds one more, so that the next one is loaded while others are in use
@@ -120,27 +121,19 @@ def orders_change_places(submission: Submission) -> Iterator[Arguments]:
 
 
 def _call_largest(submission: Submission, *arguments: Any) -> Any:
-    """Call `largest`; if `needs` has lost points, with the right `needs`, which is linear in k1, in k2 and in k3."""
-    sizes, corners = arguments[4], [*product((1, 2), repeat=3)]
-    right = {order: [_needed(submission, order, *corner, sizes) for corner in corners] for order in ORDERS}
-    if _needs_is_right(submission):
-        return submission.call("largest", *arguments)
-    return _answer(submission, right, *arguments)
+    """Return the result of `largest`, or VALUE_ERROR if it raises that."""
+    return submission.probe(PROBES + "largest_or_error", "largest", *arguments)
 
 
-def _needs_is_right(submission: Submission) -> bool:
-    checks = l1_holds_one_of_each, l2_holds_passing_tiles, l3_holds_staying_tiles, orders_change_places
-    return submission.passed(*checks)
-
-
-def _answer(submission: Submission, needed: dict[Any, list] | None, *arguments: Any) -> Any:
-    """Return the result of `largest`, with another `needs` if its bytes are given, or VALUE_ERROR if it raises that."""
-    keys = list(submission.parameters.needs_keys)
-    return submission.probe(PROBES + "largest_with", "largest", needed, keys, *arguments)
-
-
-def _is_value_error(answer: Any) -> bool:
-    return isinstance(answer, str) and answer == VALUE_ERROR
+def _by_own_needs(submission: Submission, result: Any, *arguments: Any) -> Any:
+    """What the course's `largest` returns with the submission's `needs`: an error in that costs its own points only."""
+    find = getattr(submission.context.solution, "function", None)
+    if find is None:  # in the student version, there are only results
+        return None
+    largest = find("largest")
+    with patched_globals(largest, needs=partial(submission.call, "needs")), suppress(expect.CheckFailed, TypeError):
+        return largest_or_error(largest, *arguments)
+    return None
 
 
 def _needed(submission: Submission, order: str, *arguments: Any) -> list[int]:
@@ -182,6 +175,7 @@ SEARCH_RULE = """{{ {"halves": "halving rounds down", "takes one": "each number 
     2,
     "largest",
     call=_call_largest,
+    own=_by_own_needs,
     hint="one level after another: what L2 has to hold depends on the k1 that L1 left; " + SEARCH_RULE,
 )
 def tiles_are_halved_until_they_fit(submission: Submission) -> Iterator[Arguments]:
@@ -196,6 +190,7 @@ def tiles_are_halved_until_they_fit(submission: Submission) -> Iterator[Argument
     2,
     "largest",
     call=_call_largest,
+    own=_by_own_needs,
     hint="compare what is needed with what is available once more: when does it not fit?",
 )
 def an_exact_fit_fits(submission: Submission) -> Iterator[Arguments]:
@@ -211,6 +206,7 @@ def an_exact_fit_fits(submission: Submission) -> Iterator[Arguments]:
     1,
     "largest",
     call=_call_largest,
+    own=_by_own_needs,
     hint="print what each level needs at the start, and go on from there, level by level; stop at the first number "
     "that fits",
 )
@@ -226,24 +222,15 @@ def the_papers_example_comes_out(submission: Submission) -> Iterator[Arguments]:
 @points(1)
 def what_never_fits_is_an_error(submission: Submission) -> None:
     """`largest` raises ValueError if not even one tile fits."""
-    sizes, step = _draw_sizes(submission), "1 - 1" if submission.parameters.search == "takes one" else "1 // 2"
-    right = _needs_is_right(submission)  # if not, all tiles need as much: what is wrong has lost points above
-    # L1 limits k1; where it does not, all 8 channels fit; the last case has no room even for the sums
-    for level, k1, share in ((0, 1, 1), (1, 8, 1), (2, 8, 1), (0, 1, 0)):
-        least = k1 * (sizes["input"] + sizes["weight"]) + sizes["output"]
-        needed = None if right else dict.fromkeys(ORDERS, [[least] * 3] * 8)
-        rooms = tuple(share * least - 1.0 if i == level else 1e9 for i in range(3))
-        arguments = "IS", 8, 4, 6, sizes, rooms
-        hint = f"{step} is 0, and no tile at all is no answer: L{level + 1} is too small then"
-        with expect.case(expect.format_call("largest", arguments, {}), hint):
-            answer, what = _answer(submission, needed, *arguments), "`largest` returns tiles that do not fit"
-            expect.true(_is_value_error(answer), what, expected="ValueError", got=answer)
-    unlimited = "IS", 8, 4, 6, sizes, (math.inf,) * 3
-    rejected = False
-    with suppress(expect.CheckFailed):  # another fault costs the points of other checks
-        rejected = _is_value_error(_answer(submission, needed, *unlimited))
-    given = expect.format_call("largest", unlimited, {})
-    expect.true(not rejected, "`largest` rejects a case that fits", expected="tiles", got="ValueError", given=given)
+    step = "1 - 1" if submission.parameters.search == "takes one" else "1 // 2"
+    for level in (0, 1, 2, None):
+        rooms = tuple(1.0 if i == level else 1e12 for i in range(3))
+        arguments = "IS", *_draw_tiles(submission), _draw_sizes(submission), rooms
+        with expect.case(expect.format_call("largest", arguments, {}), f"{step} is 0, and no tile at all is no answer"):
+            refused = _call_largest(submission, *arguments) == VALUE_ERROR
+            what, expected = "`largest` returns tiles that do not fit", "ValueError"
+            expect.true(refused or level is None, what, expected=expected)
+            expect.true(not refused or level is not None, "`largest` rejects a case that fits", got=expected)
 
 
 P4_4 = Task(

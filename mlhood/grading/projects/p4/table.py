@@ -34,7 +34,6 @@ from mlhood.grading.projects.p4.kernels import (
 )
 from mlhood.grading.projects.p4.libraries import SLICINGS
 from mlhood.grading.projects.p4.nests import PROBES
-from mlhood.grading.projects.p4.traffic import LEVELS
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18
@@ -72,10 +71,10 @@ def _draw_problem(submission: Submission, channels: int = 0) -> Problem:
     return Problem(filters, channels, (3, 3), (size, size + 2), int(rng.integers(6, 15)), int(rng.choice([8, 16])))
 
 
-def _triples(
+def _row(
     submission: Submission, problem: Problem, caches: Caches, row: str, chosen: Triple | None = None
-) -> tuple[dict, dict[Order, Triple], str]:
-    """Return the student's `triples`, those of one row by order, and a description of the case.
+) -> tuple[dict[Order, Triple], dict[Any, Any], str]:
+    """Return a row of the student's `triples` by order, all of its rows, and a description of the case.
 
     Args:
         submission: The notebook.
@@ -85,38 +84,20 @@ def _triples(
         chosen: What the analysis is said to have chosen; by default what it chooses.
     """
     analysed = {order: chosen or largest(problem, order, caches).tiles for order in ORDERS}
-    given = f"{problem}, {caches}" + (f", analysed {chosen}" if chosen else "")
+    given, what = f"{problem}, {caches}" + (f", analysed {chosen}" if chosen else ""), "what `triples` returns"
     with expect.case(given):
-        answer = submission.probe(PROBES + "triples_of", "triples", analysed, asdict(problem), asdict(caches))
-        rows = _rows(submission, answer, row)
-    return rows, _row(rows[row], row, given), given
+        arguments = submission.parameters.triples_by, analysed, asdict(problem), asdict(caches)
+        rows = dict(submission.probe(PROBES + "triples_of", "triples", *arguments))
+        return _checked_row(expect.mapping(rows, (row,), what)[row], row), rows, given
 
 
-def _rows(submission: Submission, answer: object, row: str) -> dict[str, Any]:
-    """Return what `triples` returns by row, then by order; fail unless it has this row."""
-    what, form = "what `triples` returns", submission.parameters.triples_by
-    if form == "row":
-        return dict(expect.mapping(answer, (row,), what))
-    if form == "order":
-        orders = expect.mapping(answer, ORDERS, what)
-        by_order = {order: expect.mapping(orders[order], (row,), f"{what} for {order}") for order in ORDERS}
-    else:
-        pairs = expect.mapping(answer, tuple((row, order) for order in ORDERS), what)
-        by_order = {order: {name: pairs[name, order] for name in TRIPLES if (name, order) in pairs} for order in ORDERS}
-    complete = [name for name in TRIPLES if all(name in by_order[order] for order in ORDERS)]
-    return {name: {order: by_order[order][name] for order in ORDERS} for name in complete}
-
-
-def _triple(value: object, what: str, given: str) -> Triple:
-    value = expect.sequence(value, tuple, what, given=given)
-    expect.equal(len(value), 3, f"the wrong number of items in {what}", given=given)
-    k1, k2, k3 = (expect.integer(number, what, given=given) for number in value)
-    return k1, k2, k3
-
-
-def _row(value: object, row: str, given: str) -> dict[Order, Triple]:
-    columns = expect.mapping(value, ORDERS, f'"{row}"', given=given)
-    return {order: _triple(columns[order], f'"{row}" of {order}', given) for order in ORDERS}
+def _checked_row(value: object, row: str) -> dict[Order, Triple]:
+    columns, tiles = expect.mapping(value, ORDERS, f'"{row}"'), {}
+    for order in ORDERS:
+        triple = expect.sequence(columns[order], tuple, f'"{row}" of {order}')
+        expect.equal(len(triple), 3, f'the wrong number of items in "{row}" of {order}')
+        tiles[order] = tuple(expect.integer(number, f'"{row}" of {order}') for number in triple)
+    return tiles
 
 
 def _check_existing(problem: Problem, order: Order, tiles: Triple, row: str, given: str) -> None:
@@ -128,31 +109,32 @@ def _check_existing(problem: Problem, order: Order, tiles: Triple, row: str, giv
     expect.true(exist, what, expected=f"from 1 to {most}", got=f"{tiles}", given=given, hint=hint)
 
 
+def _analysed(submission: Submission, problem: Problem, caches: Caches) -> dict[Order, Triple]:
+    """Return the row "analysed"; fail unless it is the result of the analysis."""
+    row, _, given = _row(submission, problem, caches, "analysed")
+    want = {order: largest(problem, order, caches).tiles for order in ORDERS}
+    what, hint = '"analysed" is not the result of the analysis', "this row is an argument of the function"
+    expect.equal(row, want, what, given=given, hint=hint)
+    return row
+
+
+def _too_small(submission: Submission, problem: Problem, caches: Caches) -> dict[Order, Triple]:
+    """Return the row "too small"; fail unless it is one of each."""
+    row, _, given = _row(submission, problem, caches, "too small")
+    expect.equal(row, dict.fromkeys(ORDERS, ONE_OF_EACH), '"too small" is not one of each', given=given)
+    return row
+
+
 @points(1)
 def analysed_is_taken_over(submission: Submission) -> None:
     """`triples` has the result of the analysis in the row "analysed"."""
-    problem = _draw_problem(submission)
-    _, tiles, given = _triples(submission, problem, SMALL, "analysed")
-    _check_analysed(problem, SMALL, tiles, given)
-
-
-def _check_analysed(problem: Problem, caches: Caches, tiles: dict[Order, Triple], given: str) -> None:
-    for order in ORDERS:
-        want = largest(problem, order, caches).tiles
-        what = f'"analysed" of {order} is not the result of the analysis'
-        expect.equal(tiles[order], want, what, given=given, hint="this row is an argument of the function")
+    _analysed(submission, _draw_problem(submission), SMALL)
 
 
 @points(2)
 def too_small_is_one_of_each(submission: Submission) -> None:
     """`triples` has (1, 1, 1) in the row "too small"."""
-    _, row, given = _triples(submission, _draw_problem(submission), SMALL, "too small")
-    _check_small(row, given)
-
-
-def _check_small(tiles: dict[Order, Triple], given: str) -> None:
-    for order in ORDERS:
-        expect.equal(tiles[order], ONE_OF_EACH, f'"too small" of {order} is not one of each', given=given)
+    _too_small(submission, _draw_problem(submission), SMALL)
 
 
 @points(2)
@@ -160,37 +142,25 @@ def too_large_breaks_a_cache(submission: Submission) -> None:
     """`triples` has {% if large_tiles == "any" %}tiles that exceed at least one cache in the row "too large", or all \
     tiles if all fit{% else %}all {{ {"k1": "channels", "k2": "streamed tiles", "k3": "stationary tiles"}[large_tiles] \
     }} in the row "too large", and the rest as analysed{% endif %}."""
-    problem = _draw_problem(submission)
+    problem, name = _draw_problem(submission), submission.parameters.large_tiles
     for caches in (SMALL, DEEP, HUGE):
-        _, row, given = _triples(submission, problem, caches, "too large")
+        row, _, given = _row(submission, problem, caches, "too large")
         for order, tiles in row.items():
-            most = (problem.channels, *counts(problem, order))
+            most, what = (problem.channels, *counts(problem, order)), f'"too large" of {order} exceeds no cache'
             _check_existing(problem, order, tiles, "too large", given)
-            if submission.parameters.large_tiles != "any":
-                _check_all(submission, problem, caches, order, tiles, given)
+            if name == "any":
+                used = needs(problem, order, *tiles)
+                larger = any(need > room for need, room in zip(used, caches.rooms, strict=True))
+                hint = "what is the largest that the text allows? For which of the two orders is it?"
+                got = f"{tiles} need {used} of {caches.rooms}"
+                expect.true(larger or tiles == most, what, got=got, given=given, hint=hint)
                 continue
-            levels = zip(LEVELS, needs(problem, order, *tiles), caches.rooms, strict=True)
-            shown = ", ".join(f"{level} {used:,} of {int(capacity):,}" for level, used, capacity in levels)
-            what = f'"too large" of {order} exceeds no cache'
-            hint = "what is the largest that the text allows? For which of the two orders is it?"
-            right = _exceeds(problem, order, tiles, caches) or tiles == most
-            expect.true(right, what, got=f"{tiles}: {shown}", given=given, hint=hint)
-
-
-def _check_all(
-    submission: Submission, problem: Problem, caches: Caches, order: Order, tiles: Triple, given: str
-) -> None:
-    """Fail unless one of the three numbers is all there is, and the others are those of the analysis."""
-    name = submission.parameters.large_tiles
-    want, most = list(largest(problem, order, caches).tiles), (problem.channels, *counts(problem, order))
-    want[NAMES.index(name)] = most[NAMES.index(name)]
-    hint = f"{name} counts all {ALL_OF[name]}, the other two are those of the analysis in the same order"
-    what = f'"too large" of {order} has the wrong tiles'
-    expect.true(list(tiles) == want, what, expected=f"{tuple(want)}", got=f"{tiles}", given=given, hint=hint)
-
-
-def _exceeds(problem: Problem, order: Order, tiles: Triple, caches: Caches) -> bool:
-    return any(used > capacity for used, capacity in zip(needs(problem, order, *tiles), caches.rooms, strict=True))
+            want = tuple(
+                all_of_them if each == name else size
+                for each, size, all_of_them in zip(NAMES, largest(problem, order, caches).tiles, most, strict=True)
+            )
+            hint = f"{name} counts all {ALL_OF[name]}, the other two are those of the analysis in the same order"
+            expect.equal(tiles, want, f'"too large" of {order} has the wrong tiles', given=given, hint=hint)
 
 
 @points(2)
@@ -206,14 +176,12 @@ def my_own_is_another(submission: Submission) -> None:
     # a k1 that cannot be halved, or is a multiple of the divisor already
     cases += [(problem, HUGE, (divisor, 3, stationary)) for stationary in (1, 2)]
     for problem, caches, chosen in cases:
-        rows, own, given = _triples(submission, problem, caches, "my own", chosen)
+        own, rows, given = _row(submission, problem, caches, "my own", chosen)
+        others = [_checked_row(rows[row], row) for row in TRIPLES if row != "my own" and row in rows]
         for order in ORDERS:
             _check_existing(problem, order, own[order], "my own", given)
-            what = f'"my own" of {order} has the wrong k1'
-            right, expected = own[order][0] % divisor == 0, f"a multiple of {divisor}"
-            expect.true(right, what, expected=expected, got=own[order][0], given=given)
-        others = [_row(rows[row], row, given) for row in TRIPLES if row != "my own" and row in rows]
-        for order in ORDERS:
+            what, right = f'"my own" of {order} has the wrong k1', own[order][0] % divisor == 0
+            expect.true(right, what, expected=f"a multiple of {divisor}", got=own[order][0], given=given)
             repeated = any(other[order] == own[order] for other in others)
             what = f'"my own" of {order} is the same as in another row'
             expect.true(not repeated, what, got=f"{own[order]}", given=given)
@@ -297,11 +265,7 @@ def _measured_rows(submission: Submission) -> tuple[Layer, dict[Order, Triple], 
     choice = submission.value("CHOICE")
     layer = RESNET18[choice if isinstance(choice, str) and choice in RESNET18 else "C2"]
     problem, caches = sliced_problem(layer.geometry), of_machine()
-    rows, analysed, given = _triples(submission, problem, caches, "analysed")
-    _check_analysed(problem, caches, analysed, given)
-    small = _row(expect.mapping(rows, ("too small",), "what `triples` returns")["too small"], "too small", given)
-    _check_small(small, given)
-    return layer, small, analysed
+    return layer, _too_small(submission, problem, caches), _analysed(submission, problem, caches)
 
 
 def _claimed(table: Table) -> dict[Order, Ratio]:

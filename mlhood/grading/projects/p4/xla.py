@@ -65,58 +65,51 @@ def _optimised(submission: Submission) -> Iterator[Arguments]:
 
 def _codes(result: Any, want: dict[str, Any]) -> dict[str, list[str]]:
     """Return the opcodes of each computation; fail unless they are in a container, or a text, as in `want`."""
-    codes, form = {}, type(next(iter(want.values())))
-    for name, value in expect.mapping(result, (), "what `fused` returns").items():
-        where = f"what `fused` returns for {name}"
-        if form is str:
-            expect.true(isinstance(value, str), f"no text in {where}", got=value)
-            codes[name] = str(value).split(", ") if value else []
-        else:
-            codes[name] = [*expect.sequence(value, tuple if form is tuple else list, where)]
-        texts = isinstance(name, str) and all(isinstance(code, str) for code in codes[name])
-        expect.true(texts, "`fused` does not return texts", expected="opcodes for each name", got=value)
-    return codes
+    form, what = type(next(iter(want.values()))), "what `fused` returns"
+    codes = dict(expect.mapping(result, (), what))
+    right = all(isinstance(name, str) and type(value) is form for name, value in codes.items())
+    expect.true(right, f"no {form.__name__} for each computation in {what}", expected=want, got=codes)
+    codes = {
+        name: [code for code in value.split(", ") if code] if form is str else value for name, value in codes.items()
+    }
+    right = all(isinstance(code, str) for value in codes.values() for code in value)
+    expect.true(right, f"no opcodes in {what}", expected=want, got=codes)
+    return {name: list(value) for name, value in codes.items()}
 
 
 def _equal_names(got: Any, want: Any, what: str) -> None:
-    got, want = sorted(_codes(got, want)), sorted(want)
-    what = "fused computations are missing in what `fused` returns"
-    expect.true(set(got) >= set(want), what, expected=f"{want}", got=f"{got}")
     # XLA wraps single operations in computations that a fusion calls, too
-    surplus = [name for name in got if name not in want and not name.startswith("wrapped_")]
-    expect.true(not surplus, "`fused` names what are not fused computations", got=f"{surplus}")
+    names = [name for name in sorted(_codes(got, want)) if name in want or not name.startswith("wrapped_")]
+    expect.equal(names, sorted(want), "`fused` does not name the fused computations")
 
 
-def _both(got: dict[str, list[str]], want: dict[str, list[str]]) -> list[str]:
-    """Return the names of computations that both have; missing ones have lost other points, unless all of many are."""
+def _both(got: Any, want: Any) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield the computations that both name; missing ones have lost other points, unless all of many are."""
+    got, want = _codes(got, want), _codes(want, want)
     both = sorted(set(got) & set(want))
     expect.true(bool(both) or len(want) < MANY, "`fused` finds no fused computation", expected=f"{sorted(want)}")
-    return both
+    for name in both:
+        yield name, got[name], want[name]
 
 
-def _left_out(want: dict[str, list[str]]) -> set[str]:
+def _left_out(want: dict[str, Any]) -> set[str]:
     """Return the opcodes that `fused` is to leave out."""
-    return WITHOUT_WORK.difference(*want.values())
+    return WITHOUT_WORK.difference(*_codes(want, want).values())
 
 
 def _equal_codes(got: Any, want: Any, what: str) -> None:
     """Compare the opcodes of computations that both have."""
-    got, want = _codes(got, want), _codes(want, want)
-    for name in _both(got, want):
-        listed = [code for code in got[name] if code not in _left_out(want)]
-        same = sorted(listed) == sorted(want[name])
-        what = f"`fused` has the operations of {name} in the wrong order" if same else f"wrong operations of {name}"
-        expect.true(listed == want[name], what, expected=f"{want[name]}", got=f"{got[name]}")
+    for name, codes, right in _both(got, want):
+        listed = [code for code in codes if code not in _left_out(want)]
+        expect.equal(listed, right, f"wrong operations of {name}, or in the wrong order")
 
 
 def _no_parameters(got: Any, want: Any, what: str) -> None:
-    got, want = _codes(got, want), _codes(want, want)
-    both = _both(got, want)
-    for name in both:
-        listed = next((code for code in got[name] if code in _left_out(want)), "")
-        expect.true(not listed, f"`fused` lists {listed}s", got=f"{got[name]}")
-    found = any(got[name] for name in both) or not both
-    expect.true(found, "`fused` finds no operation in any fused computation")
+    found = [*_both(got, want)]
+    for _, codes, _ in found:
+        listed = next((code for code in codes if code in _left_out(want)), "")
+        expect.true(not listed, f"`fused` lists {listed}s", got=f"{codes}")
+    expect.true(not found or any(codes for _, codes, _ in found), "`fused` finds no operation in any computation")
 
 
 @compared(
