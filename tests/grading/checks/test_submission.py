@@ -198,13 +198,11 @@ def test_verdicts_of_the_submission_are_not_believed(session):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda data: data["cells"][0][2].update(median=1e-9),
         lambda data: data["cells"][0][2].update(seconds=[float("nan")] * 21),
         lambda data: data["cells"][0][2].update(seconds=[1e-3] * 100_000),
         lambda data: data["cells"].append(data["cells"][0]),
         lambda data: data.update(rows=[["small"], 3]),
         lambda data: data.update(cells={"small": 1}),
-        lambda data: data.update(more="parts"),
         lambda data: data.clear(),
     ],
 )
