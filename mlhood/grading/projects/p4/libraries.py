@@ -7,5 +7,4 @@ NESTS = Libraries(
 )
 SLICINGS = Libraries(
     modules=("mlhood.dataflow.cache.cost", "mlhood.dataflow.sliced.sliced", "mlhood.kernels.direct"),
-    without=("mlhood.dataflow.slicing.analysis.search", "mlhood.dataflow.slicing.analysis._best"),
 )
