@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mlhood.grading.batch.executor import Executor, Finished, Job, Lost, Started, TaskFinished
+from mlhood.grading.batch.executor import Event, Executor, Job
 from mlhood.grading.batch.result_keys import digest_of, result_key
-from mlhood.grading.checks.marks import TaskResult, measured_again
+from mlhood.grading.checks.marks import CheckResult, TaskResult, measured_again
+from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.gradebook import Gradebook, Identification, SubmissionEntry
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
@@ -76,10 +77,11 @@ class Batch:
         try:
             self.progress.stage("starting a worker, which loads the course")
             course = self.executor.start()
-            self._projects = {project.id: project for project in course.projects}
-            self._course = digest_of(sorted(project.digest for project in course.projects))
-            self._environment = course.environment
-            self.gradebook.set_projects(course.projects)
+            projects = [ProjectSpec.from_dict(project) for project in course["projects"]]
+            self._projects = {project.id: project for project in projects}
+            self._course = digest_of(sorted(project.digest for project in projects))
+            self._environment = course["environment"]
+            self.gradebook.set_projects(projects)
             self._identify(gradable)
             self._grade(gradable)
         finally:
@@ -164,35 +166,38 @@ class Batch:
         unfinished = {job.name for job in jobs}
         while unfinished:
             for event in self.executor.poll():
-                match event:
-                    case Started(job):
-                        self._attempts[job.name] = self.gradebook.begin_attempt(job.name)
-                        if job.kind == "grade":
-                            self.progress.started(job.submission.source)
-                    case TaskFinished(job, result):
-                        self._put_task(job, result)
-                    case Finished(job):
-                        self._finish(event)
-                        unfinished.discard(job.name)
-                    case Lost(job, reason):
-                        if not self._retry(job, reason):
-                            unfinished.discard(job.name)
+                job = event.job
+                if event.kind == "started":
+                    self._attempts[job.name] = self.gradebook.begin_attempt(job.name)
+                    if job.kind == "grade":
+                        self.progress.started(job.submission.source)
+                elif event.kind == "task":
+                    self._put_task(job, event.facts["result"])
+                elif event.kind != "lost":
+                    self._finish(event)
+                    unfinished.discard(job.name)
+                elif not self._retry(job, event.facts["reason"]):
+                    unfinished.discard(job.name)
 
-    def _put_task(self, job: Job, result: TaskResult) -> None:
+    def _put_task(self, job: Job, data: dict[str, Any]) -> None:
+        checks = tuple(CheckResult(**check) for check in data["checks"])
+        reached = Reached(**data["reached"]) if data.get("reached") else None
+        result = TaskResult(data["id"], data["title"], checks, tuple(data["notes"]), reached=reached)
         if job.kind == "regrade":
             grading = self.gradebook.grading(job.key)
             before = {task.id: task for task in grading.tasks} if grading else {}
             result = measured_again(before.get(result.id, result), result)
         self.gradebook.put_task(job.key, result)
 
-    def _finish(self, event: Finished) -> None:
-        job = event.job
+    def _finish(self, event: Event) -> None:
+        job, facts = event.job, event.facts
+        reason = facts.get("reason", "")
         if job.kind == "identify":
-            found = Identification(event.project, event.reason, event.version)
+            found = Identification(facts.get("project", ""), reason, facts.get("version", ""))
             self.gradebook.set_identification(job.submission.sha256, self._course, found)
         elif job.kind == "grade":
-            self.gradebook.close_grading(job.key, event.outcome, event.reason, event.seconds)
-            self.progress.graded(job.submission.source, event.outcome, event.reason)
+            self.gradebook.close_grading(job.key, event.kind, reason, facts.get("seconds", 0.0))
+            self.progress.graded(job.submission.source, event.kind, reason)
         self.gradebook.end_attempt(self._attempts.pop(job.name), "done")
 
     def _retry(self, job: Job, reason: str) -> bool:

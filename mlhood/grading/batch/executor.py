@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import queue
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -21,11 +21,8 @@ from typing import Any, Literal
 
 import psutil
 
-from mlhood.errors import GradingError, OutputError
-from mlhood.grading.checks.marks import CheckResult, TaskResult
-from mlhood.grading.checks.submission import Reached
+from mlhood.errors import GradingError
 from mlhood.grading.gradebook.gradebook import identification_job
-from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
 
 WORKER = "mlhood.grading.batch.worker"
@@ -36,9 +33,6 @@ MAX_STDERR = 2000
 JOIN_SECONDS = 5.0
 EXITED = "exited"
 MAX_STARTUP_FAILURES = 3  # in a row
-# not `TMPDIR`: two calls that set it differently are still on the same machine
-SHARED = Path("/tmp")  # noqa: S108 (the owner and mode of our folder in it are verified)
-OTHERS = 0o077
 
 
 @dataclass(frozen=True)
@@ -66,74 +60,29 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Started:
-    """A worker is about to begin a job."""
+class Event:
+    """What has happened to a job.
 
-    job: Job
+    Args:
+        kind: `started`; `task`, of which there is a `result`; `identified` (`project`, `version`), `done` (`seconds`)
+            or `refused` (`reason`: the notebook is at fault), which end it; or `lost` (`reason`), through no fault of
+            the notebook, as far as is known: its worker died, or ran out of time.
+        job: The job.
+        facts: Those named above, plain data.
+    """
 
-
-@dataclass(frozen=True)
-class TaskFinished:
-    """A task of a job is graded. The same result may be reported again at the end of the job."""
-
-    job: Job
-    result: TaskResult
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A job has ended: `identified` (project, version), `done`, or `refused` (the notebook is at fault)."""
-
-    job: Job
-    outcome: str
-    project: str = ""
-    reason: str = ""
-    seconds: float = 0.0
-    version: str = ""
-
-
-@dataclass(frozen=True)
-class Lost:
-    """A job has failed through no fault of the notebook, as far as is known: its worker died, or ran out of time."""
-
-    job: Job
-    reason: str
-
-
-Event = Started | TaskFinished | Finished | Lost
-
-
-@dataclass(frozen=True)
-class CourseDescription:
-    """The projects of the course and the environment of the workers, as the workers describe them."""
-
-    projects: tuple[ProjectSpec, ...]
-    environment: str
-
-    @classmethod
-    def from_facts(cls, facts: dict[str, Any]) -> CourseDescription:
-        """Read the description that a worker sends when it is ready."""
-        return cls(tuple(map(ProjectSpec.from_dict, facts["projects"])), facts["environment"])
-
-
-@dataclass(frozen=True)
-class WorkerMessage:
-    """A message of a worker: its kind (`exited` if the process has ended) and all of it as plain data."""
-
-    worker: Worker
     kind: str
+    job: Job
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+Messages = queue.Queue[tuple["Worker", str, dict[str, Any]]]
+
+
 class Worker:
-    """A worker process. Its messages are put into `messages`.
+    """A worker process. Its messages are put into `messages`: it, the kind (`exited` at its end), and plain data."""
 
-    Raises:
-        OutputError: The lock for time measurements cannot be created (see `machine_lock_file`).
-    """
-
-    def __init__(self, sandbox: bool, seed: int, messages: queue.Queue[WorkerMessage]) -> None:
-        lock = machine_lock_file()  # determined here, as the worker has its own folder for temporary files
+    def __init__(self, sandbox: bool, seed: int, messages: Messages) -> None:
         self.job: Job | None = None
         self._deadline: float | None = time.monotonic() + START_SECONDS
         self._remaining = 0.0
@@ -153,7 +102,7 @@ class Worker:
         )
         self._reader = threading.Thread(target=self._read_messages, args=(messages,), daemon=True)
         self._reader.start()
-        self._send({"sandbox": sandbox, "seed": seed, "lock": str(lock), "temporary": self._temporary})
+        self._send({"sandbox": sandbox, "seed": seed, "lock": str(machine_lock_file()), "temporary": self._temporary})
 
     def run(self, job: Job) -> None:
         """Send it a job; the time limit begins."""
@@ -212,15 +161,15 @@ class Worker:
                 self._process.stdin.write(json.dumps(request) + "\n")
                 self._process.stdin.flush()
 
-    def _read_messages(self, messages: queue.Queue[WorkerMessage]) -> None:
+    def _read_messages(self, messages: Messages) -> None:
         stream = self._process.stdout
         with contextlib.suppress(ValueError, OSError):
             while stream and (line := stream.readline(MAX_LINE)):
                 facts = json.loads(line)
-                messages.put(WorkerMessage(self, facts["kind"], facts))
+                messages.put((self, facts["kind"], facts))
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(JOIN_SECONDS)  # so that its exit code is known
-        messages.put(WorkerMessage(self, EXITED))
+        messages.put((self, EXITED, {}))
 
 
 def descendants_of(process_id: int) -> list[psutil.Process]:
@@ -258,27 +207,27 @@ class Executor:
         self.sandbox = sandbox
         self.seed = seed
         self.max_workers = max_workers
-        self._messages: queue.Queue[WorkerMessage] = queue.Queue()
+        self._messages: Messages = queue.Queue()
         self._workers: set[Worker] = set()
         self._idle: list[Worker] = []
         self._waiting: deque[Job] = deque()
         self._startup_failures = 0
 
-    def start(self) -> CourseDescription:
-        """Start one worker; it describes the course.
+    def start(self) -> dict[str, Any]:
+        """Start one worker, and return how it describes the course: `projects` and `environment`.
 
         Raises:
             GradingError: It does not start.
         """
         self._start_worker()
         try:
-            message = self._messages.get(timeout=START_SECONDS)
+            worker, kind, facts = self._messages.get(timeout=START_SECONDS)
         except queue.Empty:
             raise _no_worker("it does not answer") from None
-        if message.kind != "ready":
-            raise _no_worker(message.facts.get("reason") or message.worker.exit_reason())
-        self._set_idle(message.worker)
-        return CourseDescription.from_facts(message.facts)
+        if kind != "ready":
+            raise _no_worker(facts.get("reason") or worker.exit_reason())
+        self._set_idle(worker)
+        return facts
 
     def submit(self, jobs: Iterable[Job]) -> None:
         """Queue jobs."""
@@ -292,13 +241,13 @@ class Executor:
         """
         while self._waiting and self._idle:
             worker, job = self._idle.pop(), self._waiting.popleft()
-            yield Started(job)
+            yield Event("started", job)
             worker.run(job)
         starting = sum(worker.job is None for worker in self._workers)
         for _ in range(min(self.max_workers - len(self._workers), len(self._waiting) - starting)):
             self._start_worker()
         with contextlib.suppress(queue.Empty):
-            yield from self._handle(self._messages.get(timeout=TICK_SECONDS))
+            yield from self._handle(*self._messages.get(timeout=TICK_SECONDS))
         for worker in [worker for worker in self._workers if worker.timed_out()]:
             yield from self._replace(worker, "it exceeded the time limit and was stopped")
 
@@ -315,43 +264,34 @@ class Executor:
         worker.set_idle()
         self._idle.append(worker)
 
-    def _handle(self, message: WorkerMessage) -> Iterator[Event]:
-        worker, job, facts = message.worker, message.worker.job, message.facts
+    def _handle(self, worker: Worker, kind: str, facts: dict[str, Any]) -> Iterator[Event]:
+        job = worker.job
         if worker not in self._workers:
             return
-        if message.kind == EXITED:
+        if kind == EXITED:
             yield from self._replace(worker, worker.exit_reason())
-        elif message.kind == "error":
+        elif kind == "error":
             yield from self._replace(worker, facts["reason"])
-        elif message.kind == "ready":
+        elif kind == "ready":
             self._startup_failures = 0
             self._set_idle(worker)
-        elif message.kind in {"waiting", "resumed"}:
-            worker.set_waiting(message.kind == "waiting")
-        elif job and message.kind == "task":
-            yield TaskFinished(job, _task_result(facts["result"]))
+        elif kind in {"waiting", "resumed"}:
+            worker.set_waiting(kind == "waiting")
         elif job:
-            self._set_idle(worker)
-            names = ("project", "reason", "seconds", "version")
-            yield Finished(job, message.kind, **{name: facts[name] for name in names if name in facts})
+            if kind != "task":
+                self._set_idle(worker)
+            yield Event(kind, job, facts)
 
     def _replace(self, worker: Worker, reason: str) -> Iterator[Event]:
         worker.kill()
         self._workers.discard(worker)
         self._idle = [other for other in self._idle if other is not worker]
         if worker.job:
-            yield Lost(worker.job, reason)
+            yield Event("lost", worker.job, {"reason": reason})
             return
         self._startup_failures += 1
         if self._startup_failures > MAX_STARTUP_FAILURES:
             raise _no_worker(reason)
-
-
-def _task_result(data: dict[str, Any]) -> TaskResult:
-    """Return the result that a worker has sent as plain data."""
-    checks = tuple(CheckResult(**check) for check in data["checks"])
-    reached = Reached(**data["reached"]) if data.get("reached") else None
-    return TaskResult(data["id"], data["title"], checks, tuple(data["notes"]), reached=reached)
 
 
 def _no_worker(reason: str) -> GradingError:
@@ -364,32 +304,6 @@ def _no_worker(reason: str) -> GradingError:
 
 
 def machine_lock_file() -> Path:
-    """Return the file whose lock serialises time measurements of all processes of this user on this machine.
-
-    Its folder belongs to this user and is closed to others, who can neither hold the lock nor redirect it.
-
-    Raises:
-        OutputError: The folder cannot be created, or is not a folder that belongs to this user alone.
-    """
-    folder = SHARED / f"mlhood-{os.geteuid()}" if hasattr(os, "geteuid") else Path(tempfile.gettempdir(), "mlhood")
-    try:
-        with contextlib.suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-        status = folder.lstat()
-    except OSError as error:
-        raise _unusable(folder, error.strerror or str(error)) from None
-    if not stat.S_ISDIR(status.st_mode):
-        raise _unusable(folder, "a link or a file")
-    if hasattr(os, "geteuid") and (status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & OTHERS):
-        raise _unusable(folder, f"a folder of user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):o}")
-    return folder / "timing.lock"
-
-
-def _unusable(folder: Path, got: str) -> OutputError:
-    return OutputError(
-        "the lock for time measurements cannot be created on this machine",
-        where=folder,
-        expected="a folder that is yours and closed to others, or no such folder yet",
-        got=got,
-        todo="remove it, or ask its owner to remove it",
-    )
+    """Return the file whose lock serialises time measurements of all processes of this user on this machine."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return caches / "mlhood" / f"timing-{platform.node()}.lock"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 import shlex
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from mlhood.grading.progress import CommandProgress
 
 SEED, VARIANT = "seed", "variant"  # names of the gradebook's metadata
-MAX_ROWS = 40  # students whose marks are printed; of more there are figures
 
 
 @dataclass(frozen=True)
@@ -187,7 +185,7 @@ class ClassResult:
         return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
 
     def _table(self) -> list[str]:
-        """Return the marks of a small class, those of a large one in figures."""
+        """Return the marks by student and project."""
         projects = list(dict.fromkeys(record.project.id for record in self.records))
         by_student: dict[str, dict[str, object]] = {}
         for record in self.records:
@@ -195,24 +193,8 @@ class ClassResult:
             if record.status == "done" and record.undecided:
                 mark = f"{mark} ({len(record.undecided)} undecided)"
             by_student.setdefault(record.student, {})[record.project.id] = mark
-        if len(by_student) <= MAX_ROWS:
-            rows = [
-                [student, *(marks.get(project, "") for project in projects)] for student, marks in by_student.items()
-            ]
-            return aligned([["student", *projects], *rows])
-        rows = [[project, *self._figures(project)] for project in projects]
-        header = ["", "graded", "mean", "median", "lowest", "highest"]
-        undecided = Counter(record.project.id for record in self.records if record.undecided)
-        if not undecided:
-            return aligned([header, *rows])
-        return aligned([[*header, "not final"], *([*row, undecided[row[0]]] for row in rows)])
-
-    def _figures(self, project: str) -> list[object]:
-        scores = [record.score for record in self.records if (record.project.id, record.status) == (project, "done")]
-        if not scores:
-            return [0, "", "", "", ""]
-        figures = (statistics.mean(scores), statistics.median(scores), min(scores), max(scores))
-        return [len(scores), *map(round_points, figures)]
+        rows = [[student, *(marks.get(project, "") for project in projects)] for student, marks in by_student.items()]
+        return aligned([["student", *projects], *rows])
 
     def _next_commands(self, done: int) -> Iterator[str]:
         folder = shlex.quote(str(self.gradebook.parent))

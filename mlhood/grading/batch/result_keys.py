@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from mlhood.grading.checks.task import Project
 from mlhood.grading.rpc.sources import GRADING, module_file
 
-PACKAGES = ("ipykernel", "jax", "llvmlite", "nbclient", "numba", "numpy", "onnx", "onnxruntime", "scipy", "torch")
+PACKAGES = ("ipython", "jax", "llvmlite", "numba", "numpy", "onnx", "onnxruntime", "scipy", "torch")
 DOTTED = re.compile(rf"\b{re.escape(GRADING)}(?:\.\w+)+")
 
 

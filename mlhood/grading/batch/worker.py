@@ -76,6 +76,7 @@ def _serve(requests: Requests, messages: IO[str], load: Callable[[bool, int, Exc
     @contextlib.contextmanager
     def exclusive() -> Iterator[None]:
         send("waiting")
+        Path(settings["lock"]).parent.mkdir(parents=True, exist_ok=True)
         with FileLock(settings["lock"], mode=0o600):
             send("resumed")
             yield

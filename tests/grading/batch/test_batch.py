@@ -292,30 +292,6 @@ def test_nothing_is_lost_or_duplicated_when_it_is_killed_repeatedly(fake_class):
     assert result_rows(fake_class) == [(len(names) * 3, len(names) * 6)]
 
 
-@pytest.mark.exhaustive
-@POSIX
-def test_a_class_of_200_with_a_kill_and_a_hostile_student_has_exact_marks(fake_class):
-    names = [f"s{n:03}" for n in range(198)]
-    for n, name in enumerate(names):
-        fake_class.submit(**{name: "P1 paced lose-P1.2" if n % 3 else "P1 paced"})
-    fake_class.submit(killer="P1 orphan", slow="P1 open-P1.1 open-P1.2 open-P1.3")
-    fake_class.pace(300)
-    process = start(fake_class)
-    while process.poll() is None and len(fake_class.events("task")) < 150:
-        time.sleep(0.01)
-    assert process.poll() is None
-    process.kill()
-    process.wait()
-    wait_for_workers_to_end(fake_class)
-    finished = len(finished_keys(fake_class))
-    assert 0 < finished < 200
-    fake_class.pace(2000)
-    earned = {student: record.earned for student, record in by_student(fake_class.grade(jobs=2)).items()}
-    assert fake_class.observer.begun == [(200 - finished, finished)]
-    assert (earned.pop("killer"), earned.pop("slow")) == (0, 12)
-    assert earned == {name: 24 if n % 3 else 30 for n, name in enumerate(names)}
-
-
 def finished_keys(fake_class) -> set[str]:
     connection = sqlite3.connect(fake_class.gradebook)
     try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import asdict
 
 import pytest
 
 from mlhood.grading.batch import executor
 from mlhood.grading.batch.batch import Batch
-from mlhood.grading.batch.executor import CourseDescription, Finished, Lost, Started, TaskFinished
+from mlhood.grading.batch.executor import Event
 from mlhood.grading.gradebook.gradebook import Gradebook
 from mlhood.grading.gradebook.records import records
 from mlhood.grading.intake.collect import SubmittedFile
@@ -27,16 +28,16 @@ class ScriptedExecutor:
         self.closed = False
 
     def start(self):
-        return CourseDescription(tuple(PROJECTS), "environment")
+        return {"projects": [project.as_dict() for project in PROJECTS], "environment": "environment"}
 
     def submit(self, jobs):
         self.waiting.extend(jobs)
 
     def poll(self):
         job = self.waiting.pop(0)
-        yield Started(job)
+        yield Event("started", job)
         if job.kind == "identify":
-            yield Finished(job, "identified", "P1")
+            yield Event("identified", job, {"project": "P1"})
             return
         for event in self.attempts.pop(0):
             if event is KeyboardInterrupt:
@@ -49,15 +50,15 @@ class ScriptedExecutor:
 
 def task(number: int, *requests: str):
     spec = PROJECTS[0].tasks[number - 1]
-    return lambda job: TaskFinished(job, result(spec, requests))
+    return lambda job: Event("task", job, {"result": asdict(result(spec, requests))})
 
 
 def lost(reason: str):
-    return lambda job: Lost(job, reason)
+    return lambda job: Event("lost", job, {"reason": reason})
 
 
 def done(job):
-    return Finished(job, "done", seconds=2.0)
+    return Event("done", job, {"seconds": 2.0})
 
 
 def run(path, *attempts):
@@ -129,7 +130,7 @@ def test_an_interrupted_second_grading_is_repeated(tmp_path, moment):
 
 
 def refused(job):
-    return Finished(job, "refused", reason="damaged")
+    return Event("refused", job, {"reason": "damaged"})
 
 
 @pytest.mark.parametrize("attempts", [[[refused]], [[lost("first")], [lost("second")]]], ids=["refused", "lost"])

@@ -7,7 +7,6 @@ import shlex
 from typer.testing import CliRunner
 
 from mlhood import cli
-from mlhood.grading.batch import grade_class
 from mlhood.grading.batch.grade_class import aligned
 
 
@@ -21,18 +20,6 @@ def test_a_small_class_is_listed(fake_class, tmp_path):
         "bob      refused",
         "carl     missing  missing",
     ]
-
-
-def test_a_large_class_is_shown_in_figures(fake_class, monkeypatch):
-    monkeypatch.setattr(grade_class, "MAX_ROWS", 2)
-    fake_class.submit(ada="P1", bob="P1 lose-P1.2", eve="P1 lose-P1.1 lose-P1.2", fay="P2 refuse")
-    lines = fake_class.grade(jobs=2).text().splitlines()
-    table = lines.index("    graded  mean  median  lowest  highest")
-    assert lines[table + 1 : table + 3] == ["P1       3    24      24      18       30", "P2       0"]
-    fake_class.submit(bob="P1 open-P1.2", eve="P1 open-P1.1 open-P1.2")
-    lines = fake_class.grade(jobs=2).text().splitlines()
-    table = lines.index("    graded  mean  median  lowest  highest  not final")
-    assert lines[table + 1].split() == ["P1", "3", "24", "24", "18", "30", "2"]
 
 
 def test_the_next_commands_run(fake_class, tmp_path, monkeypatch):
