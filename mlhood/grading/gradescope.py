@@ -176,10 +176,8 @@ def isolation(hidden: Path) -> Iterator[tuple[str, NewKernel | None]]:
     if problem:
         yield f"{NOT_ISOLATED} ({reason}; {problem})", None
         return
-    from mlhood.grading.sandbox.other_user_kernel import OtherUserKernel  # the module needs Linux
-
     readable = close_to_others()
-    yield f"{OTHER_USER} ({reason}{'; ' * bool(readable)}{readable})", OtherUserKernel
+    yield f"{OTHER_USER} ({reason}{'; ' * bool(readable)}{readable})", other_user.OtherUserKernel
 
 
 def grade_one(submission: SubmittedFile, path: Path, kernels: NewKernel | None = None) -> Record:

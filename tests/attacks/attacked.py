@@ -24,7 +24,6 @@ SMALL = Limits(
     files=400,
     disk=64 * MIB,
     file=128 * MIB,
-    output=MIB,
     seconds=10 * PATIENCE,
 )
 

@@ -20,7 +20,7 @@ def bubblewrap():
 @pytest.fixture(scope="session")
 def pool(bubblewrap):
     """One pool for all tests: while one attacks, the next sandbox starts."""
-    with SandboxPool(SMALL, imports=("mlhood.grading.rpc.server",)) as pool:
+    with SandboxPool(SMALL, imports=("mlhood.grading.rpc.cell_runner",)) as pool:
         yield pool
 
 
@@ -29,7 +29,6 @@ def replaced(pool, tmp_path_factory):
     """A kernel that attacks kill, so that the next one finds a new sandbox in its place."""
     with pool.kernel(tmp_path_factory.mktemp("killed")) as kernel:
         Attacked(kernel).run("def f(): return 1")
-        kernel.keep_history()
         yield kernel
 
 
@@ -38,7 +37,7 @@ def attacked(replaced):
     """A sandbox that nothing has attacked before."""
     started = replaced.pid
     yield Attacked(replaced)
-    replaced.drop_history()
+    del replaced._history[1:]
     if replaced.pid == started:
         replaced._restart()
 
@@ -58,8 +57,8 @@ def shared(bubblewrap, tmp_path_factory):
 
 
 @pytest.fixture
-def course(monkeypatch, tmp_path_factory):
+def course(monkeypatch):
     """The course with the synthetic project T9 in it, also in its kernels outside of a sandbox."""
     monkeypatch.setitem(PROJECTS, "T9", synthetic_course.SYNTHETIC)
-    monkeypatch.setenv("IPYTHONDIR", str(synthetic_course.ipython_folder(tmp_path_factory.mktemp("course"))))
+    monkeypatch.setattr("mlhood.grading.execution.kernel.RUNNER", synthetic_course.RUNNER)
     return synthetic_course

@@ -36,6 +36,8 @@ def main() -> None:
 
 
 def _attack(attacked: Attacked, prepare: str, source: str, *, check: bool) -> str:
+    attacked.kernel._history.clear()
+    attacked.kernel._restart()
     attacked.run(prepare, SECONDS)
     outcome: CellOutcome = attacked.run(source, SECONDS)
     if not check:

@@ -37,7 +37,7 @@ KILLED = {
         "used more than 600 MiB",
     ),
     "buffers of sockets": (
-        "import socket, time\nheld = [socket.socketpair() for _ in range(700)]\ntime.sleep(600)",
+        "import socket, time\nheld = [socket.socketpair() for _ in range(735)]\ntime.sleep(600)",
         "used more than 600 MiB",
     ),
     "buffers of connections": (
@@ -66,15 +66,8 @@ KILLED = {
         "import time\nfor n in range(9999): open(f'{n}', 'w').close()\ntime.sleep(600)",
         "made more than 400 files",
     ),
-    "text": ("while True: print('x' * 10000)", "MiB"),
-    "many outputs": ("while True: display('x')", "put out more than 1 MiB"),
-    "an output that is changed again and again": (
-        "h = display('x', display_id=True)\nwhile True: h.update('x' * 9999)",
-        "put out more than 1 MiB",
-    ),
     "an exit": ("os._exit(0)", "ended the Python process"),
     "a signal to itself": ("os.kill(os.getpid(), 9)", "ended the Python process"),
-    "a restart": ("get_ipython().kernel.do_shutdown(True)\nos._exit(0)", "ended the Python process"),
 }
 
 
@@ -114,7 +107,7 @@ THREADS_REFUSED = "RuntimeError: can't start new thread"
 # of each of these, another one of its kind is tried always
 WEEKLY = {
     *("memory of a process that hides", "buffers of connections", "buffers of sockets that are closed"),
-    *("an output that is changed again and again", "a signal to itself", "a restart", "ignoring exceptions"),
+    *("a signal to itself", "ignoring exceptions"),
 }
 
 
@@ -146,7 +139,7 @@ LOOPS = {
     "in C": "import re\nre.match(r'(a+)+$', 'a' * 64 + 'b')",
     "waiting": "import time\ntime.sleep(1000)",
     "stopped": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
-    "its channels closed": "k = get_ipython().kernel\nk.iopub_socket.close()\nk.shell_stream.close()",
+    "its pipes closed": "import os\nos.closerange(3, 99)",
 }
 
 
@@ -158,17 +151,20 @@ def test_a_cell_that_does_not_end_is_killed(attacked, source):
     assert attacked.graded().earned == 1
 
 
-def test_one_output_of_twenty_megabytes_does_not_reach_the_grader(attacked):
-    attacked.kernel._client.iopub_timeout = 1
-    source = "from IPython.display import publish_display_data as show\nshow({'text/plain': 'x' * (20 << 20)})"
-    assert attacked.run(source).error.startswith("put out more than 16 MiB at once")
-    assert attacked.graded().earned == 1
+OUTPUTS = {
+    "text": "while True: print('x' * 10000)",
+    "many outputs": "while True: display('x')",
+    "an output that is changed again and again": "h = display('x', display_id=True)\nwhile True: h.update('x' * 9999)",
+    "one of twenty megabytes": "display({'text/plain': 'x' * (20 << 20)}, raw=True)",
+}
 
 
-def test_a_full_exchange_folder_is_cleared(attacked):
-    junk = str(attacked.kernel.scratch / "junk")
-    attacked.run(f"with open({junk!r}, 'wb') as junk:\n    while True: junk.write(bytes(1 << 20))")
-    assert attacked.graded().earned == 1
+@pytest.mark.parametrize("source", cases(OUTPUTS))
+def test_a_cell_that_puts_out_too_much_is_stopped_and_the_kernel_is_not(shared, source):
+    outcome = shared.run(source)
+    assert outcome.error == "TooMuchOutput: the cell has put out more than 4 MiB"
+    assert outcome.alive
+    assert shared.graded().earned == 1
 
 
 def test_the_time_of_all_cells_together_is_limited(tmp_path):

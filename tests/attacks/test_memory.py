@@ -6,39 +6,30 @@ import json
 import subprocess
 import sys
 
-from tests.attacks.test_messages import SEND
+from tests.attacks.test_messages import forging
 
 MAX_PEAK_MIB = 600
-MESSAGES = {
-    "many frames": "send(extra=[bytes(1 << 20)] * 700)",
-    "many small frames": "send(extra=[b''] * 300_000)",
-    "many frames to every channel": "for s in (kernel.shell_stream.socket, kernel.control_stream.socket,"
-    " kernel.stdin_socket): send(socket=s, route=True, extra=[bytes(1 << 20)] * 200)",
-    "one large frame": "send(content=b'\"' + b'x' * (90 << 20) + b'\"')",
-    "small objects": "send(content=b'{\"a\": [' + b'{},' * 900_000 + b'0]}')",
-    "small objects in the header": "send(header=b'{\"msg_id\": [' + b'[],' * 900_000 + b'0]}')",
-    "many keys in the metadata": "send(metadata={str(n): n for n in range(150_000)})",
-    "a wide character": "send(content={'name': 'stdout', 'text': '\\U0001f600' + 'x' * (15 << 20)}, ascii=False)",
-    "a large signature": "for n in range(5): send(signature=bytes(15 << 20))",
-    "messages to nobody": "for n in range(300): send(parent={'msg_id': 'a'}, content={'text': str(n) * 99_000})",
-    "many small messages": "for n in range(3_000): send(content={'name': 'stdout', 'text': ''})",
-    "outputs of small objects": "for n in range(300):\n    send('display_data', {'data': {'application/json':"
-    " [{}] * 99_000}, 'metadata': {}})",
-    "an output that is updated": "shown = {'data': {'application/json': [[]] * 10}, 'metadata': {}, 'transient':"
-    " {'display_id': 'a'}}\nfor n in range(4_000): send('display_data', shown)\n"
-    "send('update_display_data', {**shown, 'data': {'application/json': [[]] * 60_000}})",
-    "a large execution count": "send('execute_input', {'execution_count': 'x' * (9 << 20)})",
+CELLS = {
+    "one large reply": "send(b'\"' + b'x' * (90 << 20) + b'\"')",
+    "small objects": "send(b'{\"outputs\": [' + b'{},' * 900_000 + b'0]}')",
+    "a wide character": "send('{\"outputs\": \"\U0001f600'.encode() + b'x' * (15 << 20) + b'\"}')",
+    "many keys": "send(json.dumps({str(n): n for n in range(150_000)}).encode())",
+    "a large execution count": "send(json.dumps({'outputs': [], 'execution_count': 'x' * (9 << 20)}).encode())",
 }
+FORGE_CELLS = """
+import json
+output = {'output_type': 'display_data', 'metadata': {}, 'data': {'application/json': [{}] * 90_000}}
+text = json.dumps({'execution_count': 1, 'outputs': [output]}).encode()
+get_ipython().reply_to_cell = lambda source: text
+"""
 
-# replies that the student's process writes in place of the server's
+# replies that the student's process encodes in place of those of the server
 FORGE = """
 import json
 import mlhood.grading.rpc.server as server
 def forge(value, elements=b''):
     text = b'{"$dict": [["called", []], ["value", %s]]}' % value.encode()
-    def serve(folder, number):
-        open(f'{folder}/reply-{number}', 'wb').write(len(text).to_bytes(8) + text + elements)
-    server.serve = serve
+    server.encode = lambda *arguments: len(text).to_bytes(8) + text + elements
 """
 REPLIES = {
     "as much as is allowed": f"forge(json.dumps({{'$array': ['|u1', {70 << 20}]}}), bytes(70 << 20))",
@@ -63,15 +54,13 @@ READ = {
 }
 
 
-def test_neither_messages_nor_replies_take_the_memory_of_the_grader(bubblewrap):
-    attacks = [[name, SEND, source, False] for name, source in MESSAGES.items()]
+def test_no_reply_takes_the_memory_of_the_grader(bubblewrap):
+    attacks = [[name, forging(source), "1", False] for name, source in CELLS.items()]
+    attacks += [["forged cells", FORGE_CELLS, "pass", False]] * 30
     report = run([*attacks, *([f"reply: {name}", FORGE, source, True] for name, source in REPLIES.items())])
     assert report["peak"] < MAX_PEAK_MIB, report
-    # the others end their cell at most, or are dropped
-    for name in ("many frames", "many small frames", "one large frame", "small objects", "many keys in the metadata"):
-        assert report[name][0].startswith("put out more than 16 MiB at once"), report
-    for name in ("outputs of small objects", "an output that is updated"):
-        assert report[name][0].startswith("put out more than 16 MiB and"), report
+    for name in set(CELLS) - {"a large execution count"}:
+        assert report[name][0].startswith(("put out more than 16 MiB", "sent invalid outputs")), report
     for name in REPLIES:
         assert report[f"reply: {name}"][0].startswith(READ.get(name, "`f` gave no usable answer")), report
 

@@ -1,4 +1,4 @@
-"""Hostile messages on Jupyter's own channels end their cell at most, and take a limited amount of memory."""
+"""Hostile replies of the student's process end their cell at most, and are outputs and nothing else."""
 
 from __future__ import annotations
 
@@ -11,63 +11,80 @@ from mlhood.grading.reports import marks_text
 from mlhood.grading.sandbox import kernel as kernels
 from tests.attacks.attacked import LIMIT, SECRET, TASK
 
-# signed with the kernel's key, which the kernel's process has to know
-SEND = """
-import json
-kernel = get_ipython().kernel
-def send(kind='stream', content={'name': 'stdout', 'text': 'forged'}, parent=None, header=None, times=1,
-         metadata={}, extra=(), signature=None, socket=None, route=False, ascii=True):
-    header = header or kernel.session.msg_header(kind)
-    parts = [header, parent or kernel.get_parent()['header'], metadata, content]
-    frames = [part if isinstance(part, bytes) else json.dumps(part, default=str, ensure_ascii=ascii).encode()
-              for part in parts]
-    ids = kernel._parent_ident['shell'] if route else [b'x']
-    signed = [b'<IDS|MSG>', signature or kernel.session.sign(frames), *frames, *extra]
-    for _ in range(times):
-        (socket or kernel.iopub_socket).send_multipart([*ids, *signed])
+
+def forging(attack: str) -> str:
+    """A cell after which the next one sends what it likes: it has the pipe, and the number of the request."""
+    return f"""
+import json, struct, sys
+def forged(source):
+    frame = sys._getframe()
+    while 'replies' not in frame.f_locals: frame = frame.f_back
+    replies = frame.f_locals['replies']
+    def send(text=b'', size=None, number=frame.f_locals['number']):
+        replies.write(struct.pack('>QQ', len(text) if size is None else size, number) + text)
+        replies.flush()
+    {attack}
+    return b'{{"execution_count": 1, "outputs": []}}'
+get_ipython().reply_to_cell = forged
 """
+
+
 BROKEN = {
-    "the same message twice": "send(times=2)",
-    "a message of no kind": "send(header={'msg_id': 'a'})",
-    "a list for a content": "send(content=[1])",
-    "a list for a parent": "send(parent=[1])",
-    "depth": "send(content=b'[' * 200_000)",
-    "no message": "kernel.iopub_socket.send_multipart([b'x'])",
+    "the reply to another request": "send(number=7)",
+    "a length of exabytes": "send(size=1 << 60)",
+    "a length without bytes": "import os; send(size=10); os._exit(0)",
+    "no JSON": "send(b'x')",
+    "depth": "send(b'[' * 200_000)",
+    "no outputs": "send(b'{}')",
+    "an output of no kind": 'send(b\'{"execution_count": 1, "outputs": [{}]}\')',
+    "an unknown kind": 'send(b\'{"execution_count": 1, "outputs": [{"output_type": "nonsense"}]}\')',
+    "a text that is a number": 'send(b\'{"execution_count": 1, "outputs": [{"output_type": "stream", "name": "stdout",'
+    ' "text": 5}]}\')',
 }
 
 
 @pytest.mark.parametrize("source", BROKEN.values(), ids=BROKEN)
-def test_an_invalid_message_ends_only_its_cell(attacked, source):
-    attacked.run(SEND)
-    outcome = attacked.run(source)
-    assert outcome.error.startswith("sent an invalid Jupyter message")
+def test_an_invalid_reply_ends_only_its_cell(attacked, source):
+    attacked.run(forging(source))
+    attacked.kernel._history.pop()
+    outcome = attacked.run("1")
+    assert outcome.error.startswith(("sent", "put out more than 16 MiB", "ended"))
     assert not outcome.alive
     assert attacked.graded().earned == 1
 
 
+def test_a_reply_before_its_request_ends_the_process(attacked):
+    """Else a call could be answered before it is timed."""
+    attacked.run(forging('send(b\'{"execution_count": 1, "outputs": []}\')'))
+    attacked.kernel._history.pop()
+    assert attacked.run("1").alive
+    assert attacked.graded().checks[0].status == "failed"
+    assert attacked.graded().earned == 1
+
+
+FORGED = """
+import json
+def forge(*outputs, count=1):
+    text = json.dumps({'execution_count': count, 'outputs': outputs, 'earned': 100}).encode()
+    get_ipython().reply_to_cell = lambda source: text
+"""
 STRANGE = {
-    "an output": "send()",
-    "the end of the cell before its end": "send('status', {'execution_state': 'idle'})",
-    "an unknown kind": "send('nonsense', {})",
-    "a number of the cell": "send('execute_input', {'execution_count': 'x', 'code': 5})",
-    "widgets": "send('comm_open', {'comm_id': 'a', 'target_name': 'jupyter.widget', 'data': {'state': 5}})\n"
-    "send('comm_msg', {'comm_id': 'a', 'data': 5})\nsend('comm_close', {})",
-    "a table of points": "send('display_data', {'data': {'application/vnd.mlhood.table+json': {'passed': True}},"
-    " 'metadata': {'mlhood': {'earned': 100}}, 'transient': {'display_id': 'T9.1'}})",
+    "no output": "forge()",
+    "a number of the cell": "forge(count='x' * 10)",
+    "a large number of the cell": "forge(count=1 << 60)",
+    "a table of points": "forge({'output_type': 'display_data', 'data': {'application/vnd.mlhood.table+json':"
+    " {'passed': True}}, 'metadata': {'mlhood': {'earned': 100}}})",
 }
 
 
-def test_forged_messages_are_outputs_and_nothing_else(shared):
-    shared.run(SEND)
-    for source in STRANGE.values():
-        outcome = shared.run(source)
-        assert outcome.error == ""
-        assert outcome.alive
-    shared.run("def f(): return 2")
-    shared.run("\n".join(STRANGE.values()))
-    assert shared.graded().earned == 0
-    shared.run("def f(): return 1")
-    assert shared.graded().earned == 1
+@pytest.mark.parametrize("source", STRANGE.values(), ids=STRANGE)
+def test_forged_replies_are_outputs_and_nothing_else(attacked, source):
+    attacked.run("def f(): return 2")
+    attacked.run(FORGED + source)
+    cell = new_code_cell("1")
+    assert attacked.kernel.run(cell, LIMIT).alive
+    assert cell.execution_count in (None, 1)
+    assert attacked.graded().earned == 0
 
 
 def test_the_outputs_of_all_cells_together_are_limited(shared, monkeypatch):
@@ -77,14 +94,6 @@ def test_the_outputs_of_all_cells_together_are_limited(shared, monkeypatch):
     assert [len(cell.outputs[0].text) > 800_000 for cell in cells] == [True, True, True, False, False]
     assert "is omitted" in cells[-1].outputs[0].text
     assert shared.graded().earned == 1
-
-
-def test_no_state_of_widgets_is_kept(shared):
-    state = "{'comm_id': str(n), 'target_name': 'jupyter.widget', 'data': {'state': {'x': 'x' * 90_000}}}"
-    outcome = shared.run(f"{SEND}\nfor n in range(9): send('comm_open', {state})")
-    assert outcome.error == ""
-    assert not shared.kernel._client.widget_state
-    assert not shared.kernel._client.comm_objects
 
 
 NAME = "type('\\x1b[2J\\u202e', (Exception,), {})"

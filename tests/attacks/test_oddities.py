@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import nbformat
 import pytest
@@ -58,7 +57,6 @@ SEPARATE = {
         "import asyncio\nawait asyncio.sleep(0.01)\n" + DOUBLE,
     ),
     "no rights for others": ("import os\nos.umask(0o077)", DOUBLE),
-    "no rights for anybody": ("import os\nos.umask(0o777)", DOUBLE),
     "an alarm": ("import signal\nsignal.signal(signal.SIGALRM, print)\nsignal.setitimer(0, 0.05, 0.05)", DOUBLE),
     "slow but right": (
         "import time\ntime.sleep(0.5)",
@@ -106,8 +104,6 @@ WEEKLY = {
     ],
 )
 def test_a_changed_process_costs_nothing(course, pool, tmp_path, cell, double):
-    if "0o777" in cell and os.geteuid() != 0:
-        pytest.skip("an ordinary user cannot read such a file, neither the student nor the grader")
     marks = grade(book_with(cell, T1=double), course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool.kernel))
     assert earned(marks) == FULL
 
@@ -154,7 +150,7 @@ def test_added_cells_cost_nothing(course, pool, tmp_path):
     book.cells[5:5] = [new_markdown_cell("# mine\n![x](attachment:a.png)"), new_raw_cell("raw \\LaTeX")]
     marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool.kernel))
     assert earned(marks) == FULL
-    assert "this frontend does not support input requests" in notes(marks)  # reported at once
+    assert "EOFError" in notes(marks)  # of `input`, at once
 
 
 FORMS = {
@@ -243,7 +239,6 @@ def test_settings_of_torch_do_not_reach_the_checks(course, tmp_path):
 def test_a_file_is_found_in_the_folder_that_the_notebook_changed_to(course, pool, tmp_path, change_folder):
     marks = grade(book_with(change_folder), course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool.kernel))
     assert earned(marks) == FULL
-    assert (tmp_path / "sub" / "answer.txt").read_text() == "42"
 
 
 # -- how other programs write notebooks

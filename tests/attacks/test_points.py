@@ -63,7 +63,7 @@ ATTACKS = {
     ),
     "another run of cells": (
         f"{WRONG}shell = get_ipython()\nshell.run_cell = shell.run_cell_async = lambda *a, **k: None\n"
-        "shell.kernel.do_execute = lambda *a, **k: {'status': 'ok', 'earned': 40}"
+        'shell.reply_to_cell = lambda source: b\'{"outputs": [], "execution_count": 1, "earned": 40}\''
     ),
     "a printed result": f"{WRONG}print('T9: 40 of 40 points')\nprint('{{\"earned\": 40}}')",
     "a lazy result": (
@@ -97,7 +97,7 @@ ATTACKS = {
 def test_an_attack_earns_nothing_and_the_next_task_keeps_its_points(attacked, source):
     attacked.run("import numpy as np\n" + source)
     assert grade_task(DOUBLE, attacked.session, 4711).earned == 0
-    if any(mark in source for mark in ("forged", "old = ", "do_execute")):
+    if any(mark in source for mark in ("forged", "old = ", "reply_to_cell")):
         return  # these forge the replies to the next task, too
     attacked.run("open('answer.txt', 'w').write('42')")
     assert grade_task(FILE, attacked.session, 4711).earned == 20
@@ -119,9 +119,8 @@ def test_a_pickle_is_only_data(attacked, tmp_path):
 def test_a_right_solution_earns_all_in_the_sandbox(course, pool, tmp_path):
     path = tmp_path / "T9.ipynb"
     write(course.notebook(), path)
-    marks = grade_file(path, RunSettings(4711, kernels=pool.kernel), keep_files=tmp_path / "kept")
+    marks = grade_file(path, RunSettings(4711, kernels=pool.kernel))
     assert [task.earned for task in marks.tasks] == [40, 20, 20]
-    assert (tmp_path / "kept" / "answer.txt").read_text() == "42"
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no call for it")

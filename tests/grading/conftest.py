@@ -18,10 +18,10 @@ from tests.grading.fake_class import ROOT, FakeClass
 
 
 @pytest.fixture
-def course(monkeypatch, tmp_path_factory):
+def course(monkeypatch):
     """The course with the synthetic project T9 in it, also in its kernels outside of a sandbox."""
     monkeypatch.setitem(PROJECTS, "T9", synthetic_course.SYNTHETIC)
-    monkeypatch.setenv("IPYTHONDIR", str(synthetic_course.ipython_folder(tmp_path_factory.mktemp("course"))))
+    monkeypatch.setattr("mlhood.grading.execution.kernel.RUNNER", synthetic_course.RUNNER)
     return synthetic_course
 
 

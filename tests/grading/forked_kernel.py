@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
-
-from jupyter_client.connect import KernelConnectionInfo
-from jupyter_client.provisioning.local_provisioner import LocalProvisioner
-from nbclient import NotebookClient
+from typing import IO
 
 from mlhood.grading.bare.libraries import Libraries
-from mlhood.grading.execution.kernel import Kernel
+from mlhood.grading.execution.kernel import INLINE, Kernel
 
 ROOT = Path(__file__).parents[2]
 IMPORTS = (
@@ -32,7 +28,7 @@ IMPORTS = (
     "mlhood.compiler.quantize",
     "mlhood.jaxlab",
     "mlhood.kernels.tables",
-    "mlhood.grading.rpc.server",
+    "mlhood.grading.rpc.cell_runner",
     "numba",
     "onnxscript",
     "optax",
@@ -53,26 +49,26 @@ class ForkServer:
     """
 
     def __enter__(self) -> ForkServer:
-        command = [sys.executable, "-c", SERVER]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+        self._socket, end = socket.socketpair()
+        with end:
+            self._process = subprocess.Popen([sys.executable, "-c", SERVER], stdin=end.fileno(), cwd=ROOT)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._process.communicate()
+        self._socket.close()
+        self._process.wait()
 
     def kernel(self, folder: Path, libraries: Libraries | None = None) -> Kernel:
         """Return a kernel for one notebook with this working folder; a bare one is started anew."""
         return Kernel(folder, libraries) if libraries else ForkedKernel(folder, self)
 
-    def fork(self, connection_file: str, folder: str) -> int:
-        """Start a kernel; return its process id."""
-        request = json.dumps({"connection_file": connection_file, "folder": folder})
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin
-        assert stdout
-        stdin.write(request.encode() + b"\n")
-        stdin.flush()
-        return int(stdout.readline())
+    def fork(self, folder: Path) -> tuple[int, IO[bytes], IO[bytes]]:
+        """Start a kernel; return its process id, and the pipes to it and from it."""
+        (requests, sent), (received, replies) = os.pipe(), os.pipe()
+        socket.send_fds(self._socket, [str(folder).encode()], [requests, replies])
+        for end in (requests, replies):
+            os.close(end)
+        return int(self._socket.recv(64)), os.fdopen(sent, "wb"), os.fdopen(received, "rb")
 
 
 class ForkedKernel(Kernel):
@@ -81,81 +77,54 @@ class ForkedKernel(Kernel):
     def __init__(self, folder: Path, server: ForkServer) -> None:
         super().__init__(folder)
         self._server = server
+        self._forked: int | None = None
 
-    def _configure(self, client: NotebookClient) -> None:
-        super()._configure(client)
-        manager: Any = client.km
-        manager.provisioner = _Provisioner(parent=manager, kernel_spec=manager.kernel_spec, kernel_id="")
-        manager.provisioner.server = self._server
+    @property
+    def pid(self) -> int | None:
+        return self._forked
 
+    def _launch(self) -> tuple[IO[bytes], IO[bytes]]:
+        self._forked, *pipes = self._server.fork(self.folder)
+        return pipes[0], pipes[1]
 
-class _Provisioner(LocalProvisioner):
-    server: ForkServer
-
-    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
-        manager: Any = self.parent
-        self.pid = self.pgid = self.server.fork(manager.connection_file, str(kwargs["cwd"]))
-        self.process = _Process(self.pid)
-        return self.connection_info
-
-
-class _Process:
-    """What a provisioner needs of `subprocess.Popen`, for a process that is not our child."""
-
-    stdin = stdout = stderr = None
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-
-    def poll(self) -> int | None:
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return 0
-        return None
-
-    def wait(self) -> int:
-        return 0  # the fork server reaps its children
-
-    def send_signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
+    def _kill(self) -> None:
+        if self._forked is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._forked, signal.SIGKILL)
 
 
 def serve() -> None:
     """Import the libraries, then become a kernel for every request; end with the standard input."""
-    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as ipykernel, before pyplot reads it
+    os.environ["MPLBACKEND"] = INLINE  # before pyplot reads it
     for name in IMPORTS:
         importlib.import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended kernels leave no zombies
-    for line in sys.stdin:
-        pid = os.fork()
-        if pid == 0:
-            _become_kernel(**json.loads(line))
-        sys.stdout.write(f"{pid}\n")
-        sys.stdout.flush()
+    with socket.socket(fileno=os.dup(0)) as requests:
+        while True:
+            folder, pipes, _, _ = socket.recv_fds(requests, 4096, 2)
+            if not folder:
+                return
+            pid = os.fork()
+            if pid == 0:
+                requests.close()
+                _become_kernel(folder.decode(), *pipes)
+            for pipe in pipes:
+                os.close(pipe)
+            requests.send(str(pid).encode())
 
 
-def _become_kernel(connection_file: str, folder: str) -> None:
+def _become_kernel(folder: str, requests: int, replies: int) -> None:
     import numpy as np
     import torch
-    from ipykernel import kernelapp
+
+    from mlhood.grading.rpc import cell_runner
 
     os.setsid()
     os.chdir(folder)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(null, stream)
+    os.dup2(requests, 0)
+    os.dup2(replies, 1)
     random.seed(0)  # the server's state differs in every run
     np.random.seed(0)  # noqa: NPY002 (what a notebook draws from)
     torch.manual_seed(0)
-    application: Any = kernelapp
-    application.launch_new_instance(argv=["-f", connection_file, "--HistoryManager.hist_file=:memory:"])
-    os._exit(0)
+    cell_runner.run()

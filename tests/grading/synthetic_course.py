@@ -1,6 +1,6 @@
 """A course of one small project, for tests of the grading that train no network.
 
-Kernels have the project, too, if they start with the startup file of `ipython_folder`.
+Kernels outside of a sandbox have the project, too, if they are started by `RUNNER`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ EMPTY = {
 }
 ROOT = str(Path(__file__).parents[2])
 FIRST = "import mlhood"
-STARTUP = f"import runpy, mlhood.grading\nrunpy.run_path({__file__!r})['install']()"
+INSTALL = f"import runpy, mlhood.grading\nrunpy.run_path({__file__!r})['install']()"
+# in place of `execution.kernel.RUNNER`
+RUNNER = ("-P", "-c", f"{INSTALL}\nfrom mlhood.grading.rpc.cell_runner import run\nrun()")
 
 
 # a package of few modules: what students need of the project, and what they do not get
@@ -99,14 +101,6 @@ def write_course(root: Path, source_notebook: NotebookNode) -> None:
     others = {name: Path(ROOT, name).read_text() for name in ("pyproject.toml", "LICENSE")}
     for name, text in {**PACKAGE, **cell_files([root / "P1.ipynb"]), **others}.items():
         write_text(root / name, text)
-
-
-def ipython_folder(base: Path) -> Path:
-    """Create a folder for `IPYTHONDIR` with a startup file that installs the project in every kernel."""
-    startup = base / "ipython" / "profile_default" / "startup"
-    startup.mkdir(parents=True)
-    (startup / "install.py").write_text(STARTUP)
-    return base / "ipython"
 
 
 def install() -> None:

@@ -19,7 +19,7 @@ from mlhood.grading.student import release, variant_version
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("run", "check", "validate", "sync", "release", "grade", "export", "marks")
-HEAVY = ("torch", "numpy", "nbclient", "nbformat", "sqlite3", "psutil")
+HEAVY = ("torch", "numpy", "IPython", "nbformat", "sqlite3", "psutil")
 
 
 def call(*arguments: object):

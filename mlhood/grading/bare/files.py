@@ -33,10 +33,10 @@ from mlhood.grading.bare.libraries import NOT_AVAILABLE, Libraries
 from mlhood.grading.rpc.sources import ROOT, defined, module_file
 
 SITE = Path("/site")
-KERNEL = ("ipykernel", "threadpoolctl", "flatbuffers")
-"""What requests need: to limit the threads that are measured, and to write programs with `jax.export`."""
+KERNEL = ("ipython", "threadpoolctl", "flatbuffers")
+"""What cells and requests need: IPython, to limit threads that are measured, and to write programs of `jax.export`."""
 SERVER = (
-    "mlhood.grading.rpc.server",
+    "mlhood.grading.rpc.cell_runner",
     "mlhood.grading.bare.kernel",
     "mlhood.measure.threading",
 )
@@ -82,10 +82,10 @@ class BareFiles:
         """Return the variables of a bare kernel that runs without a sandbox."""
         return {"PYTHONPATH": str(self.tree)}
 
-    def command(self, connection: str) -> list[str]:
+    def command(self) -> list[str]:
         """Return the command of a bare kernel that runs without a sandbox."""
         program = [sys.executable, "-S", "-P", "-m", "mlhood.grading.bare.kernel"]
-        return [*program, json.dumps(self.setup | {"site": sysconfig.get_path("purelib")}), connection]
+        return [*program, json.dumps(self.setup | {"site": sysconfig.get_path("purelib")})]
 
 
 def interpreter() -> str:

@@ -1,6 +1,6 @@
 """A kernel in which only the libraries of a task exist: all others can be imported, but not used.
 
-    python -S -P -m mlhood.grading.bare.kernel SETUP CONNECTION_FILE
+    python -S -P -m mlhood.grading.bare.kernel SETUP
 
 `SETUP` is JSON: `packages`, the top-level names that exist beside the standard library and `mlhood`, `site`, the folder
 that they are in, `products`, whether NumPy has its matrix products, and `processes`, whether it may start others. In a
@@ -172,16 +172,12 @@ def install(setup: dict[str, Any]) -> None:
         remove_products()
 
 
-def run_kernel(connection: str) -> None:
-    """Run ipykernel, Jupyter's kernel python3."""
-    from ipykernel.kernelapp import IPKernelApp
-
-    application: Any = IPKernelApp.instance()
-    application.initialize(["-f", connection, "--HistoryManager.hist_file=:memory:"])
-    application.shell.ast_transformers.append(SkipWhatIsMissing())
-    application.start()
+def run_kernel() -> None:
+    """Run cells until the standard input ends."""
+    cell_runner = importlib.import_module("mlhood.grading.rpc.cell_runner")
+    cell_runner.run(SkipWhatIsMissing())
 
 
 if __name__ == "__main__":
     install(json.loads(sys.argv[1]))
-    run_kernel(sys.argv[2])
+    run_kernel()

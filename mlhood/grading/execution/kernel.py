@@ -1,10 +1,8 @@
-"""A Jupyter kernel for one notebook: runs its cells, executes requests, and is replaced when it dies."""
+"""A process for one notebook: runs its cells, executes requests, and is replaced when it dies."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import math
 import os
 import re
 import signal
@@ -12,29 +10,34 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
-from nbclient import NotebookClient
-from nbclient.exceptions import CellControlSignal, CellTimeoutError, DeadKernelError
+import nbformat
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell
 
 from mlhood.errors import GradingError
+from mlhood.files.untrusted_json import loads
 from mlhood.grading.bare.files import files_of
 from mlhood.grading.bare.libraries import Libraries
 from mlhood.grading.checks.cell_lines import Claim
 from mlhood.grading.checks.expect import single_line
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task
-from mlhood.grading.rpc.codec import MAX_MESSAGE_BYTES, CodecError
-from mlhood.grading.rpc.file_channel import read_message, write_fresh
+from mlhood.grading.rpc.cell_runner import CALL, CELL
+from mlhood.grading.rpc.codec import MAX_MESSAGE_BYTES, CodecError, decode, encode
+from mlhood.grading.rpc.pipes import NoAnswer, TooLate, WrongAnswer, ask
+from mlhood.grading.rpc.server import write_fresh
+from mlhood.grading.rpc.sources import python_path
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile, NoReply
 
-SERVE = "import mlhood.grading.rpc.server as _server; _server.serve({folder!r}, {number})"
-START_SECONDS = 300
+INLINE = "module://matplotlib_inline.backend_inline"  # as Jupyter has it
+RUNNER = ("-P", "-m", "mlhood.grading.rpc.cell_runner")
+START_SECONDS = 300.0
+MAX_CELL_BYTES, MAX_CELL_VALUES = 16 << 20, 100_000  # of the reply to a cell
 MAX_ERROR_CHARACTERS = 500  # it is shown beside every check of its task
 MAX_FRAMES, MAX_TRACEBACK_CHARACTERS = 64, 100_000
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -44,7 +47,8 @@ CPU_CLOCK = 2  # the lowest bits of the clock id that clock_getcpuclockid(3) ret
 COPY = "import pathlib as _pathlib; _pathlib.Path({name!r}).write_bytes({data!r})"
 COPY_SECONDS = 60.0
 MAX_COPIED_BYTES = 1 << 20  # a small model, but no library
-IGNORE_EXIT = "get_ipython().ask_exit = lambda: None"  # `exit()` and `quit()` would end the kernel some time later
+EXECUTION_COUNTS = range(1 << 31)
+ENDED = "ended the Python process (killed, out of memory, or an exit call)"
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class CellOutcome:
 
 
 class Kernel:
-    """A Python kernel in a separate process. Use it in a `with` statement.
+    """A Python process that runs cells (see `rpc.cell_runner`). Use it in a `with` statement.
 
     A kernel that dies or hangs is replaced by a new one, in which the successful cells so far are run again, so that
     later tasks find what earlier ones defined.
@@ -70,17 +74,13 @@ class Kernel:
         libraries: Of a bare kernel, the libraries that exist in it (see `bare`).
     """
 
-    client_class = NotebookClient
-
     def __init__(self, folder: Path, libraries: Libraries | None = None) -> None:
         self.folder = folder
         self._libraries = libraries
         self._exchange = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
-        self._requests = 0
         self._history: list[tuple[str, float]] = []  # cells, and the limits that they ran under
-        self._kept = 0
-        self._client: NotebookClient | None = None
-        self._loop = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)  # zmq needs it on Windows too
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipes: tuple[IO[bytes], IO[bytes]] | None = None
 
     @property
     def scratch(self) -> Path:
@@ -90,8 +90,7 @@ class Kernel:
     @property
     def pid(self) -> int | None:
         """The process from which all that the notebook has started descends; None if there is none."""
-        process = getattr(getattr(getattr(self._client, "km", None), "provisioner", None), "process", None)
-        return None if process is None else process.pid
+        return None if self._process is None else self._process.pid
 
     def __enter__(self) -> Kernel:
         try:
@@ -103,11 +102,10 @@ class Kernel:
 
     def __exit__(self, *exception: object) -> None:
         self._stop()
-        self._loop.close()
         self._exchange.cleanup()
 
     def run(self, cell: NotebookNode, seconds: float) -> CellOutcome:
-        """Run a cell and store its outputs in it. A cell that kills the kernel affects no other cell."""
+        """Run a cell and store its outputs in it. A cell that kills the kernel has none, and affects no other cell."""
         outcome = self._execute(cell, seconds)
         if outcome.alive:
             self._history.append((cell.source, seconds))
@@ -117,28 +115,14 @@ class Kernel:
 
     def send(self, request: bytes, seconds: float) -> bytes:
         """Send a request to the notebook's objects (see `transport.Transport`) and return the reply."""
-        self._requests += 1
-        number = self._requests
-        sent, received = self.scratch / f"request-{number}", self.scratch / f"reply-{number}"
         try:
-            write_fresh(sent, request)
             self._upload()
+            return self._ask(CALL + request, seconds, MAX_MESSAGE_BYTES)
         except OSError as error:
             raise NoReply(f"the folder for requests has been damaged: {error.strerror}") from None
-        cell = new_code_cell(SERVE.format(folder=str(self.scratch), number=number))
-        outcome = self._execute(cell, seconds, store_history=False)  # does not count as a cell of the notebook
-        if not outcome.alive:
+        except NoReply:
             self._restart()
-            raise NoReply(outcome.error)
-        try:
-            self.fetch(received, MAX_MESSAGE_BYTES)
-            return read_message(received)
-        except InvalidFile as error:
-            raise NoReply(f"the reply {error}") from None
-        except (OSError, CodecError) as error:
-            raise NoReply(outcome.error or str(error)) from None
-        finally:
-            self._discard([sent.name, received.name])
+            raise
 
     def cpu_seconds(self) -> float | None:
         """Return the CPU time of the kernel so far, of all its threads; None where work of it may be hidden.
@@ -148,47 +132,103 @@ class Kernel:
         pid = self._only_process() if sys.platform == "linux" else None
         return None if pid is None else time.clock_gettime(~pid << 3 | CPU_CLOCK)
 
-    def keep_history(self) -> None:
-        """Remember the cells so far as the ones that `drop_history` leaves."""
-        self._kept = len(self._history)
-
-    def drop_history(self) -> None:
-        """Do not run the cells since `keep_history` again when the kernel is replaced."""
-        del self._history[self._kept :]
-
     # -- overridden by kernels that are isolated from this process
 
     def _only_process(self) -> int | None:
         """Return the process that does all work of the notebook, or None; here the notebook is trusted."""
         return self.pid
 
-    def fetch(self, path: Path, limit: int = MAX_FETCHED_BYTES) -> None:
-        """Make a file of the notebook of at most `limit` bytes available at its path in this process."""
+    def fetch(self, path: Path) -> None:
+        """Make a file of the notebook available at its path in this process (see `transport.Transport`)."""
 
     def _upload(self) -> None:
         """Make the files in `scratch` available to the kernel."""
 
-    def _discard(self, names: list[str]) -> None:
-        """Remove the files of a request that is answered."""
+    def _launch(self) -> tuple[IO[bytes], IO[bytes]]:
+        """Start the process, and return the pipes to it and from it."""
+        command, variables = (
+            [sys.executable, *RUNNER],
+            {"PYTHONPATH": python_path()},
+        )
+        if self._libraries is not None:
+            files = files_of(self._libraries)
+            command, variables = files.command(), files.environment()
+        return self._open(command, self.folder, {**os.environ, "MPLBACKEND": INLINE, **variables})
 
-    def _execute(self, cell: NotebookNode, seconds: float, *, store_history: bool = True) -> CellOutcome:
-        client = self._client
-        if client is None:
-            return CellOutcome("was not run: the kernel has ended", alive=False)
-        # nbclient finds the output that a message updates in its own notebook
-        client.nb.cells[0] = cell
-        client._display_id_map.clear()
-        client.timeout = math.ceil(seconds)  # nbclient takes whole seconds, and 0 for no limit
+    def _open(self, command: list[str], folder: Path, variables: dict[str, str]) -> tuple[IO[bytes], IO[bytes]]:
+        self._process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the grader, which then kills it with its children
+        )
+        return cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
+
+    def _kill(self) -> None:
+        """Kill the process and all that it has started. May be called in any thread, and more than once."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        with contextlib.suppress(OSError):
+            if hasattr(os, "killpg"):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()
+
+    # --
+
+    def _copy(self, inside: Path, path: Path) -> None:
+        """Copy a file that the kernel reads to a path of this process; if there is none, remove an earlier copy.
+
+        Raises:
+            InvalidFile: See `transport.InvalidFile`.
+        """
         try:
-            self._wait(client.async_execute_cell(cell, 0, store_history=store_history))
-        except CellTimeoutError:
-            return CellOutcome(f"took more than {seconds:g} seconds and was stopped", alive=False)
-        except DeadKernelError:
-            return CellOutcome("ended the Python process (killed, out of memory, or an exit call)", alive=False)
-        except CellControlSignal as error:
-            return CellOutcome(str(error).splitlines()[-1])
-        except Exception as error:  # a hostile kernel may send anything, and nbclient trusts it
-            return CellOutcome(f"sent an invalid Jupyter message ({type(error).__name__}) and was stopped", alive=False)
+            data = self._call("read_file", str(inside), MAX_FETCHED_BYTES)
+            path.unlink(missing_ok=True)
+            if isinstance(data, bytes):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_fresh(path, data)
+        except (OSError, NoReply):
+            data = False
+        if data is not None and not isinstance(data, bytes):
+            raise InvalidFile(f"is not a regular file of at most {MAX_FETCHED_BYTES >> 20} MiB that can be read")
+
+    def _call(self, name: str, *args: object) -> Any:
+        """Return what a function of `rpc.server` returns in the kernel; False if it fails."""
+        request = {
+            "target": f"mlhood.grading.rpc.server:{name}",
+            "method": None,
+            "call": True,
+            "args": args,
+            "kwargs": {},
+        }
+        try:
+            reply = decode(self._ask(CALL + encode(request), COPY_SECONDS, MAX_MESSAGE_BYTES))
+        except CodecError:
+            return False
+        return reply.get("value", False) if isinstance(reply, dict) else False
+
+    def _ask(self, request: bytes, seconds: float, limit: int) -> bytes:
+        if self._pipes is None:
+            raise NoReply("was not run: the kernel has ended")
+        try:
+            return ask(*self._pipes, request, seconds=seconds, limit=limit, kill=self._kill)
+        except TooLate:
+            raise NoReply(f"took more than {seconds:g} seconds and was stopped") from None
+        except WrongAnswer as error:
+            raise NoReply(f"{error} and was stopped") from None
+        except NoAnswer:
+            raise NoReply(ENDED) from None
+
+    def _execute(self, cell: NotebookNode, seconds: float) -> CellOutcome:
+        cell.outputs, cell.execution_count = [], None
+        try:
+            reply = self._ask(CELL + cell.source.encode("utf-8", "replace"), seconds, MAX_CELL_BYTES)
+            cell.outputs, cell.execution_count = _read_outputs(reply)
+        except NoReply as error:
+            return CellOutcome(str(error), alive=False)
         return _outcome(cell)
 
     def _restart(self) -> None:
@@ -201,75 +241,48 @@ class Kernel:
                 return
 
     def _start(self) -> None:
-        resources = {"metadata": {"path": str(self.folder)}}
-        client = self.client_class(
-            new_notebook(cells=[new_code_cell("")]),
-            kernel_name="python3",
-            startup_timeout=START_SECONDS,
-            allow_errors=True,
-            shutdown_kernel="immediate",
-            skip_cells_with_tag="mlhood: no cell is skipped",
-            resources=resources,
-        )
         try:
-            self._wait(self._start_kernel(client))
-        except Exception as error:  # whatever prevents a kernel from starting
+            for folder in (self.folder, self.scratch):  # a cell may have removed them before it ended its kernel
+                folder.mkdir(parents=True, exist_ok=True)
+            self._pipes = self._launch()
+            self._ask(CELL, START_SECONDS, MAX_CELL_BYTES)
+        except (OSError, NoReply) as error:
             raise GradingError(
-                "no Jupyter kernel could be started",
+                "no kernel could be started",
                 where=self.folder,
-                expected="a Python kernel in this environment",
+                expected="a Python process with IPython in this environment",
                 got=f"{type(error).__name__}: {error}",
-                todo="run `mlhood doctor`, and install the course again if it says that ipykernel is missing",
+                todo="run `mlhood doctor`, and install the course again if it says that something is missing",
             ) from None
-        self._client = client
-        self._execute(new_code_cell(IGNORE_EXIT), START_SECONDS, store_history=False)
-
-    def _wait(self, work: Coroutine[Any, Any, Any]) -> None:
-        # `Runner.run` would turn Ctrl-C into a cancellation, which nbclient takes for the death of the kernel
-        self._loop.get_loop().run_until_complete(work)
-
-    async def _start_kernel(self, client: NotebookClient) -> None:
-        for folder in (self.folder, self.scratch):  # a cell may have removed them before it ended its kernel
-            folder.mkdir(parents=True, exist_ok=True)
-        self._configure(client)
-        await client.async_start_new_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        await client.async_start_new_kernel_client()
-
-    def _configure(self, client: NotebookClient) -> None:
-        manager: Any = client.create_kernel_manager()
-        if hasattr(os, "killpg"):  # sockets can be files, so no port is open that others could connect to
-            manager.transport, manager.ip = "ipc", str(self.scratch / "k")
-        if self._libraries is not None:
-            files = files_of(self._libraries)
-            manager.kernel_spec.argv = files.command("{connection_file}")
-            manager.kernel_spec.env = files.environment()
-
-    def _kill_processes(self, client: NotebookClient) -> None:
-        group = getattr(getattr(client.km, "provisioner", None), "pgid", None)
-        if group and hasattr(os, "killpg"):
-            with contextlib.suppress(OSError):
-                os.killpg(group, signal.SIGKILL)  # the kernel's children, too, which a regular shutdown leaves behind
 
     def _stop(self) -> None:
-        client, self._client = self._client, None
-        if client is None or client.km is None:
-            return
-        self._kill_processes(client)
-        with contextlib.suppress(Exception):
-            self._wait(_cancel_tasks())
-            self._wait(client._async_cleanup_kernel())  # nbclient's only way to end kernel and channels
+        self._kill()
+        for pipe in self._pipes or ():
+            with contextlib.suppress(OSError):
+                pipe.close()
+        if self._process is not None:
+            self._process.wait()
+        self._process = self._pipes = None
 
 
 NewKernel = Callable[[Path, Libraries | None], Kernel]
 """Returns a kernel for a notebook with this working folder: a bare one, if libraries are given."""
 
 
-async def _cancel_tasks() -> None:
-    """Cancel and await the tasks that an interruption or a time limit has left, so that nothing is logged later."""
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+def _read_outputs(reply: bytes) -> tuple[list[Any], int | None]:
+    """Return the outputs and the number of a cell.
+
+    Raises:
+        NoReply: They are not what a notebook can hold.
+    """
+    try:
+        data = loads(reply, max_bytes=MAX_CELL_BYTES, max_values=MAX_CELL_VALUES)
+        outputs, count = [nbformat.from_dict(output) for output in data["outputs"]], data["execution_count"]
+        for output in outputs:
+            nbformat.validate(output, ref="output", version=4)
+    except Exception as error:  # a hostile process may send anything
+        raise NoReply(f"sent invalid outputs ({type(error).__name__}) and was stopped") from None
+    return outputs, count if type(count) is int and count in EXECUTION_COUNTS else None
 
 
 def _outcome(cell: NotebookNode) -> CellOutcome:
@@ -282,11 +295,10 @@ def _outcome(cell: NotebookNode) -> CellOutcome:
 
 def _claimed_lines(source: str, error: NotebookNode) -> Iterator[Claim]:
     """Yield the lines that a traceback marks; the student's process wrote it, so they are only claims."""
-    if found := SYNTAX_ERROR_LINE.search(str(error.evalue)[-MAX_ERROR_CHARACTERS:]):
+    if found := SYNTAX_ERROR_LINE.search(error.evalue[-MAX_ERROR_CHARACTERS:]):
         lines, number = source.split("\n"), int(found[1])
         yield from [(number, lines[number - 1])] if 1 <= number <= len(lines) else []
-    frames = error.traceback if isinstance(error.traceback, list) else []
-    traceback = "\n".join(map(str, frames[-MAX_FRAMES:]))[-MAX_TRACEBACK_CHARACTERS:]
+    traceback = "\n".join(error.traceback[-MAX_FRAMES:])[-MAX_TRACEBACK_CHARACTERS:]
     for number, line in MARKED_LINE.findall(COLOUR.sub("", traceback)):
         yield int(number), line
 

@@ -20,15 +20,16 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-from mlhood.grading.rpc.codec import LENGTH, MAX_MESSAGE_BYTES, CodecError, decode, encode
+from mlhood.grading.rpc.codec import MAX_MESSAGE_BYTES, CodecError, decode, encode
+from mlhood.grading.rpc.pipes import NoAnswer, TooLate, WrongAnswer, answer, ask
+from mlhood.grading.rpc.server import handle_request
+from mlhood.grading.rpc.sources import python_path
 
-ROOT = Path(__file__).parents[3]
 MEMORY = 1 << 30
 """Bytes of data that a parser may allocate. The course's own files and graphs need less than 0.4 GiB on two cores."""
 MEMORY_OF_A_CORE = 32 << 20  # libraries start a thread for each, with a stack
@@ -85,28 +86,18 @@ class IsolatedProcess:
 
     def _answer(self, request: bytes) -> bytes:
         process = self._process if self._process and self._process.poll() is None else self._start()
-        sent, received = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-        late = threading.Event()
-
-        def stop() -> None:
-            late.set()
-            process.kill()
-
-        timer = threading.Timer(self.seconds, stop)
-        timer.start()
+        pipes = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
         try:
-            with contextlib.suppress(BrokenPipeError):  # it has ended, and its code says why
-                _write(sent, request)
-            if reply := _read(received):
-                return reply
+            return ask(*pipes, request, seconds=self.seconds, limit=MAX_MESSAGE_BYTES, kill=process.kill)
+        except TooLate:
+            raise IsolatedCallError(f"it takes more than {self.seconds:g} seconds") from None
+        except WrongAnswer as error:
+            raise IsolatedCallError(f"its reply is too large: it {error}") from None
+        except NoAnswer:
             code = process.wait()
-        finally:
-            timer.cancel()
-        if late.is_set():
-            raise IsolatedCallError(f"it takes more than {self.seconds:g} seconds")
-        if code:
-            raise IsolatedCallError(f"it crashes the program that reads it, or takes too much memory ({code})")
-        raise CodecError("there is no reply")
+            raise IsolatedCallError(
+                f"it crashes the program that reads it, or takes too much memory ({code})"
+            ) from None
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.close()
@@ -114,7 +105,6 @@ class IsolatedProcess:
             folder = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
             prefix, filters = stack.enter_context(_sandbox())
             limits = [str(self.memory), str(math.ceil(self.seconds)), str(int(bool(prefix)))]
-            python_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
             process = subprocess.Popen(
                 [*prefix, sys.executable, "-P", "-m", "mlhood.grading.rpc.limited", *limits],
                 cwd=folder.name,
@@ -122,7 +112,7 @@ class IsolatedProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,  # nobody reads it, and it may be long
                 pass_fds=filters,
-                env={} if prefix else {**os.environ, "PYTHONPATH": python_path},
+                env={} if prefix else {**os.environ, "PYTHONPATH": python_path()},
             )
         self._process, self.close = process, weakref.finalize(self, _end, process, folder)
         return process
@@ -166,33 +156,11 @@ def _sandbox() -> Iterator[tuple[Sequence[str], tuple[int, ...]]]:
         )
 
 
-def _write(file: IO[bytes], message: bytes) -> None:
-    file.write(LENGTH.pack(len(message)))
-    file.write(message)
-    file.flush()
-
-
-def _read(file: IO[bytes]) -> bytes:
-    """Return the next message, or nothing at the end of the file."""
-    if len(header := file.read(LENGTH.size)) < LENGTH.size:
-        return b""
-    (size,) = LENGTH.unpack(header)
-    if size > MAX_MESSAGE_BYTES:
-        raise CodecError("the reply is too large")
-    return file.read(size)
-
-
 def main() -> None:
     """Set limits, answer the requests on the standard input on the standard output, and end."""
     memory, seconds, sandboxed = map(int, sys.argv[1:])
     set_limits(memory, seconds, sandboxed=bool(sandboxed))
-    with os.fdopen(os.dup(1), "wb") as replies:
-        os.dup2(2, 1)  # what a library prints is no reply
-        from mlhood.grading.rpc.server import handle_request
-
-        while request := _read(sys.stdin.buffer):
-            _write(replies, handle_request(request, {}))
-        os._exit(0)  # threads of libraries need not be waited for
+    answer(lambda request: handle_request(request, {}))
 
 
 def set_limits(memory: int, seconds: int, *, sandboxed: bool) -> None:
@@ -203,7 +171,7 @@ def set_limits(memory: int, seconds: int, *, sandboxed: bool) -> None:
         limits = {
             "RLIMIT_DATA": memory,
             "RLIMIT_CPU": seconds * (os.cpu_count() or 1) + 1,
-            "RLIMIT_FSIZE": LENGTH.size + MAX_MESSAGE_BYTES,
+            "RLIMIT_FSIZE": MAX_MESSAGE_BYTES,
             "RLIMIT_CORE": 0,
             **({"RLIMIT_NPROC": MAX_THREADS} if sandboxed else {}),  # outside it counts all of the user's processes
         }

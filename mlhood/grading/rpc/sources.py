@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -20,6 +21,11 @@ PACKAGE = "__init__.py"
 ROOT = Path(__file__).parents[3]
 
 Name = tuple[str, str]  # a module, and a name in it
+
+
+def python_path() -> str:
+    """Return the `PYTHONPATH` with which another process of ours imports this package."""
+    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
 def is_sent(module: str) -> bool:

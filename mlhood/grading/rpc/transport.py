@@ -15,7 +15,7 @@ class NoReply(Exception):
 
 
 class InvalidFile(Exception):
-    """The file is a link, a special file or too large; the message says which."""
+    """The file is a special file or too large, or cannot be read."""
 
 
 class Transport(Protocol):

@@ -33,7 +33,6 @@ class Limits:
         files: Files and folders at the same time.
         disk: Bytes in its working folder.
         file: Bytes in one file.
-        output: Bytes of outputs of one cell.
         seconds: Wall time of all its cells and requests together.
     """
 
@@ -44,7 +43,6 @@ class Limits:
     files: int = 20_000
     disk: int = 1 << 30
     file: int = 768 << 20
-    output: int = 16 << 20
     seconds: float = 3600.0
 
 

@@ -2,20 +2,30 @@
 
 This isolates less than a sandbox: the code sees the system, its processes and the network. But it can neither read nor
 change files, memory and processes of the grader, and all processes that it starts are killed in the end.
+
+Both processes use the same folders, protected by ownership. `work` and `exchange` belong to the grader and are sticky:
+everybody may create files in them, and nobody may remove or replace those of another user. The kernel reads a file for
+the grader, who writes a copy that cannot be replaced.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import psutil
 
+from mlhood.grading.bare.files import files_of
+from mlhood.grading.bare.libraries import Libraries
+from mlhood.grading.execution.kernel import RUNNER, Kernel
 from mlhood.grading.sandbox.bubblewrap import TIMEOUT_SECONDS, environment
 from mlhood.grading.sandbox.visible import package
 
@@ -23,10 +33,13 @@ from mlhood.grading.sandbox.visible import package
 FIRST_ID, LAST_ID = 20_000, 60_000
 MAX_PROCESSES = 2048
 MAX_FILE = 768 << 20
+STICKY = 0o1777
+ENTER_ONLY = 0o711
+OOM_SCORE = "1000"  # if the container runs out of memory, the kernel is killed before the grader
 # tests what a kernel needs, and what it must not be able to do
 SELF_TEST = """
 import os, subprocess, sys
-import ipykernel, mlhood, mlhood.grading.rpc.server
+import mlhood, mlhood.grading.rpc.cell_runner
 
 package, *hidden = sys.argv[1:]
 if os.path.dirname(mlhood.__file__) != package:
@@ -120,3 +133,69 @@ def kill_all(user: int) -> None:
     )
     if done.returncode:
         raise OSError(f"the processes of user {user} could not be killed: {done.stderr.strip()[-500:]}")
+
+
+class OtherUserKernel(Kernel):
+    """A kernel as another user, whose files are copied to `folder` when they are fetched.
+
+    It needs root; see `other_user.problem`.
+    """
+
+    def __init__(self, folder: Path, libraries: Libraries | None = None) -> None:
+        super().__init__(folder, libraries)
+        self._user = free_user()
+        base = Path(self._exchange.name)
+        self._work, self._home = base / "work", base / "home"
+
+    @property
+    def scratch(self) -> Path:
+        """A folder that both processes can write."""
+        return Path(self._exchange.name) / "exchange"
+
+    def __enter__(self) -> OtherUserKernel:
+        Path(self._exchange.name).chmod(ENTER_ONLY)
+        for folder, mode in ((self._work, STICKY), (self.scratch, STICKY), (self._home, 0o700)):
+            folder.mkdir()
+            folder.chmod(mode)
+        os.chown(self._home, self._user, self._user)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            kill_all(self._user)
+        finally:
+            super().__exit__(*exception)
+
+    def fetch(self, path: Path) -> None:
+        """Replace a file in `scratch` by a copy of the grader's, or copy a file of the notebook's folder to `folder`.
+
+        Raises:
+            InvalidFile: See `transport.InvalidFile`.
+        """
+        self._copy(path if path.is_relative_to(self.scratch) else self._work / path.relative_to(self.folder), path)
+
+    def _only_process(self) -> None:
+        """Return None: nothing keeps the kernel from starting other processes."""
+
+    def _upload(self) -> None:
+        """Make the notebook's user the owner of the grader's files in `scratch`, so that it may write them again."""
+        with os.scandir(self.scratch) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                # a hard link would change the owner of a file elsewhere
+                if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1:
+                    os.chown(entry.path, self._user, self._user, follow_symlinks=False)
+
+    def _launch(self) -> tuple[IO[bytes], IO[bytes]]:
+        program, variables = [sys.executable, *RUNNER], environment(self._home, self._home)
+        if self._libraries is not None:
+            files = files_of(self._libraries)
+            program, variables = files.command(), variables | files.environment()
+        pipes = self._open([*command(self._user), *program], self._work, variables)
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{self.pid}/oom_score_adj").write_text(OOM_SCORE, encoding="ascii")
+        return pipes
+
+    def _kill(self) -> None:
+        kill_all(self._user)

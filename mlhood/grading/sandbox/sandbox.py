@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
-import secrets
 import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from mlhood.errors import GradingError
 from mlhood.grading.bare.files import BareFiles, interpreter
-from mlhood.grading.rpc.transport import InvalidFile
 from mlhood.grading.sandbox import seccomp
 from mlhood.grading.sandbox.bubblewrap import HOME, bare_view, command, require
 from mlhood.grading.sandbox.limits import Limits, ResourceMonitor
-from mlhood.grading.sandbox.untrusted_folder import UntrustedFolder
 
 START_SECONDS = 300.0
 END_SECONDS = 20.0
-SOCKETS = "kernel"
-PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
+READY = b"ready"
 LAUNCHER = ("-P", "-m", "mlhood.grading.sandbox.launcher")
 
 
 class Sandbox:
-    """A process in bubblewrap that becomes a Jupyter kernel, and its two folders.
+    """A process in bubblewrap that runs cells, the connection to it, and its two folders.
 
     `folder` (where the notebook runs) and `scratch` (files that checks exchange with it) have the same paths inside and
     outside, but are different folders: inside they are file systems in memory, outside they belong to the grader, and
-    nothing in the sandbox can write them. `upload` and `download` copy files between them.
+    nothing in the sandbox can write them.
 
     `start` returns at once. The sandbox lives no longer than the thread that called it: bubblewrap ends with it.
 
@@ -55,15 +49,12 @@ class Sandbox:
         self.imports = imports
         self.bare = bare
         self.reason = ""
-        self.connection: dict[str, Any] = {}
         self._outside = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
         base = Path(self._outside.name).resolve()
         self.folder, self.scratch = base / "work", base / "exchange"
-        self._uploaded: dict[str, tuple[int, int, int]] = {}  # inode, time and size of each file, by name
         self._process: subprocess.Popen[bytes] | None = None
-        self._launcher: socket.socket | None = None
+        self._socket: socket.socket | None = None
         self._descriptors: list[int] = []  # of /proc, the first process, the kernel, and the writable folders
-        self._sockets: list[int] = []
         self._monitor: ResourceMonitor | None = None
 
     @property
@@ -93,31 +84,11 @@ class Sandbox:
         require()
         for folder in (self.folder, self.scratch):
             folder.mkdir(exist_ok=True)
-        self._uploaded.clear()
         self.reason = ""
-        self.connection = {
-            **{name: number for number, name in enumerate(PORTS, 1)},
-            "transport": "ipc",
-            "ip": str(self.scratch / SOCKETS),
-            "key": secrets.token_hex(32),
-            "signature_scheme": "hmac-sha256",
-            "kernel_name": "python3",
-        }
-        self._launcher, launcher_end = socket.socketpair()
+        self._socket, end = socket.socketpair()
         program = [interpreter(), "-S"] if self.bare else [sys.executable]
         view = bare_view(self.bare) if self.bare else None
-        with launcher_end, seccomp.opened() as filters:
-            words = command([self.folder, self.scratch], self.limits.disk, filters=filters, view=view)
-            self._process = subprocess.Popen(
-                [*words, *program, *LAUNCHER],
-                stdin=launcher_end.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,  # read until the launcher is ready, then closed
-                pass_fds=filters,
-                env={},  # visible inside: the first process there is bubblewrap itself
-            )
         setup = {
-            "connection": self.connection,
             "folders": [str(folder) for folder in self._writable_folders()],
             "imports": self.imports,
             "file": self.limits.file,
@@ -125,14 +96,22 @@ class Sandbox:
             "descriptors": self.limits.descriptors,
             "bare": self.bare.setup if self.bare else None,
         }
-        with contextlib.suppress(OSError):  # it has ended already, and `connect` reports why
-            self._launcher.sendall(json.dumps(setup).encode() + b"\n")
+        with end, seccomp.opened() as filters:
+            words = command([self.folder, self.scratch], self.limits.disk, filters=filters, view=view)
+            self._process = subprocess.Popen(
+                [*words, *program, *LAUNCHER, json.dumps(setup)],
+                stdin=end.fileno(),
+                stdout=end.fileno(),
+                stderr=subprocess.PIPE,  # read until the launcher is ready, then closed
+                pass_fds=filters,
+                env={},  # visible inside: the first process there is bubblewrap itself
+            )
 
-    def connect(self) -> dict[str, Any]:
+    def connect(self) -> tuple[IO[bytes], IO[bytes]]:
         """Wait until the sandbox is ready, and start the resource monitor.
 
         Returns:
-            The kernel's connection information for the outside.
+            The pipes to its process and from it.
 
         Raises:
             GradingError: It does not start.
@@ -141,35 +120,8 @@ class Sandbox:
             self._descriptors = self._receive_descriptors()
         self._monitor = ResourceMonitor(self._descriptors[0], self._descriptors[3:], self.limits, self.kill)
         self._monitor.start()
-        return {**self.connection, "ip": str(self._link_sockets()), "key": self.connection["key"].encode()}
-
-    def _link_sockets(self) -> Path:
-        """Open the kernel's sockets, and return the common prefix of the paths that refer to them outside.
-
-        Each path is a link to a descriptor of the socket that the kernel created before any student code ran, whatever
-        the student puts in its place later, such as a link to a socket of the grader.
-        """
-        prefix = self.folder.with_name("sockets") / SOCKETS
-        prefix.parent.mkdir(exist_ok=True)
-        deadline = time.monotonic() + START_SECONDS
-        for number in range(1, len(PORTS) + 1):
-            while (descriptor := self._inside(self.scratch).socket(f"{SOCKETS}-{number}")) is None:
-                if self.poll() is not None or time.monotonic() > deadline:
-                    raise self._start_error(self.reason or "the kernel in it did not start in time")
-                time.sleep(0.01)
-            self._sockets.append(descriptor)
-            link = prefix.with_name(f"{SOCKETS}-{number}")
-            link.unlink(missing_ok=True)
-            link.symlink_to(f"/proc/self/fd/{descriptor}")
-        return prefix
-
-    def send_signal(self, number: int) -> None:
-        """Send a signal to the kernel; SIGKILL and SIGTERM kill the whole sandbox."""
-        if number in (signal.SIGKILL, signal.SIGTERM) or not self._descriptors:
-            self.kill()
-            return
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._descriptors[2], number)
+        connection = cast("socket.socket", self._socket)
+        return connection.makefile("wb"), connection.makefile("rb")
 
     def kill(self, reason: str = "") -> None:
         """Kill all processes at once. May be called from any thread, and more than once; the first reason counts."""
@@ -193,91 +145,33 @@ class Sandbox:
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
-            self._close(self._process.stderr, self._launcher)
-        self._process = self._launcher = self._monitor = None
-        for descriptor in self._descriptors + self._sockets:
+            self._close(self._process.stderr, self._socket)
+        self._process = self._socket = self._monitor = None
+        for descriptor in self._descriptors:
             os.close(descriptor)
-        self._descriptors, self._sockets = [], []
+        self._descriptors = []
 
     def close(self) -> None:
         """Stop it for good, and remove the folders outside."""
         self.stop()
         self._outside.cleanup()
 
-    def upload(self) -> None:
-        """Copy new and changed files of `scratch` into the sandbox.
-
-        Raises:
-            OSError: The disk there is full, or the sandbox has ended.
-        """
-        for file in sorted(self.scratch.iterdir()):
-            status = file.stat()
-            version = (status.st_ino, status.st_mtime_ns, status.st_size)
-            if self._uploaded.get(file.name) != version:
-                self._inside(self.scratch).copy_in(file, file.name)
-                self._uploaded[file.name] = version
-
-    def download(self, path: Path, limit: int) -> None:
-        """Copy a file of the sandbox to the same path outside; if there is none, remove an earlier copy.
-
-        Raises:
-            InvalidFile: It is not a regular file, or has more than `limit` bytes.
-        """
-        path.unlink(missing_ok=True)
-        root = self.scratch if path.is_relative_to(self.scratch) else self.folder
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._inside(root).copy_out(str(path.relative_to(root)), path, limit)
-        except (FileNotFoundError, ValueError):
-            return
-        except OSError as error:
-            raise InvalidFile(f"cannot be read ({error.strerror})") from None
-        if root == self.scratch:
-            status = path.stat()
-            self._uploaded[path.name] = (status.st_ino, status.st_mtime_ns, status.st_size)
-
-    def discard(self, names: list[str]) -> None:
-        """Remove files of `scratch` inside and outside."""
-        for name in names:
-            self._uploaded.pop(name, None)
-            (self.scratch / name).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                self._inside(self.scratch).remove(name)
-
-    def clear_scratch(self) -> None:
-        """Remove everything from `scratch` inside, except the kernel's sockets."""
-        self._inside(self.scratch).clear(keep=f"{SOCKETS}-")
-
-    def copy_files(self, target: Path, limit: int) -> None:
-        """Copy the regular files of the notebook's folder to `target`, up to `limit` bytes in total."""
-        with contextlib.suppress(OSError):
-            inside, remaining = self._inside(self.folder), limit
-            for name in inside.files():
-                (target / name).parent.mkdir(parents=True, exist_ok=True)
-                with contextlib.suppress(InvalidFile):
-                    inside.copy_out(name, target / name, remaining)
-                    remaining -= (target / name).stat().st_size
-
-    def _inside(self, folder: Path) -> UntrustedFolder:
-        if not self._descriptors:
-            raise FileNotFoundError(errno.ENOENT, "the sandbox has ended", str(folder))
-        return UntrustedFolder(self._descriptors[-1 if folder == self.scratch else -2])
-
     def _writable_folders(self) -> list[Path]:
         return [Path("/tmp"), Path("/dev/shm"), HOME, self.folder, self.scratch]  # noqa: S108 (the sandbox's)
 
     def _receive_descriptors(self) -> list[int]:
-        if self._launcher is None or self._process is None:
+        if self._socket is None or self._process is None:
             raise self._start_error("it was not started")
         count, message, descriptors = 3 + len(self._writable_folders()), b"", []
-        self._launcher.settimeout(START_SECONDS)
+        self._socket.settimeout(START_SECONDS)
         with contextlib.suppress(OSError):  # it has ended, or timed out
-            message, descriptors, _, _ = socket.recv_fds(self._launcher, 16, count)
-        if message != b"ready" or len(descriptors) != count:
+            message, descriptors, _, _ = socket.recv_fds(self._socket, len(READY), count)
+        if message != READY or len(descriptors) != count:
             self._process.kill()
             _, errors = self._process.communicate()
             raise self._start_error(errors.decode(errors="replace").strip()[-1000:] or "it did not start in time")
-        self._close(self._process.stderr, self._launcher)
+        self._close(self._process.stderr)
+        self._socket.settimeout(None)
         return descriptors
 
     def _start_error(self, got: str) -> GradingError:

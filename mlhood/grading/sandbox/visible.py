@@ -15,7 +15,7 @@ from pathlib import Path
 GRADING = "grading"
 VISIBLE = (
     "__init__.py",
-    *("rpc/__init__.py", "rpc/server.py", "rpc/codec.py", "rpc/file_channel.py", "rpc/guard.py"),
+    *("rpc/__init__.py", "rpc/cell_runner.py", "rpc/pipes.py", "rpc/server.py", "rpc/codec.py", "rpc/guard.py"),
     *("sandbox/__init__.py", "sandbox/launcher.py"),
 )
 """The kernel's side of remote calls, and the first program in a sandbox."""

@@ -14,31 +14,22 @@ from tests.waiting import PATIENCE
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
 
-def test_the_next_one_is_started_and_every_one_is_new():
+def test_the_next_one_is_started_and_every_one_is_new(tmp_path):
     with SandboxPool(imports=()) as pool:
-        first, second = pool.acquire(), pool.acquire()
-        try:
-            assert first.poll() is None
-            assert second.poll() is None
+        with pool.kernel(tmp_path) as first, pool.kernel(tmp_path) as second:
             assert first.folder != second.folder
-            assert first.connect()["key"] != second.connect()["key"]
-        finally:
-            first.close()
-            second.close()
-        unused = pool.acquire()
-        unused.close()
-        assert not unused.folder.exists()
+        (unused,) = pool._next.values()
+        assert unused.poll() is None
+    assert not unused.folder.exists()
 
 
-def test_a_prewarmed_one_that_died_is_replaced():
+def test_a_prewarmed_one_that_died_is_replaced(tmp_path):
     with SandboxPool(imports=()) as pool:
-        pool._next[None].kill()
-        pool._next[None]._process.wait(PATIENCE)
-        sandbox = pool.acquire()
-        try:
-            assert sandbox.connect()["transport"] == "ipc"
-        finally:
-            sandbox.close()
+        died = pool.start_next()
+        died.kill()
+        died._process.wait(PATIENCE)
+        with pool.kernel(tmp_path) as kernel:
+            assert kernel.folder != died.folder
 
 
 def test_one_that_is_closed_while_it_starts_leaves_no_process():
@@ -58,12 +49,6 @@ def command_line(process: Path) -> bytes:
         return b""
 
 
-def test_without_prewarming_none_is_started_in_advance():
-    with SandboxPool(imports=(), prewarm=False) as pool:
-        pool.acquire().close()
-        assert not pool._next
-
-
 def test_one_that_ends_before_its_kernel_is_ready_reports_the_error(monkeypatch):
     monkeypatch.setattr("mlhood.grading.sandbox.sandbox.LAUNCHER", ("-c", "raise SystemExit('not today')"))
     sandbox = Sandbox(Limits())
@@ -72,24 +57,5 @@ def test_one_that_ends_before_its_kernel_is_ready_reports_the_error(monkeypatch)
         with pytest.raises(GradingError) as caught:
             sandbox.connect()
         assert "not today" in caught.value.parts["got"]
-    finally:
-        sandbox.close()
-
-
-def test_one_can_be_started_again_with_the_same_paths_and_without_its_old_files():
-    sandbox = Sandbox(Limits())
-    try:
-        sandbox.start()
-        sandbox.connect()
-        paths = sandbox.folder, sandbox.scratch
-        (sandbox.scratch / "uploaded").write_text("x")
-        sandbox.upload()
-        sandbox.stop()
-        sandbox.start()
-        sandbox.connect()
-        assert (sandbox.folder, sandbox.scratch) == paths
-        sandbox.upload()
-        sandbox.download(sandbox.scratch / "uploaded", 10)
-        assert (sandbox.scratch / "uploaded").read_text() == "x"
     finally:
         sandbox.close()

@@ -226,14 +226,13 @@ class NotebookRun:
         return {name: ast.unparse(ast.parse(source)) for name, source in sources.items()}
 
     def keep_history(self) -> None:
-        """See `Kernel.keep_history`."""
-        for kernel in self.kernels.all:
-            kernel.keep_history()
+        """Remember the cells so far as the ones that `drop_history` leaves."""
+        self.kept = {kernel: len(kernel._history) for kernel in self.kernels.all}
 
     def drop_history(self) -> None:
-        """See `Kernel.drop_history`."""
-        for kernel in self.kernels.all:
-            kernel.drop_history()
+        """Do not run the cells since `keep_history` again when a kernel is replaced."""
+        for kernel, count in self.kept.items():
+            del kernel._history[count:]
 
     def remove_files_of(self, task_id: str) -> None:
         """Remove the files that the cells of a task have written: a mutant that writes none does not show another's."""

@@ -15,7 +15,7 @@ from mlhood.grading.projects.p1.learning import weights_of
 from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
 from mlhood.grading.projects.p1.network import PROBES, lenet_with, random_images, random_name
 from mlhood.grading.rpc.codec import TorchTensor
-from mlhood.grading.rpc.file_channel import write_fresh
+from mlhood.grading.rpc.server import write_fresh
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits
 

@@ -11,7 +11,7 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
-from mlhood.grading.rpc.file_channel import write_fresh
+from mlhood.grading.rpc.server import write_fresh
 from mlhood.grading.variants.parameter import Parameter
 
 # the columns of the table: what is said of an operator's output, of its weights, and of its work

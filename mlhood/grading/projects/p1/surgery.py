@@ -19,7 +19,7 @@ from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
 from mlhood.grading.projects.p1.network import random_images, random_name
 from mlhood.grading.rpc.codec import Onnx
-from mlhood.grading.rpc.file_channel import write_fresh
+from mlhood.grading.rpc.server import write_fresh
 from mlhood.grading.variants.parameter import Parameter
 
 # how many nodes at least read a value that `forks` returns

@@ -14,7 +14,7 @@ from mlhood.grading.checks.timed_images import Placed, course_on_images, timed_o
 from mlhood.grading.checks.timing_verdict import CourseVersion, TimedCall, TimingClaim
 from mlhood.grading.projects.p3.probes import bound, compiled_model
 from mlhood.grading.rpc.codec import Remote
-from mlhood.grading.rpc.file_channel import write_fresh
+from mlhood.grading.rpc.server import write_fresh
 from mlhood.jaxlab.operators import no_jax
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18

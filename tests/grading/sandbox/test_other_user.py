@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE, wait_until
 if not sys.platform.startswith("linux"):
     pytest.skip("another user needs Linux", allow_module_level=True)
 
-from mlhood.grading.sandbox.other_user_kernel import OtherUserKernel
+from mlhood.grading.sandbox.other_user import OtherUserKernel
 from mlhood.grading.sandbox.visible import VISIBLE, close_to_others, package
 
 EMPTY_CALL = "mlhood.grading.checks.probes:empty_call"
@@ -90,6 +90,7 @@ def test_a_link_to_a_file_of_the_grader_is_not_followed(kernel, tmp_path):
     run(kernel, f"import os; os.symlink({str(secret)!r}, {str(kernel.scratch / 'written')!r})")
     with pytest.raises(InvalidFile):
         kernel.fetch(kernel.scratch / "written")
+    assert secret.read_text() == "secret"
 
 
 def test_a_fetched_file_cannot_be_replaced_and_is_given_back(kernel):
