@@ -13,7 +13,7 @@ for i_o in range(4):
           C[16*i_o + i_i, 16*j_o + j_i] += A[16*i_o + i_i, k] * B[k, 16*j_o + j_i]
 """
 
-from mlhood.dataflow.nest.build import Nest, gemm, nest
+from mlhood.dataflow.nest.loop_nest import Nest, gemm, nest
 from mlhood.errors import NestError
 
 __all__ = ["Nest", "NestError", "gemm", "nest"]

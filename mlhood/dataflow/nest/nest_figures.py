@@ -11,15 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from mlhood.dataflow.nest.count import AccessCounts, visits
-from mlhood.dataflow.nest.loop_nest import LoopNest
+from mlhood.dataflow.nest.loop_nest import AccessCounts, Nest
 from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import BLUE, COLOURS, HATCHES, LIGHT_GREY, VERMILION
 
 _MAX_NUMBERED = 100
 
 
-def iteration_space(nests: Mapping[str, LoopNest]) -> Figure:
+def iteration_space(nests: Mapping[str, Nest]) -> Figure:
     """Draw small nests of two loops side by side: their points, and the path of the schedule through them.
 
     Points are numbered in the order of their visits; dashed lines are tile boundaries.
@@ -36,16 +35,16 @@ def iteration_space(nests: Mapping[str, LoopNest]) -> Figure:
     return set_alt_text(figure, f"Points of an iteration space, and the path of each schedule. {'; '.join(paths)}.")
 
 
-def _first_visits(nest: LoopNest, most: int = 8) -> str:
+def _first_visits(nest: Nest, most: int = 8) -> str:
     """Return the first points of the path by their original indices: `(0, 0), (0, 1), and so on`."""
-    points = [f"({', '.join(map(str, point))})" for point in visits(nest)[:most].tolist()]
-    return ", ".join(points) + (", and so on" if len(visits(nest)) > most else "")
+    points = [f"({', '.join(map(str, point))})" for point in nest.visits()[:most].tolist()]
+    return ", ".join(points) + (", and so on" if len(nest.visits()) > most else "")
 
 
-def _draw(axes: Axes, nest: LoopNest) -> None:
+def _draw(axes: Axes, nest: Nest) -> None:
     """Draw two loops like a matrix: the first downwards, the second to the right."""
     (down, rows), (right, columns) = nest.domain
-    y, x = visits(nest).T
+    y, x = nest.visits().T
     axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), aspect="equal", xlabel=right, ylabel=down)
     axes.set(xticks=range(columns), yticks=range(rows))
     axes.xaxis.set(ticks_position="top", label_position="top")
@@ -69,10 +68,10 @@ def _jump_heads(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
             axes.annotate("", end, begin, zorder=2, arrowprops=style)
 
 
-def _tile_boundaries(draw_line: Any, nest: LoopNest, axis: int) -> None:
+def _tile_boundaries(draw_line: Any, nest: Nest, axis: int) -> None:
     """Draw where tiles end along an axis: at multiples of the strides of a split's outer loops."""
-    extent = nest.domain[axis][1]
-    strides = {abs(factor) for _, factor in nest.origin[axis].terms if abs(factor) > 1}
+    name, extent = nest.domain[axis]
+    strides = {loop.stride for loop in nest.loops if loop.origin == name and loop.stride > 1}
     for boundary in sorted({boundary for stride in strides for boundary in range(stride, extent, stride)}):
         draw_line(boundary - 0.5, color="#444444", lw=1.3, ls="--", zorder=1)
 

@@ -7,21 +7,21 @@ import numpy as np
 from mlhood.dataflow.nest import gemm, nest
 from mlhood.dataflow.nest.nest_figures import iteration_space, reuse
 
-PLANE = nest("y[i] += a[i, j] * x[j]", i=5, j=6)
+PLANE = nest("y[i] += a[i, j] * x[j]", i=6, j=6)
 
 
 def test_the_path_follows_the_schedule():
-    tiled = PLANE.tile("guard", i=2, j=4)
+    tiled = PLANE.tile(i=2, j=3)
     figure = iteration_space({"rows": PLANE, "tiles": tiled})
     for axes, drawn in zip(figure.axes, (PLANE, tiled), strict=True):
         path = max(axes.lines, key=lambda line: len(line.get_xdata()))
         np.testing.assert_array_equal(np.stack([path.get_ydata(), path.get_xdata()], 1), drawn.visits())
-        assert [text.get_text() for text in axes.texts if text.get_text()] == [str(number) for number in range(30)]
+        assert [text.get_text() for text in axes.texts if text.get_text()] == [str(number) for number in range(36)]
     boundaries = [line for line in figure.axes[1].lines if line.get_linestyle() == "--"]
     assert sorted((min(line.get_xdata()), min(line.get_ydata())) for line in boundaries) == [
         (0, 1.5),
         (0, 3.5),
-        (3.5, 0),
+        (2.5, 0),
     ]
     assert "i_o, j_o, i_i, j_i" in figure.axes[1].get_title()
 
