@@ -1,17 +1,22 @@
 """What looks wrong in a notebook on GitHub, as far as it can be said without a browser.
 
 In the notebook: formulas that no renderer understands, tables that are text only, escape codes of a terminal, content
-that GitHub removes. In the page made from it: pictures without alternative text or from elsewhere, raw TeX.
+that GitHub removes, transparent pictures. In the page made from it: pictures without alternative text or from
+elsewhere, raw TeX.
 """
 
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 
 from bs4 import BeautifulSoup, Tag
 from nbformat import NotebookNode
+from PIL import Image
 
 from mlhood.notebook_view.formulas import COMMAND, faults
 from mlhood.notebook_view.github_view import KEPT_TAGS
@@ -121,10 +126,19 @@ def _removed(output: NotebookNode) -> Iterator[tuple[str, str]]:
             yield f"GitHub removes <{tag}> from the output", "show a picture or a plain HTML table instead"
 
 
+def _transparent(output: NotebookNode) -> Iterator[tuple[str, str]]:
+    kind, data = _shown(output)
+    with suppress(OSError, ValueError):  # a browser finds what is no picture
+        image = Image.open(BytesIO(b64decode(data))) if kind == "image/png" else None
+        if image and image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema() != (255, 255):
+            yield "a transparent picture, whose lines vanish in one theme", "save it with a white background"
+
+
 _OUTPUT_DETECTORS: tuple[Callable[[NotebookNode], Iterator[tuple[str, str]]], ...] = (
     _escape_codes,
     _text_table,
     _removed,
+    _transparent,
 )
 
 # -- the page

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 import pandas as pd
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from PIL import Image
 
 from mlhood.notebook_view.github_view import github_page
 from mlhood.notebook_view.view_defects import defects, is_table
 
-PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PNG, CLEAR = (b64encode(Image.new(mode, (1, 1))._repr_png_()).decode() for mode in ("RGB", "RGBA"))
 DESCRIPTION = "Bar chart of two rates: naive 0.9, blocked 12."
 FRAME = pd.DataFrame({"layer": ["conv1", "conv2"], "rate": [1.25, 13.5]})
 
@@ -43,6 +46,7 @@ BAD = [
     (displayed({"image/png": PNG}, **{"image/png": {"alt": "a bar chart"}}), "is only 'a bar chart'"),
     (displayed({"image/png": PNG}, **{"image/png": {"alt": "figure_of_the_network.png"}}), "is only 'figure"),
     (displayed({"image/svg+xml": "<svg/>"}), "a picture without alternative text"),
+    (displayed({"image/png": CLEAR}, **{"image/png": {"alt": DESCRIPTION}}), "a transparent picture"),
     (displayed({"text/html": f"<img src='data:image/png;base64,{PNG}'>"}), "a picture without alternative text"),
     (displayed({"text/plain": repr(FRAME)}), "a table as text only"),
     (printed(FRAME.to_string()), "a table as text only"),
