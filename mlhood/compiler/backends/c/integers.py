@@ -197,27 +197,6 @@ def quantized_matmul(kernel: CKernel) -> Lines:
     ]
 
 
-def conv_integer(kernel: CKernel) -> Lines:
-    """Return a ConvInteger."""
-    operator = kernel.operator
-
-    def product(i: str, j: str, f: str) -> str:
-        x = _factor("x", i, (operator.x_offset,), f, "")
-        return f"(int64_t){x} * {_factor('w', j, operator.w_offset, f, 'offset')}"
-
-    sum = Sum("int64_t", lambda f: "0", product, lambda y, f: [f"y[{y}] = (int32_t)(uint32_t)sum;"])
-    return [*_offset_table("offset", operator.w_offset), *convolution(kernel, sum)]
-
-
-def matmul_integer(kernel: CKernel) -> Lines:
-    """Return a MatMulInteger."""
-    operator = kernel.operator
-    offsets = operator.a_offset, operator.b_offset
-    lines = [*_offset_table("row", offsets[0]), *_offset_table("column", offsets[1])]
-    store = _products(kernel, offsets, lambda y, f: [f"y[{y}] = (int32_t)(uint32_t)sum;"])
-    return [*lines, *matrices(kernel, store)]
-
-
 def _stored(name: str, place: str, type: TensorType) -> str:
     """Return stored - offset as an int64."""
     return f"((int64_t){name}[{place}]{less(parameters_of(type).offset[0])})"

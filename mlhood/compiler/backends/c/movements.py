@@ -47,14 +47,6 @@ def expand(kernel: CKernel) -> Lines:
     return _copy(wide, broadcast_strides(shape_of(kernel.x), wide))
 
 
-def tile(kernel: CKernel) -> Lines:
-    """Return a Tile: each axis of y is an axis of repeats, with stride 0, and one of x."""
-    repeats = map(int, kernel.operator.repeats)
-    shape, own = shape_of(kernel.x), strides_of(shape_of(kernel.x))
-    wide = [size for pair in zip(repeats, shape, strict=True) for size in pair]
-    return _copy(tuple(wide), tuple(step for stride in own for step in (0, stride)))
-
-
 def extract(kernel: CKernel) -> Lines:
     """Return a Slice: strides times steps, from the first element that is selected."""
     operator, shape = kernel.operator, shape_of(kernel.x)

@@ -1,4 +1,4 @@
-"""Pooling of windows, and what makes pictures larger: transposed convolution, resizing, blocks of pixels."""
+"""Pooling of windows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ from mlhood.compiler.backends.c.kernel import (
     size_of,
     strides_of,
     suffix,
-    table,
 )
 from mlhood.compiler.backends.c.products import indices_of, window_loops
-from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.windows import Window
 from mlhood.errors import CompilerError
 
@@ -53,25 +51,11 @@ def max_pool(kernel: CKernel) -> Lines:
     """Return a MaxPool."""
     operator = kernel.operator
     if operator.indices:
-        return _max_pool_with_indices(kernel, operator)
+        raise CompilerError("MaxPool with indices")
     best = f"best = max_{suffix(kernel.x)}(best, {_read(kernel)});"
     body = window_loops(operator.window, shape_of(kernel.x)[2:], [best])
     start = f"{c_type(kernel.x)} best = {lowest(kernel)};"
     return _windows(kernel, [start], body, lambda place: [f"y[{place}] = best;"])
-
-
-def _max_pool_with_indices(kernel: CKernel, operator: MaxPool) -> Lines:
-    x, read = shape_of(kernel.x), _read(kernel)
-    spatial = x[2:]
-    steps = strides_of(spatial[::-1])[::-1] if operator.column_major else strides_of(spatial)
-    flat = at(["n", *indices_of("i", len(spatial))], [math.prod(spatial), *steps])
-    better = f"index < 0 || {read} > best"
-    better += f" || ({read} != {read} && best == best)" if kernel.x.is_float else ""
-    keep = [f"if ({better}) {{", f"    best = {read};", f"    index = {flat};", "}"]
-    body = window_loops(operator.window, spatial, keep)
-    start = [f"{c_type(kernel.x)} best = {lowest(kernel)};", "int64_t index = -1;"]
-    finish = ["index < 0 ? 0 : index"]
-    return _windows(kernel, start, body, lambda place: [f"y[{place}] = best;", f"y1[{place}] = {finish[0]};"])
 
 
 def _counting(window: Window, spatial: tuple[int, ...], count_pads: bool, add: str) -> Lines:
@@ -130,50 +114,3 @@ def global_average_pool(kernel: CKernel) -> Lines:
     count = float(math.prod(shape_of(kernel.x)[2:]))
     finish = f"({c_type(kernel.y)})(sum / {count})"
     return global_pool(kernel, ["double sum = 0;"], "sum += {x};", lambda place: [f"y[{place}] = {finish};"])
-
-
-def conv_transpose(kernel: CKernel) -> Lines:
-    """Return a ConvTranspose: y starts as the bias, then each element of x adds a copy of the kernel to it."""
-    kernel.require_float()
-    operator, x, w, y = kernel.operator, shape_of(kernel.x), shape_of(kernel.input(1)), shape_of(kernel.y)
-    inner, outer, taps = (indices_of(letter, len(x) - 2) for letter in "iok")
-    pixels = math.prod(y[2:])
-    start = f"y[{at(['n', 'f', 'i'], [y[1] * pixels, pixels, 1])}] = {'bias[f]' if kernel.has(2) else '0'};"
-    fill = nest([("n", y[0]), ("f", y[1]), ("i", pixels)], [start])
-    feature = "f" if operator.group == 1 else f"(c / {x[1] // operator.group} * {w[1]} + f)"
-    product = f"x[{at(['n', 'c', *inner], strides_of(x))}] * w[{at(['c', 'f', *taps], strides_of(w))}]"
-    lines = [f"y[{at(['n', feature, *outer], strides_of(y))}] += {product};"]
-    for axis in reversed(range(len(inner))):
-        pad, size = operator.pads[axis], y[axis + 2]
-        steps = [operator.strides[axis], operator.dilations[axis]]
-        place = at([inner[axis], taps[axis]], steps) + (f" - {pad}" if pad else "")
-        skip = [f"if ({outer[axis]} < 0 || {outer[axis]} >= {size})", "    continue;"]
-        lines = loop(taps[axis], w[axis + 2], [f"const int {outer[axis]} = {place};", *skip, *lines])
-    return [*fill, *nest([("n", x[0]), ("c", x[1]), ("f", w[1]), *zip(inner, x[2:], strict=True)], lines)]
-
-
-def resize(kernel: CKernel) -> Lines:
-    """Return a Resize: for each index of an axis, tables of the elements that it is the weighted sum of."""
-    operator, shape, wide = kernel.operator, shape_of(kernel.x), shape_of(kernel.y)
-    if not size_of(kernel.x):
-        return []
-    if operator.coordinates == "tf_crop_and_resize":
-        raise CompilerError("Resize of a region")
-    names, lines, weights, loops = indices_of("i", len(shape)), [], [], []
-    places = list(names)
-    for axis, (_, indices, factors) in {} if shape == wide else operator.neighbours(shape).items():
-        taps = len(indices)
-        lines += table(f"from{axis}", indices.T.ravel().tolist(), "int32")
-        entry = names[axis] if taps == 1 else f"{names[axis]} * {taps} + t{axis}"
-        places[axis] = f"from{axis}[{entry}]"
-        if taps > 1:
-            lines += table(f"weight{axis}", factors.T.ravel().tolist(), kernel.y.element)
-            weights.append(f"weight{axis}[{entry}]")
-            loops.append((f"t{axis}", taps))
-    read = f"x[{at(places, strides_of(shape))}]"
-    target = f"y[{at(names, strides_of(wide))}]"
-    body = [f"{target} = {read};"]
-    if loops:
-        add = f"sum += {' * '.join([*weights, read])};"
-        body = [f"{c_type(kernel.y)} sum = 0;", *nest(loops, [add]), f"{target} = sum;"]
-    return [*lines, *nest(list(zip(names, wide, strict=True)), body)]

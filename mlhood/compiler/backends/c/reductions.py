@@ -162,18 +162,6 @@ def _statistics(place: str, loops: list[tuple[str, int]], epsilon: float) -> Lin
     ]
 
 
-def instance_normalization(kernel: CKernel) -> Lines:
-    """Return an InstanceNormalization."""
-    kernel.require_float()
-    shape, operator = shape_of(kernel.x), kernel.operator
-    epsilon = operator.epsilon
-    inner = math.prod(shape[2:])
-    place = at(["n", "c", "i"], [shape[1] * inner, inner, 1])
-    value = f"({c_type(kernel.y)})((x[{place}] - mean) * inverse) * scale[c] + bias[c]"
-    body = [*_statistics(place, [("i", inner)], epsilon), *loop("i", inner, [f"y[{place}] = {value};"])]
-    return nest([("n", shape[0]), ("c", shape[1])], body)
-
-
 def layer_normalization(kernel: CKernel) -> Lines:
     """Return a LayerNormalization, with its statistics if they are outputs."""
     kernel.require_float()
@@ -190,26 +178,3 @@ def layer_normalization(kernel: CKernel) -> Lines:
     if operator.statistics:
         body += [f"y1[{axes.y}] = (float)mean;", f"y2[{axes.y}] = (float)inverse;"]
     return nest(axes.outer, body)
-
-
-def local_response_normalization(kernel: CKernel) -> Lines:
-    """Return an LRN: each element by those of the channels around it."""
-    kernel.require_float()
-    shape, operator, element, end = shape_of(kernel.x), kernel.operator, kernel.x.element, libm(kernel.x)
-    channels, inner = shape[1], math.prod(shape[2:])
-    place, near = (at(["n", c, "i"], [channels * inner, inner, 1]) for c in ("c", "k"))
-    before, after = (min(size, channels) for size in ((operator.size - 1) // 2, operator.size // 2))
-    bounds = [
-        f"const int first = c < {before} ? 0 : c - {before};",
-        f"const int last = c + {after} < {channels} ? c + {after} : {channels - 1};",
-    ]
-    numbers = [number(value, element) for value in (operator.bias, operator.alpha / operator.size, operator.beta)]
-    body = [
-        *bounds,
-        f"{c_type(kernel.x)} sum = 0;",
-        "for (int k = first; k <= last; ++k) {",
-        f"    sum += x[{near}] * x[{near}];",
-        "}",
-        f"y[{place}] = x[{place}] / pow{end}({numbers[0]} + {numbers[1]} * sum, {numbers[2]});",
-    ]
-    return nest([("n", shape[0]), ("c", channels), ("i", inner)], body)
