@@ -208,8 +208,7 @@ def _model(
 
     Of the peak is the share of the float32 operations per second that these threads can reach; of bandwidth, for our
     targets, the bytes that their kernels read and write, per second, as a share of what the threads copy from the
-    slowest memory that was measured: a model that stays in faster caches can exceed it. The peak resident memory is
-    that of a new process that loads the file and runs it, with our kernels in the cache, beside ONNX Runtime's.
+    slowest memory that was measured: a model that stays in faster caches can exceed it.
 
     Example: mlhood bench model resnet18 mobilenet_v2 --threads 1 --json models.json
     """

@@ -20,7 +20,7 @@ import numpy as np
 
 from mlhood.compiler.backends.targets import TARGETS
 from mlhood.compiler.backends.timing import moved_bytes
-from mlhood.compiler.bench.process import ONNX_RUNTIME, compile_times, onnx_runtime_memory
+from mlhood.compiler.bench.process import compile_times
 from mlhood.compiler.bench.times import NetworkTimes
 from mlhood.compiler.compile import Executable
 from mlhood.compiler.compile import compile as compile_model
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-TORCH, INDUCTOR, INT8 = "torch", "torch inductor", "int8"
+ONNX_RUNTIME, TORCH, INDUCTOR, INT8 = "onnxruntime", "torch", "torch inductor", "int8"
 OURS = "cpu" if "cpu" in TARGETS else "direct"
 XLA = "xla"
 RECIPE = Recipe("symmetric", per_channel=True)
@@ -165,8 +165,6 @@ def _measure(
         alternatives |= approximations
     flops = 2 * macs(ours.graph, {"batch": batch})
     result = compare(alternatives, flops=flops, rounds=rounds, threads=threads, check=False)
-    compilation, memory = compile_times(path, targets[0], batch)
-    resident = {targets[0]: memory, ONNX_RUNTIME: onnx_runtime_memory(path, batch, threads)}
     # XLA's graph is not what it executes: it fuses operators
     counted = {target: executable for target, executable in executables.items() if target != XLA}
     return NetworkTimes(
@@ -179,9 +177,8 @@ def _measure(
         nodes={stage.name: len(stage.graph.nodes) for stage in ours.stages},
         constants={target: constant_bytes(executable.graph) for target, executable in executables.items()},
         activations=_activations(executables),
-        compilation=compilation,
+        compilation=compile_times(path, targets[0], batch),
         moved={target: moved_bytes(executable.runner, inputs) for target, executable in counted.items()},
-        resident={name: size for name, size in resident.items() if size is not None},
         quality=quality,
         refused=refused,
         notes=tuple(notes),

@@ -25,7 +25,6 @@ class NetworkTimes:
         activations: Peak bytes of the activations by target, for those that tell.
         compilation: Seconds from the file to the first result, such as "cold" and "cached".
         moved: Bytes that are read and written: by our targets' kernels, each input, weight and result once.
-        resident: Peak resident memory in bytes of a new process that runs the model, by alternative.
         bandwidth: Bytes per second that the threads can read and write; None if unknown.
         quality: SQNR of the int8 models' outputs in dB.
         refused: Why a target cannot run the network.
@@ -43,7 +42,6 @@ class NetworkTimes:
     activations: dict[str, int]
     compilation: dict[str, float]
     moved: dict[str, int] = field(default_factory=dict)
-    resident: dict[str, int] = field(default_factory=dict)
     bandwidth: float | None = None
     quality: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -69,7 +67,6 @@ class NetworkTimes:
             "share_of_peak": {name: rate / self.peak for name, rate in rates.items()},
             "moved_bytes": self.moved,
             "share_of_bandwidth": self._bandwidth_shares(),
-            "peak_resident_bytes": self.resident,
             "nodes": self.nodes,
             "constant_bytes": self.constants,
             "activation_bytes": self.activations,
@@ -97,9 +94,6 @@ class NetworkTimes:
             f"{'of bandwidth':>12} {'constants':>11} {'activations':>12}  ratio",
         ]
         lines += [self._line(name, row) for name in row["seconds"]]
-        if self.resident:
-            sizes = ", ".join(f"{name} {_mebibytes(size)}" for name, size in self.resident.items())
-            lines.append(f"  peak resident memory of a new process: {sizes}")
         lines += [f"  {name}: SQNR {decibels:.1f} dB" for name, decibels in self.quality.items()]
         lines += [f"  {note}" for note in self.notes]
         return "\n".join([*lines, *(f"  {name} refuses: {why}" for name, why in self.refused.items())])
