@@ -27,16 +27,15 @@ def node_tests() -> dict[str, Case]:
     return dict(list(tests.items())[::2])
 
 
-def write_corpus(folder: Path, networks: dict[str, onnx.ModelProto]) -> None:
-    """Write the corpus; it is read in the order of the file names."""
+def corpus_of(networks: dict[str, onnx.ModelProto], folder: Path) -> list[bytes]:
+    """Return the corpus as files, in the order of their names."""
     images = np.random.default_rng(0).standard_normal((8, 1, 32, 32), np.float32)
     with TemporaryDirectory() as scratch:
         qdq = quantized_by_onnxruntime(networks["lenet"], images, scratch, per_channel=True)
     networks = {**networks, "resnet": stripped_resnet(folder), "qdq": qdq}
     models = {name: with_constants(case) for name, case in node_tests().items()}
     models |= {f"{name}_{i}": proto for name, proto in networks.items() for i in range(5)}
-    for name, proto in models.items():
-        (folder / f"{name}.onnx").write_bytes(proto.SerializeToString(deterministic=True))
+    return [models[name].SerializeToString(deterministic=True) for name in sorted(models)]
 
 
 def with_constants(case: Case) -> onnx.ModelProto:

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 
 import mlhood
@@ -13,11 +12,8 @@ from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.movement import Gather, Transpose
 from mlhood.compiler.operators.shape import Reshape
-from mlhood.compiler.passes import optimize
 from mlhood.errors import CompilerError
-from mlhood.exchange import export
 from mlhood.models import digits
-from mlhood.models.resnet import BasicBlock, ResNet
 from tests.compiler.lir.building import check_against_graph, check_same_bits, lower_static, lowered, program_of
 from tests.compiler.passes.building import Neg, Tanh, built
 from tests.compiler.random_models import BATCH, models
@@ -30,23 +26,6 @@ def test_lenet(lenet_onnx, quantization):
     graph = mlhood.compile(lenet_onnx, quantization=quantization, stop_after=stage)
     actual = Executor(lower(graph, {"batch": 10})).run({"image": images})
     check_same_bits(actual, Interpreter(graph).run({"image": images}))
-
-
-@pytest.mark.parametrize("optimized", [False, True])
-def test_resnet(resnet, optimized):
-    graph = optimize(resnet) if optimized else resnet
-    (name,) = graph.placeholders
-    photos = np.random.default_rng(0).standard_normal((1, 3, 32, 32), np.float32)
-    program = lower(graph, {"batch": 1})
-    check_same_bits(Executor(program).run({name: photos}), Interpreter(graph).run({name: photos}))
-
-
-@pytest.fixture(scope="module")
-def resnet(tmp_path_factory):
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("resnet") / "resnet18.onnx"
-    model = ResNet(BasicBlock, [1, 1, 1, 1], classes=10).eval()
-    return import_model(export(model, torch.zeros(1, 3, 32, 32), path, keep_batchnorm=True))
 
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))

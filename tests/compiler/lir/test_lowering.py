@@ -7,16 +7,14 @@ from mlhood.compiler.hir.text import to_text as graph_text
 from mlhood.compiler.lir.instructions import OPCODES, OPERATOR_OF
 from mlhood.compiler.lir.lowering import lower
 from mlhood.compiler.lir.text import to_text
-from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators import OPERATORS
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.shape import Flatten, Reshape
-from mlhood.compiler.passes import optimize
 from mlhood.errors import CompilerError
-from tests.compiler.lir.building import check_against_graph, computed, lower_static, lowered, opcodes
+from tests.compiler.lir.building import check_against_graph, lowered, opcodes
 from tests.compiler.passes.building import Exp, Tanh, built
 
 
@@ -89,17 +87,6 @@ def test_outputs_that_are_weights_or_one_value_or_called_like_another_value():
         "y2": "y2",
     }
     check_against_graph(program, built(make))
-
-
-def test_networks(lenet_onnx):
-    graph = optimize(import_model(lenet_onnx))
-    dense = ["FullyConnected"] * 3
-    assert computed(lower(graph)) == ["Conv", "MaxPool", "Conv", "MaxPool", *dense]
-    assert "float32[batch, 6, 28, 28]" in to_text(lower(graph))
-    sizes = [lifetime.bytes for lifetime in lower_static(graph).lifetimes()]
-    assert sizes == [4 * 3 * elements for elements in (6 * 28 * 28, 6 * 14 * 14, 1600, 400, 120, 84, 10)]
-    with pytest.raises(CompilerError, match="dynamic axes is unknown"):
-        lower(graph).lifetimes()
 
 
 @pytest.mark.parametrize(

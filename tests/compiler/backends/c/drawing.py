@@ -52,10 +52,3 @@ def drawn_digits(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return pictures [count, 32, 32] of the data set's test half, and their labels."""
     data = digits("")
     return data.test_images[:count, 0], data.test_labels[:count]
-
-
-def a_three() -> np.ndarray:
-    """Return the points [60, 2] of a 3 written in one stroke, in pixels of the canvas."""
-    upper, lower = np.linspace(-0.8 * np.pi, 0.5 * np.pi, 30), np.linspace(-0.5 * np.pi, 0.8 * np.pi, 30)
-    bows = [(135 + 42 * np.cos(upper), 95 + 42 * np.sin(upper)), (135 + 48 * np.cos(lower), 185 + 48 * np.sin(lower))]
-    return np.concatenate([np.stack(bow, axis=1) for bow in bows])

@@ -1,7 +1,6 @@
 """The page with WebAssembly, in a browser: digits are drawn on its canvas."""
 
 import ctypes
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,7 +15,7 @@ from mlhood.compiler.backends.c import wasm
 from mlhood.compiler.bundle import write_bundle
 from mlhood.errors import CompilerError
 from mlhood.exchange import find_browser
-from tests.compiler.backends.c.drawing import DRAW, a_three, drawn_digits, strokes_of
+from tests.compiler.backends.c.drawing import DRAW, drawn_digits, strokes_of
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[4]
@@ -97,24 +96,6 @@ def draw_by_mouse(tab, points):
     for point in moved:
         tab.mouse.move(*point)
     tab.mouse.up()
-
-
-@needs_clang
-@needs_browser
-@pytest.mark.browser
-def test_the_picture_in_the_readme_shows_what_the_page_does(trained_lenet, tmp_path, page):
-    """With PICTURE set to a path, the picture is taken again."""
-    (path,) = write_bundle(trained_lenet, tmp_path, "wasm", "power_of_two").paths
-    tab = page(path)
-    draw_by_mouse(tab, a_three())
-    answer = tab.inner_text("#answer")
-    assert answer.startswith("This is a 3 (")
-    text = (ROOT / "mlhood/compiler/README.md").read_text(encoding="utf-8")
-    picture = "../../.github/images/digit-in-the-browser.png"
-    assert f"![A 3, drawn with the mouse, and the page's answer: this is a 3]({picture})" in text
-    if target := os.environ.get("PICTURE"):
-        tab.set_viewport_size({"width": 760, "height": 480})
-        tab.screenshot(path=target)
 
 
 class Stripes(torch.nn.Module):

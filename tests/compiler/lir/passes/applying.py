@@ -27,8 +27,3 @@ def apply(before: Program, name: str, inputs=None) -> Program:
 def body(program: Program) -> list[str]:
     """Return the lines of the instructions."""
     return [line.strip() for line in to_text(program).partition("program {\n")[2].splitlines()[:-1]]
-
-
-def before_and_after(before: Program, name: str) -> str:
-    """Return the text for a golden file."""
-    return f"# before {name}\n{to_text(before)}\n# after\n{to_text(apply(before, name))}"

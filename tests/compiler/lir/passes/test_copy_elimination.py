@@ -2,11 +2,10 @@
 
 import pytest
 
-from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.shape import Flatten
 from tests.compiler.lir.building import lowered, opcodes, program_of
-from tests.compiler.lir.passes.applying import apply, before_and_after, body
+from tests.compiler.lir.passes.applying import apply, body
 from tests.compiler.passes.building import Tanh
 
 PASS = "eliminate_copies"
@@ -68,8 +67,3 @@ def test_a_copy_stays_where_both_are_needed(lines):
 def test_a_copy_onto_itself():
     program = program_of("relu @out %y, @in %x", "copy @out %y, @in %y")
     assert opcodes(apply(program, PASS)) == ["relu"]
-
-
-def test_golden(golden):
-    program = lowered(lambda b: b(Flatten(), b(Tanh(), b(Identity(), b(Relu(), b.x("n", 2, 2))))))
-    golden("compiler/golden/lir/copy_elimination.txt", before_and_after(program, PASS))

@@ -2,7 +2,7 @@
 
 from mlhood.compiler.operators.pooling import MaxPool
 from tests.compiler.lir.building import lowered, opcodes, program_of
-from tests.compiler.lir.passes.applying import apply, before_and_after, body
+from tests.compiler.lir.passes.applying import apply, body
 
 PASS = "eliminate_dead_stores"
 A, FREE = "alloc %a : float32[2, 3]", "dealloc %a"
@@ -33,9 +33,3 @@ def test_an_instruction_stays_if_one_of_its_results_is_read():
     pool = MaxPool((2, 2), (2, 2), (0,) * 4, (1, 1), indices=True)
     program = lowered(lambda b: b.graph.add(pool, b.x(1, 1, 2, 2)).outputs[1])
     assert body(apply(program, PASS)) == body(program)
-
-
-def test_golden(golden):
-    lines = [A, "tensorview %flat : float32[6] = %a", "tanh @out %a, @in %x", "relu @inout %a", "tanh @out %y, @in %x"]
-    lines += ["alloc %b : float32[2, 3]", "relu @out %b, @in %y", "dealloc %b", "relu @out %y, @in %x", FREE]
-    golden("compiler/golden/lir/dead_stores.txt", before_and_after(program_of(*lines), PASS))

@@ -1,7 +1,7 @@
 """Tight lifetimes: allocations right before the first use, deallocations right after the last."""
 
 from tests.compiler.lir.building import program_of
-from tests.compiler.lir.passes.applying import apply, before_and_after, body
+from tests.compiler.lir.passes.applying import apply, body
 
 PASS = "tighten_lifetimes"
 ALLOCS = ["alloc %a : float32[2, 3]", "alloc %b : float32[2, 3]", "tensorview %v : float32[6] = %b"]
@@ -35,7 +35,3 @@ def test_what_nothing_uses_is_removed():
 def test_what_is_tight_stays():
     lines = [ALLOCS[0], *WORK[:2], "dealloc %a"]
     assert body(apply(program_of(*lines), PASS)) == lines
-
-
-def test_golden(golden):
-    golden("compiler/golden/lir/lifetimes.txt", before_and_after(program(), PASS))

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 import mlhood
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.lir.execute import Executor
-from mlhood.compiler.lir.instructions import Alloc, Dealloc
 from mlhood.compiler.lir.lowering import lower
 from mlhood.compiler.lir.passes import PASSES, optimize
 from mlhood.compiler.lir.text import to_text
@@ -110,21 +109,6 @@ def test_lenet_as_text(golden, lenet_onnx):
     before = lower(optimize_graph(import_model(lenet_onnx)), {"batch": 1})
     texts = ["\n".join(body(program)) for program in (before, optimize(before))]
     golden("compiler/golden/lir/lenet.txt", "# before\n{}\n\n# after\n{}\n".format(*texts))
-
-
-def test_programs_with_dynamic_axes_are_optimised(lenet_onnx):
-    program = optimize(lower(import_model(lenet_onnx)), check=True)
-    assert "copy" not in opcodes(program)
-
-
-def test_stretched_lifetimes_are_restored(lenet_onnx):
-    names = ["tighten_lifetimes"]
-    program = optimize(lower(import_model(lenet_onnx), {"batch": 1}), names)
-    stretched = program.copy()
-    allocs, deallocs = ([each for each in program.instructions if isinstance(each, kind)] for kind in (Alloc, Dealloc))
-    rest = [each for each in program.instructions if not isinstance(each, Alloc | Dealloc)]
-    stretched.instructions = [*allocs, *rest, *deallocs]
-    assert to_text(optimize(stretched, names, check=True)) == to_text(program)
 
 
 def test_a_long_chain_takes_a_few_rounds():

@@ -9,7 +9,7 @@ from mlhood.compiler.operators.movement import Concat, Transpose
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.shape import Flatten, Reshape
 from tests.compiler.lir.building import lowered, opcodes, program_of
-from tests.compiler.lir.passes.applying import apply, before_and_after, body
+from tests.compiler.lir.passes.applying import apply, body
 from tests.compiler.passes.building import Tanh
 
 PASS = "simplify_instructions"
@@ -67,12 +67,3 @@ def test_calls_stay():
     program = lowered(lambda b: b(Transpose((0, 1)), b.x(2, 3)))
     program.instructions = [replace(i, call=True) if isinstance(i, Compute) else i for i in program.instructions]
     assert body(apply(program, PASS)) == body(program)
-
-
-def test_golden(golden):
-    def make(b):
-        pooled = b.graph.add(POOL, b.x("n", 2, 2, 2), name="pool").outputs[0]
-        last = b(Transpose((0, 2, 3, 1)), b(Concat(1), pooled))
-        return b(Reshape((-1, 2)), b(Flatten(), last))
-
-    golden("compiler/golden/lir/peephole.txt", before_and_after(lowered(make), PASS))

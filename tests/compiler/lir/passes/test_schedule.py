@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from mlhood.compiler.lir.passes import optimize, schedule
 from mlhood.compiler.memory.plan import live_bytes
 from tests.compiler.lir.building import computed, program_of
-from tests.compiler.lir.passes.applying import apply, before_and_after
+from tests.compiler.lir.passes.applying import apply
 from tests.compiler.lir.passes.random_programs import programs
 from tests.compiler.lir.passes.test_lir_passes import RANDOM
 
@@ -68,7 +68,3 @@ def test_a_tree_needs_no_more_than_the_greedy_order_of_its_leaves(data):
     lines += ["elementadd @out %y, @in %b0, @in %b1"]
     example = program_of(*lines, *(f"dealloc %{name}" for name in ("a0", "a1", "a2", "a3", "b0", "b1")))
     assert peak(apply(example, PASS)) <= 4 * 24
-
-
-def test_golden(golden):
-    golden("compiler/golden/lir/schedule.txt", before_and_after(program(), PASS))
