@@ -107,10 +107,6 @@ class Machine:
         """Return how many elements of 1 or 2 bytes a tilelet computes with in a cycle."""
         return self.macs_per_cycle // element_bytes
 
-    def peak(self, element_bytes: int = 1) -> int:
-        """Return the multiply-accumulates per second of the whole machine."""
-        return self.units * self.lanes(element_bytes) * self.clock_hz
-
     def address_text(self, address: int) -> str:
         """Return an address of a tilelet's memory as instructions write it: blob and offset, such as b2+0x0100."""
         blob, offset = divmod(address, self.blob_bytes)

@@ -58,13 +58,11 @@ class Dispatch:
     """Where a node can run, and what that costs.
 
     Args:
-        node: The node.
         seconds: Estimated time on each device that can run it.
         kernels: What computes it on each device: instructions of the neural processor, or the CPU's operator.
         reason: Why the neural processor cannot; empty if it can.
     """
 
-    node: Node
     seconds: Mapping[str, float]
     kernels: Mapping[str, str]
     reason: str = ""
@@ -78,15 +76,11 @@ class Partition:
         graph: The graph.
         dispatches: Where each node can run.
         devices: Where each node runs.
-        seconds: Estimated time of all nodes and transfers.
-        host: The processor beside the neural one.
     """
 
     graph: Graph
     dispatches: Mapping[Node, Dispatch] = field(repr=False)
     devices: Mapping[Node, str] = field(repr=False)
-    seconds: float
-    host: Host
 
     def on(self, device: str) -> list[Node]:
         """Return the nodes of a device, in the graph's order."""
@@ -152,8 +146,7 @@ def partition(graph: Graph, machine: Machine) -> Partition:
 
 def assign(graph: Graph, dispatches: Mapping[Node, Dispatch], host: Host) -> Partition:
     """Return the partition of least cost, given where each node can run."""
-    devices = _cut(graph, dispatches, host)
-    return Partition(graph, dispatches, devices, cost(graph, dispatches, devices, host), host)
+    return Partition(graph, dispatches, _cut(graph, dispatches, host))
 
 
 def dispatch_node(node: Node, machine: Machine, host: Host) -> Dispatch:
@@ -165,10 +158,10 @@ def dispatch_node(node: Node, machine: Machine, host: Host) -> Dispatch:
         once = 1 if not stages or stages[0].kind == "dense" else images(node.outputs[0].type)
         cycles = search(stages, machine).cycles * once if stages else 0
     except CompilerError as error:
-        return Dispatch(node, seconds, kernels, error.one_line())
+        return Dispatch(seconds, kernels, error.one_line())
     seconds[NMP] = cycles / machine.clock_hz
     kernels[NMP] = "the same bytes" if is_alias(node) else " + ".join(stage.kind for stage in stages)
-    return Dispatch(node, seconds, kernels)
+    return Dispatch(seconds, kernels)
 
 
 def _cpu_seconds(node: Node, host: Host) -> float:
@@ -178,16 +171,6 @@ def _cpu_seconds(node: Node, host: Host) -> float:
     macs = node.operator.macs(shapes, output) or 0
     moved = sum(_bytes(value) for value in {*node.inputs, *node.outputs} if value is not None)
     return host.node_seconds + max(macs / host.macs_per_second, moved / host.bytes_per_second)
-
-
-def cost(graph: Graph, dispatches: Mapping[Node, Dispatch], devices: Mapping[Node, str], host: Host) -> float:
-    """Return the estimated seconds of an assignment, in which each node can run on its device."""
-    total = sum(dispatches[node].seconds[device] for node, device in devices.items())
-    for value, source, readers in _uses(graph):
-        device = CPU if source is None else devices[source]
-        if any((CPU if node is None else devices[node]) != device for node in readers):
-            total += _transfer_seconds(value, host)
-    return total
 
 
 def _cut(graph: Graph, dispatches: Mapping[Node, Dispatch], host: Host) -> dict[Node, str]:

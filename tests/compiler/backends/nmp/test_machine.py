@@ -17,7 +17,7 @@ TEXT = (Path(nmp.__file__).parent / "README.md").read_text(encoding="utf-8")
 
 def test_the_default_machine_has_the_published_peaks():
     machine = default_machine()
-    assert (machine.peak(1), machine.peak(2)) == (512 * 10**9, 256 * 10**9)
+    assert [machine.units * machine.lanes(size) * machine.clock_hz for size in (1, 2)] == [512 * 10**9, 256 * 10**9]
     assert (machine.units, machine.memory_bytes) == (32, 4 * 8192)
 
 
@@ -34,7 +34,7 @@ def test_every_parameter_has_its_default():
     values |= {f"energy.{name}": value for name, value in vars(machine.energy).items()}
     for name, value in values.items():
         assert f"| `{name}` | {value if isinstance(value, str) else f'{value:,}'} |" in TEXT, name
-    assert f"{machine.peak(1) / 1e9:,.0f} GMAC/s for int8" in TEXT
+    assert "512 GMAC/s for int8" in TEXT
 
 
 @pytest.mark.parametrize("change", [{"tiles": 0}, {"tilelets": True}, {"blob_bytes": 4.0}, {"blobs": 3}])
