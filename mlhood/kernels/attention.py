@@ -44,8 +44,7 @@ _LOWEST = float(np.finfo(np.float32).min)  # unlike -inf, it may be subtracted f
 class AttentionSizes:
     """Sizes of attention: q [heads, queries, depth], k [heads / shared, keys, depth], v [heads / shared, keys, width].
 
-    Each head of the keys and values is that of `shared` consecutive heads of the queries. A head of them is followed by
-    room for more: it has as many as `room`, if that is not 0.
+    Each head of the keys and values is that of `shared` consecutive heads of the queries.
     """
 
     heads: int
@@ -54,7 +53,6 @@ class AttentionSizes:
     depth: int
     width: int
     shared: int = 1
-    room: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,8 +98,7 @@ def attend(
     blocks = -(-sizes.queries // rows)
     layout = mask or Mask()
     values = {"tasks": sizes.heads * blocks, "blocks": blocks, "queries": sizes.queries, "keys": sizes.keys}
-    room = sizes.room or sizes.keys
-    values |= {"k_head": room * sizes.depth, "v_head": room * sizes.width}
+    values |= {"k_head": sizes.keys * sizes.depth, "v_head": sizes.keys * sizes.width}
     values |= {"shared": sizes.shared, "mask_heads": layout.heads, "mask_batch": layout.batch}
     values |= {"mask_head": layout.head, "mask_query": layout.query, "mask": 0}
     masks = ("mask",) if mask else ()
@@ -114,8 +111,7 @@ def attend(
     calls, operands = [], dict(call.operands)
     for name, n, k, transposed in (("k", sizes.keys, sizes.depth, True), ("v", sizes.width, sizes.keys, False)):
         packed = product.ProductSizes(0, n, k, sizes.heads // sizes.shared)
-        group = room * (k if transposed else n)
-        pack = product.pack_at_run_time(packed, tile, group, transposed=transposed, target=target)
+        pack = product.pack_at_run_time(packed, tile, transposed=transposed, target=target)
         size = 4 * packed.batch * -(-n // tile.columns) * tile.columns * k
         places, panels = {name: pack.operands["source"], f"{name} panels": pack.operands["out"]}, f"{name} panels"
         calls.append(replace(pack, operands=places, workspace={panels: size}))

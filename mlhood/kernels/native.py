@@ -117,12 +117,6 @@ class KernelSequence:
         self._part = (0, 0)
         self._range = slice(word_index(FIELDS, "first"), word_index(FIELDS, "last") + 1)
 
-    def replace(self, number: int, call: NativeCall) -> None:
-        """Replace a call by another one of the same kernel; its addresses must be written again."""
-        self.calls = (*self.calls[:number], call, *self.calls[number + 1 :])
-        start = self.starts[number]
-        self.words[start : start + call.words.size] = call.words
-
     def word(self, call: int, operand: str) -> int:
         """Return the index in `words` where a call takes the address of an operand from."""
         return self.starts[call] + self.calls[call].operands[operand]

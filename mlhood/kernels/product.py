@@ -146,14 +146,13 @@ def prepare(
 
 
 def pack_at_run_time(
-    sizes: ProductSizes, tile: Tile, group: int | None = None, *, transposed: bool = False, target: Target | None = None
+    sizes: ProductSizes, tile: Tile, *, transposed: bool = False, target: Target | None = None
 ) -> NativeCall:
     """Prepare the packing of a batch of factors b into panels: operands "source" and "out", float32.
 
     Args:
         sizes: The sizes.
         tile: The register tile.
-        group: Elements from one factor to the next; N K by default.
         transposed: Whether the source is [batch, N, K] (else [batch, K, N]).
         target: The processor; the host by default.
     """
@@ -161,7 +160,7 @@ def pack_at_run_time(
     values = {
         "tasks": sizes.batch * panels,
         "blocks": panels,
-        "group": sizes.n * sizes.k if group is None else group,
+        "group": sizes.n * sizes.k,
         "ld": sizes.k if transposed else sizes.n,
         "count": sizes.n,
         "depth": sizes.k,

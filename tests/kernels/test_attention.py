@@ -18,8 +18,8 @@ SIZES = [
     AttentionSizes(2, 3, 16, 16, 48),
     AttentionSizes(1, 2, 1025, 64, 64),
     AttentionSizes(2, 9, 1, 16, 16),
-    AttentionSizes(2, 1, 7, 16, 32, room=9),
-    AttentionSizes(2, 10, 7, 16, 32, room=9),
+    AttentionSizes(2, 1, 7, 16, 32),
+    AttentionSizes(2, 10, 7, 16, 32),
     AttentionSizes(6, 50, 43, 20, 9, shared=3),
     AttentionSizes(2, 70, KEYS + 1, 64, 64),
     AttentionSizes(1, 100, 2 * KEYS, 8, 130),
@@ -31,8 +31,7 @@ MASKS = {"none": None, "shared": (0, 0, 0), "padding": (1, 0, 0), "by query": (0
 def drawn(sizes):
     draw, groups = np.random.default_rng(sizes.keys), sizes.heads // sizes.shared
     shapes = {"q": (sizes.heads, sizes.queries, sizes.depth)}
-    rows = sizes.room or sizes.keys
-    shapes |= {"k": (groups, rows, sizes.depth), "v": (groups, rows, sizes.width)}
+    shapes |= {"k": (groups, sizes.keys, sizes.depth), "v": (groups, sizes.keys, sizes.width)}
     return {name: 2 * draw.standard_normal(shape, np.float32) for name, shape in shapes.items()}
 
 

@@ -249,10 +249,3 @@ def test_the_command_reports_a_difference(path, monkeypatch):
 )
 def test_the_command_rejects_invalid_options(path, options, message):
     assert message in str(command(path, *options).exception)
-
-
-def test_the_command_compares_a_quantised_graph(path, quantized):
-    result = command(path, "--quantize", "symmetric", "--compare", "direct")
-    assert result.exit_code == 0, result.output
-    count = len(quantized.nodes)
-    assert f"direct: {count} of {count} values agree with the interpreter; largest error 0\n" in result.output

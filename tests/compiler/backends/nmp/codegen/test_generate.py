@@ -10,7 +10,7 @@ import pytest
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.nmp.codegen.generate import fuse_layers, generate, layers_of
-from mlhood.compiler.backends.nmp.codegen.search import _smallest, search
+from mlhood.compiler.backends.nmp.codegen.search import search
 from mlhood.compiler.backends.nmp.machine import default_machine
 from mlhood.compiler.backends.nmp.simulator import simulate
 from mlhood.compiler.bench.model import NETWORKS
@@ -111,11 +111,3 @@ def test_an_unsupported_node_is_named():
     graph.output(graph.add(Relu(), x, name="gate").outputs[0])
     with pytest.raises(CompilerError, match=r"(?s)no instruction.*gate"):
         generate(graph)
-
-
-@pytest.mark.parametrize("count", [0, 1, 7, 99, 100, 1000])
-def test_the_smallest_are_those_of_a_stable_sort(count):
-    rng = np.random.default_rng(count)
-    values = rng.integers(0, 20, 100).astype(float)
-    values[rng.random(100) < 0.3] = np.inf
-    assert _smallest(values, count).tolist() == np.argsort(values, kind="stable")[:count].tolist()
