@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlhood.compiler.backends.c.elementwise import activated
 from mlhood.compiler.backends.c.kernel import (
@@ -146,6 +146,18 @@ def fully_connected(kernel: CKernel) -> Lines:
 def _activated_sum(kernel: CKernel) -> Callable[[str, str], Lines]:
     value = activated(kernel.operator.activation, "sum", kernel.y.element)
     return lambda place, f: [f"y[{place}] = {value};"]
+
+
+def block_dense(kernel: CKernel) -> Lines:
+    """Return a BlockDense: a FullyConnected whose weights are integers with a scale for each block of a row."""
+    x, w, scale = kernel.names[:3]
+    blocks = shape_of(kernel.input(2))[1]
+    real = _plain(kernel, 3, _activated_sum(kernel))
+
+    def product(i: str, j: str, f: str) -> str:
+        return f"{x}[{i}] * ({w}[{j}] * {scale}[{at(['f'], [blocks])} + k / {kernel.operator.block}])"
+
+    return dense(kernel, replace(real, product=product))
 
 
 def matmul(kernel: CKernel) -> Lines:

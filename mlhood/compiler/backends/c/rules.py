@@ -17,6 +17,7 @@ from mlhood.errors import CompilerError
 RULES: dict[str, Rule] = {
     "Conv": products.conv,
     "FullyConnected": products.fully_connected,
+    "BlockDense": products.block_dense,
     "MatMul": products.matmul,
     "Gemm": products.gemm,
     "MaxPool": pooling.max_pool,
