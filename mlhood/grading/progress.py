@@ -1,12 +1,7 @@
-"""The progress of a command: a bar for each of its parts on a terminal, plain lines elsewhere.
-
-While a class is graded, a log is never silent for long: every ten seconds a line says what is going on.
-"""
+"""The progress of a command: a bar for each of its parts on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -21,12 +16,8 @@ if TYPE_CHECKING:
     from mlhood.grading.execution.grade_notebook import CellStep
 
 LINE_SECONDS = 3.0  # between lines about the same part, unless each step has its own
-GRADING = "grading"
 LABELS = {"done": "graded", "refused": "could not be run", "failed": "FAILED"}
 MAX_REASON = 300
-HEARTBEAT_SECONDS = 10.0
-TICK_SECONDS = 1.0
-MAX_RUNNING = 4  # notebooks that a heartbeat names
 
 # called with what is done, how many are done and how many there are
 Notify = Callable[[str, int, int], None]
@@ -47,20 +38,14 @@ class CommandProgress:
         counts = BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left:")
         columns = TextColumn("{task.description}"), *counts, TimeRemainingColumn(), TextColumn("{task.fields[step]}")
         self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
-        self._part = self._stage = ""  # the stage is that of a class
-        self._began = self._stage_began = self._printed = 0.0
-        self._running: dict[str, float] = {}  # since when, by source
+        self._part = ""
+        self._began = self._printed = 0.0
         self._failures = 0
-        self._lock = threading.RLock()  # between this thread and the heartbeat
-        self._ended = threading.Event()
 
     def __enter__(self) -> CommandProgress:
-        if not self._console.is_terminal:
-            threading.Thread(target=self._heartbeats, name="mlhood progress", daemon=True).start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._ended.set()
         self._bar.stop()
 
     def __call__(self, text: str, done: int, total: int) -> None:
@@ -97,66 +82,32 @@ class CommandProgress:
 
     def stage(self, text: str) -> None:
         """Print what is done before or after the notebooks are graded."""
-        with self._lock:
-            self._stage, self._stage_began = text, time.monotonic()
-            self._print(text)
+        self._print(text)
 
     def begin_class(self, count: int, done: int) -> None:
         """Print how many notebooks are to be graded and how many are already, and start the bar."""
-        with self._lock:
-            self._stage = ""
-            if count:
-                self._start(GRADING, count, "")
-            self._print(f"{count} notebooks to grade" + (f", {done} are graded already" if done else ""))
+        if count:
+            self._start("grading", count, "")
+        self._print(f"{count} notebooks to grade" + (f", {done} are graded already" if done else ""))
 
     def started(self, source: str) -> None:
-        """Record that a worker grades this notebook from now on."""
-        with self._lock:
-            self._running[source] = time.monotonic()
+        """Show that a worker begins to grade this notebook."""
+        self._log(f"{source}: grading")
 
     def graded(self, source: str, state: str, reason: str) -> None:
         """Count a notebook: `done`, `refused` or `failed`; print the reason if it could not be graded."""
-        with self._lock:
-            self._running.pop(source, None)
-            self._failures += state == "failed"
-            self._update(advance=1, step=f"{self._failures} failed" if self._failures else "")
-            done, total = self._counts()
-            left = (time.monotonic() - self._began) / done * (total - done)
-            if state != "done" or not self._console.is_terminal:
-                result = f"{source}: {LABELS[state]}{_suffix(reason)}"
-                self._print(f"[{done}/{total}] {result}" + (f"; about {duration(left)} left" if done < total else ""))
+        self._failures += state == "failed"
+        self._update(advance=1, step=f"{self._failures} failed" if self._failures else "")
+        task = self._bar.tasks[-1]
+        done, total = int(task.completed), int(task.total or 0)
+        left = (time.monotonic() - self._began) / done * (total - done)
+        if state != "done" or not self._console.is_terminal:
+            result = f"{source}: {LABELS[state]}{_suffix(reason)}"
+            self._print(f"[{done}/{total}] {result}" + (f"; about {duration(left)} left" if done < total else ""))
 
     def lost(self, source: str, reason: str) -> None:
         """Print that a worker was lost."""
-        with self._lock:
-            self._running.pop(source, None)
-            self._print(f"{source}: a worker was lost and is replaced{_suffix(reason)}")
-
-    def beat(self, now: float) -> None:
-        """Print what is going on, if nothing has been printed for ten seconds; `now` is a time of `time.monotonic`."""
-        with self._lock:
-            done, total = self._counts()
-            if now - self._printed < HEARTBEAT_SECONDS:
-                return
-            if self._running:
-                longest = list(self._running.items())[:MAX_RUNNING]  # in the order in which they were started
-                names = [f"{source} ({duration(now - since)})" for source, since in longest]
-                more = [f"{len(self._running) - MAX_RUNNING} more"] if len(self._running) > MAX_RUNNING else []
-                self._print(f"still grading, {done} of {total} done: {', '.join([*names, *more])}")
-            elif self._stage:
-                self._print(f"still {self._stage}: {duration(now - self._stage_began)}")
-            elif self._part == GRADING and done < total:
-                self._print(f"still waiting for a worker, {done} of {total} done")
-
-    def _heartbeats(self) -> None:
-        with contextlib.suppress(OSError):  # nobody reads the output any more
-            while not self._ended.wait(TICK_SECONDS):
-                self.beat(time.monotonic())
-
-    def _counts(self) -> tuple[int, int]:
-        """Return how many steps of the last part are done, and how many there are."""
-        task = self._bar.tasks[-1] if self._bar.tasks else None
-        return (int(task.completed), int(task.total or 0)) if task else (0, 0)
+        self._print(f"{source}: a worker was lost and is replaced{_suffix(reason)}")
 
     def _start(self, part: str, total: int | None, step: str) -> None:
         self._part, self._began, self._printed = part, time.monotonic(), 0.0

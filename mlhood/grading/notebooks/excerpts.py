@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bs4 import BeautifulSoup, Tag
 from nbformat import NotebookNode
 
 
@@ -58,63 +56,8 @@ EXCERPTS = {
 }
 
 
-@dataclass(frozen=True)
-class TextTable:
-    """A table that a notebook shows, as text: its headings, its rows, and the notes around it."""
-
-    heading: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...]
-
-
 def output(notebook: NotebookNode, cell_id: str, mime_type: str) -> str:
     """Return the first output of a MIME type that a cell shows; empty if it shows none."""
     outputs = [output for cell in notebook.cells if cell.id == cell_id for output in cell.get("outputs", [])]
     shown = ("".join(output.get("data", {}).get(mime_type, "")) for output in outputs)
     return next(filter(None, shown), "")
-
-
-def text_table(html: str, columns: tuple[str, ...] = ()) -> TextTable:
-    """Return a table of a notebook as text; of pandas' default index nothing is kept, since it says nothing.
-
-    Args:
-        html: What pandas or a declared table of the course shows in a notebook.
-        columns: The columns to keep, by their headings; all if empty.
-    """
-    soup = BeautifulSoup(html, "html.parser")
-    heads, lines = _lines(soup)
-    # pandas names the columns of an index in a line of its own
-    heading = [next(filter(None, texts), "") for texts in zip(*heads, strict=True)]
-    rows = [line for line in lines if any(line[1:])]
-    if rows and all(row[0].isdigit() for row in rows):
-        heading, rows = heading[1:], [row[1:] for row in rows]
-    keep = [i for i, title in enumerate(heading) if not columns or title in columns]
-    return TextTable(_kept(heading, keep), tuple(_kept(row, keep) for row in rows), tuple(_notes(soup)))
-
-
-def _lines(soup: BeautifulSoup) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the texts of the heading's lines and of all others; a cell that spans lines has its text in each."""
-    heads, lines = [], []
-    below: dict[int, list[str]] = {}  # column -> the texts of a cell from above in the lines to come
-    for row in soup.find_all("tr"):
-        line: list[str] = []
-        for cell in row.find_all(["th", "td"]):
-            while below.get(len(line)):
-                line.append(below[len(line)].pop())
-            below[len(line)] = [_text(cell)] * (int(str(cell.get("rowspan", "1"))) - 1)
-            line.append(_text(cell))
-        (lines if row.find("td") else heads).append(line)
-    return heads, lines
-
-
-def _text(tag: Tag) -> str:
-    return " ".join(tag.get_text(" ").split())
-
-
-def _kept(cells: list[str], keep: list[int]) -> tuple[str, ...]:
-    return tuple(cells[i] if i < len(cells) else "" for i in keep)
-
-
-def _notes(soup: BeautifulSoup) -> Iterator[str]:
-    for tag in soup.find_all(["p", "li"]):
-        yield ", ".join(filter(None, map(str.strip, tag.get_text().splitlines())))

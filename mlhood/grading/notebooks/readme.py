@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bs4 import BeautifulSoup
+
 from mlhood.errors import GradingError
 from mlhood.grading.checks.task import Project
-from mlhood.grading.notebooks.excerpts import EXCERPTS, output, text_table
+from mlhood.grading.notebooks.excerpts import EXCERPTS, output
 from mlhood.grading.notebooks.notebook import read
 
 IMAGES = ".github/images"
@@ -114,6 +116,7 @@ def _insert(text: str, name: str, table: str, path: Path) -> str:
 
 def markdown_table(html: str) -> str:
     """Return a table that a notebook shows, in Markdown."""
-    table = text_table(html)
-    rows = [table.heading, ["---"] * len(table.heading), *table.rows]
+    lines = BeautifulSoup(html, "html.parser").find_all("tr")
+    rows = [[" ".join(cell.get_text(" ").split()) for cell in line.find_all(["th", "td"])] for line in lines]
+    rows.insert(1, ["---"] * len(rows[0]))
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)

@@ -26,13 +26,11 @@ from mlhood.grading.notebooks.notebook import label
 from mlhood.grading.notebooks.questions import RubricRow, synced_questions
 from mlhood.grading.progress import Notify, ignore
 from mlhood.grading.reports.marks_text import format_points
-from mlhood.grading.reports.outputs import PageBudget, pictures_of
-from mlhood.grading.reports.pictures import Picture, prepare
+from mlhood.grading.reports.outputs import PageBudget
 from mlhood.grading.reports.render import render
 from mlhood.grading.reports.sanitize import plain
 
 GRADED = ("done", "refused")
-BATCH = 20  # pages whose pictures are read in one process
 
 
 @dataclass(frozen=True)
@@ -133,22 +131,15 @@ def write_feedback(gradebook: Path, folder: Path, projects: Collection[str] = ()
             todo="grade first: mlhood grade SUBMISSIONS --out DIR",
         )
     names = ", ".join(sorted({record.project.id for record in graded}))
-    for first in range(0, len(graded), BATCH):
-        pages = [feedback_of(record, gradebook.parent / SUBMISSIONS_FOLDER) for record in graded[first : first + BATCH]]
-        prepare(_pictures(page.notebook) for page in pages)
-        for done, (page, record) in enumerate(zip(pages, graded[first:], strict=False), first):
-            notify(f"writing pages of {names} below {folder}", done, len(graded))
-            path = folder / portable_name(record.student) / record.project.id / f"{record.project.id}.html"
-            make_folder(path.parent)
-            write_atomic(path, _html(page).encode("utf-8", "replace"))
+    for done, record in enumerate(graded):
+        notify(f"writing pages of {names} below {folder}", done, len(graded))
+        path = folder / portable_name(record.student) / record.project.id / f"{record.project.id}.html"
+        make_folder(path.parent)
+        page = feedback_of(record, gradebook.parent / SUBMISSIONS_FOLDER)
+        write_atomic(path, _html(page).encode("utf-8", "replace"))
     ungraded = len(selected) - len(graded)
     note = f"\nnote: {ungraded} submissions are not graded yet" if ungraded else ""
     return f"{len(graded)} pages below {folder}{note}"
-
-
-def _pictures(notebook: NotebookNode | None) -> Iterator[Picture]:
-    for cell in notebook.cells if notebook else []:
-        yield from pictures_of(cell)
 
 
 def _html(feedback: Feedback) -> str:

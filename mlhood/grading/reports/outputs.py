@@ -1,25 +1,27 @@
 """A student's code and outputs as fragments of a page: tables, pictures and text, nothing that runs.
 
 Of an output in several formats the safest one that still shows it is taken: a table of measurements, parsed strictly
-and rendered by us; a picture, decoded and encoded again; HTML, reduced to tables; text. SVG is not shown: it can hold
-programs.
+and rendered by us; a PNG, as a `data:` address; HTML, reduced to tables; text. SVG is not shown: it can hold programs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import base64
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from markupsafe import escape
 
-from mlhood.grading.reports.pictures import FORMATS, Picture, data_uri
 from mlhood.grading.reports.sanitize import highlight_python, plain, table_html
 from mlhood.measure.table import MIME, Table
 
 MAX_PAGE = 6_000_000  # characters
 MAX_OUTPUTS = 12  # of a cell
-PICTURE_COST = 100_000  # characters; a picture of few bytes can have millions of pixels
+MAX_PICTURE = 2 << 20  # characters
+MAX_PIXELS = 8_000_000  # a picture of few bytes can have many
+PNG = "image/png"
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
 MAX_ALT = 1_000  # characters
 SVG = "image/svg+xml"
 
@@ -68,8 +70,7 @@ class PageBudget:
         if not self.remaining:
             return [PAGE_FULL]
         data = _data(output)
-        work = PICTURE_COST * sum(kind in data for kind in FORMATS) + len(str(data.get("text/html", "")))
-        return self._admit(_fragments(output), work)
+        return self._admit(_fragments(output), len(str(data.get("text/html", ""))))
 
     def _admit(self, fragments: list[Fragment], work: int = 0) -> list[Fragment]:
         """Return the fragments, or a note; `work` is what they cost if it is more than their length on the page."""
@@ -113,28 +114,29 @@ def _table(data: dict[str, Any]) -> list[Fragment]:
 
 
 def _picture(output: Any) -> list[Fragment]:
-    picture = _picture_in(_data(output))
+    picture = _data(output).get(PNG)
     if picture is None:
         return []
     uri = data_uri(picture)
     if uri is None:
         return [Fragment("note", "A picture is not shown: it is damaged or too large.")]
     try:
-        alt = plain(output["metadata"][picture[0]]["alt"], MAX_ALT)
+        alt = plain(output["metadata"][PNG]["alt"], MAX_ALT)
     except (KeyError, TypeError):  # no metadata, or not as IPython writes them
         alt = "a picture from your notebook"
     return [Fragment("picture", uri, alt)]
 
 
-def _picture_in(data: dict[str, Any]) -> Picture | None:
-    return next(((kind, data[kind]) for kind in FORMATS if kind in data), None)
-
-
-def pictures_of(cell: Any) -> Iterator[Picture]:
-    """Yield the pictures that a page with the cell may show."""
-    for output in list(cell.get("outputs", []))[:MAX_OUTPUTS]:
-        if picture := _picture_in(_data(output)):
-            yield picture
+def data_uri(encoded: object) -> str | None:
+    """Return the `data:` address of a PNG in base64, or None for what does not begin like one, or is too large."""
+    try:
+        data = base64.b64decode("".join(str(encoded)[: MAX_PICTURE + 1].split()), validate=True)
+    except ValueError:
+        return None
+    width, height = (int.from_bytes(data[i : i + 4]) for i in (16, 20))
+    if not data.startswith(SIGNATURE) or len(str(encoded)) > MAX_PICTURE or width * height > MAX_PIXELS:
+        return None
+    return f"data:{PNG};base64,{base64.b64encode(data).decode()}"
 
 
 def _html(data: dict[str, Any]) -> list[Fragment]:

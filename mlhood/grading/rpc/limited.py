@@ -1,10 +1,9 @@
 """A limited process: runs a named parser of ours on what a student wrote, and returns checked plain data.
 
-ONNX Runtime, the compiler and the decoders of pictures are large programs in which a hostile file may find a
-fault, and a small file can unfold to gigabytes. So calls are in processes with limits on memory, time and the size of
-replies, and in bubblewrap where that is available: without network, and without files of the grader. Each call has its
-own process, unless those of a submission share one. The reply is read like a student's (see `codec`), since the process
-may be under the control of what it has read.
+ONNX Runtime and the compiler are large programs in which a hostile file may find a fault, and a small file can unfold
+to gigabytes. So calls are in processes with limits on memory, time and the size of replies, and in bubblewrap where
+that is available: without network, and without files of the grader. Those of a submission share one. The reply is read
+like a student's (see `codec`), since the process may be under the control of what it has read.
 
     python -P -m mlhood.grading.rpc.limited MEMORY SECONDS SANDBOXED
 
@@ -43,22 +42,6 @@ class IsolatedCallError(Exception):
     """The function raised an error, crashed or exceeded a limit."""
 
 
-def run_isolated(target: str, *args: object, seconds: float = 60.0, memory: int = MEMORY) -> Any:
-    """Call `module:function` of ours in a limited process, with plain data, bytes and arrays.
-
-    Args:
-        target: The function.
-        args: See `codec.encode`.
-        seconds: Limit on wall time.
-        memory: Limit on allocated memory, in bytes.
-
-    Raises:
-        IsolatedCallError: It raised an error, crashed or exceeded a limit, or its arguments or result are too large.
-    """
-    with contextlib.closing(IsolatedProcess(seconds, memory)) as process:
-        return process.call(target, *args)
-
-
 class IsolatedProcess:
     """A limited process for calls of one submission, which may change what later ones return.
 
@@ -75,7 +58,11 @@ class IsolatedProcess:
         self.close = lambda: None
 
     def call(self, target: str, *args: object) -> Any:
-        """Call `module:function` of ours, as `run_isolated` does."""
+        """Call `module:function` of ours with plain data, bytes and arrays (see `codec.encode`).
+
+        Raises:
+            IsolatedCallError: It raised an error, crashed or exceeded a limit, or what is sent is too large.
+        """
         try:
             request = encode({"target": target, "method": None, "call": True, "args": args, "kwargs": {}})
             reply = decode(self._answer(request))

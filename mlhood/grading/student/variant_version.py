@@ -64,12 +64,12 @@ def read_source_notebooks(root: Path, made_of: Variant | None) -> dict[str, Note
     source_notebooks = {}
     executed = _executed_sources(made_of.source_notebooks) if made_of and made_of.source_notebooks else {}
     for path in course_notebooks(root):
-        source_notebooks[path.name] = notebook = read(path)
+        notebook = read(path)
         if made_of:
-            source_notebooks[path.name] = varied = source_of_variant(notebook, _project(notebook, path, made_of))
-            if path.name in executed:
-                _take_outputs(varied, executed[path.name])
-            store_signature(varied, made_of.signed)
+            notebook = source_of_variant(notebook, _project(notebook, path, made_of))
+            notebook = _executed(notebook, executed[path.name]) if path.name in executed else notebook
+            store_signature(notebook, made_of.signed)
+        source_notebooks[path.name] = notebook
     return source_notebooks
 
 
@@ -119,21 +119,17 @@ def _project(notebook: NotebookNode, path: Path, made_of: Variant | None) -> Pro
     return variant(project_of(notebook, path), made_of.name if made_of else "")
 
 
-def _take_outputs(source_notebook: NotebookNode, path: Path) -> None:
-    """Give the cells of a variant's source notebook the outputs of the executed one."""
-    executed = {cell_name(cell): cell for cell in read(path).cells}
-    for cell in source_notebook.cells:
-        if cell.cell_type != "code":
-            continue
-        if cell_name(cell) not in executed or executed[cell_name(cell)].source != cell.source:
-            raise OutputError(
-                "the executed notebook is not the source notebook of this variant",
-                where=path,
-                expected="the cells of the variant, as this version of the course makes them",
-                got=f"another cell {cell_name(cell)}",
-                todo="make them again: mlhood run --variant NAME --out DIR",
-            )
-        cell.outputs = executed[cell_name(cell)].get("outputs", [])
+def _executed(expected: NotebookNode, path: Path) -> NotebookNode:
+    """Return the executed notebook, which has the cells of the variant's source notebook."""
+    found = read(path)
+    if [(cell_name(cell), cell.source) for cell in found.cells] != [(cell_name(c), c.source) for c in expected.cells]:
+        raise OutputError(
+            "the executed notebook is not the source notebook of this variant",
+            where=path,
+            expected="the cells of the variant, as this version of the course makes them",
+            todo="make them again: mlhood run --variant NAME --out DIR",
+        )
+    return found
 
 
 class _Solved(Submission):
