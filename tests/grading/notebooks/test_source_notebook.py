@@ -29,11 +29,6 @@ def test_a_notebook_of_the_course_runs_unchanged(path, version):
     assert as_submitted(book, project_of(book, path)) == restored
 
 
-def test_the_packages_copy_of_the_cells_is_up_to_date():
-    files = {name: (ROOT / name).read_text(encoding="utf-8") for name in cell_files(SOURCE_NOTEBOOKS)}
-    assert files == cell_files(SOURCE_NOTEBOOKS), "run `mlhood sync` in the folder of the course"
-
-
 def test_the_copied_cells_contain_no_solution():
     for name in (name for name in cell_files(SOURCE_NOTEBOOKS) if name.endswith(CELLS_FILE)):
         cells = [cell for cell in parse_cells((ROOT / name).read_text(encoding="utf-8")) if cell.role == SOLUTION]

@@ -16,14 +16,12 @@ from mlhood.grading.notebooks.source_notebook import (
     solution_source,
     source_of_variant,
     student_version,
-    templates_of,
 )
 from mlhood.grading.notebooks.sync import notebook_files, require_templates
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import parameters_of, variant, with_values
 from mlhood.grading.projects.package_files import varied_solutions
 from mlhood.grading.variants.parameter import defaults
-from mlhood.grading.variants.templates import render
 from tests.grading import varied_course
 
 ROOT = Path(__file__).parents[3]
@@ -98,15 +96,6 @@ def test_a_students_notebook_has_no_templates(public):
     student = copy.deepcopy(notebook)
     student_version(student, ROOT / f"{project.id}.ipynb")
     assert '"varies"' not in notebook_text(student)
-
-
-def test_every_template_gives_its_phrase_for_the_defaults(public):
-    project, notebook = public
-    require_templates(notebook, project, ROOT / f"{project.id}.ipynb")
-    values = defaults(parameters_of(project))
-    for cell in notebook.cells:
-        for phrase, template in templates_of(cell).items():
-            assert render(template, values) == phrase
 
 
 def test_a_cell_whose_task_varies_loses_its_outputs(course):

@@ -15,11 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mlhood.errors import OutputError
 from mlhood.grading import gradescope
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.sandbox.bubblewrap import problem
-from mlhood.grading.student.gradescope_zip import archive, autograder_files, write_autograder
+from mlhood.grading.student.gradescope_zip import archive, autograder_files
 from mlhood.grading.student.version_files import package_files
 
 REPOSITORY = Path(__file__).parents[3]
@@ -245,14 +244,3 @@ def test_setup_finds_or_installs_a_python_and_the_package(container, tmp_path, h
     installs = [line for line in lines if line.startswith("python")]
     assert installs[0].endswith(f" -r {container}/source/requirements.txt")
     assert installs[1].endswith(f" --no-deps {container}/source")
-
-
-def test_a_different_file_is_kept(tmp_path):
-    path = tmp_path / "student-gradescope.zip"
-    path.write_bytes(b"mine")
-    with pytest.raises(OutputError, match="another autograder"):
-        write_autograder(REPOSITORY, {}, path)
-    assert path.read_bytes() == b"mine"
-    write_autograder(REPOSITORY, {}, path, force=True)
-    write_autograder(REPOSITORY, {}, path)
-    assert zipfile.is_zipfile(path)
