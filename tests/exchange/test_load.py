@@ -179,13 +179,13 @@ def test_external_data_is_read(external, lenet_onnx):
 
 def test_missing_external_data_is_named(external):
     (external.parent / "weights.bin").unlink()
-    with pytest.raises(ExchangeError, match="another file, which is missing") as caught:
+    with pytest.raises(ExchangeError, match="another file, which cannot be read") as caught:
         load(external)
     assert "weights.bin" in caught.value.parts["expected"]
     assert "conv1.weight" in caught.value.parts["where"]
     with pytest.raises(ExchangeError, match="another file") as caught:
         load(external.read_bytes())
-    assert "a path" in caught.value.parts["expected"]
+    assert "not given as a path" in caught.value.parts["got"]
 
 
 def test_truncated_external_data_raises(external):
