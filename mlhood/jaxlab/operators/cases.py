@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from mlhood.jaxlab.operators import network, no_jax
-from mlhood.kernels.geometry import geometry
 
 FUSED, NETWORK = "conv + bn + relu", "ResNet-18"
 OPERATORS = ("conv", "batch norm", "relu", "max pool", "add", "global average pool", "dense", "softmax")
@@ -33,14 +31,11 @@ class OperatorCase:
         no_jax: The function in NumPy.
         with_jax: The function in JAX, not compiled.
         arguments: NumPy arrays, or trees of them.
-        flops: Floating-point operations of one call: two per multiply-accumulate, otherwise one per addition,
-            multiplication, comparison or elementary function.
     """
 
     no_jax: Callable[..., np.ndarray]
     with_jax: Callable[..., Any]
     arguments: tuple[Any, ...]
-    flops: int
 
 
 def cases(size: int = SIZE, seed: int = 0, without: Any = no_jax) -> dict[str, OperatorCase]:
@@ -59,7 +54,6 @@ def cases(size: int = SIZE, seed: int = 0, without: Any = no_jax) -> dict[str, O
     w, statistics = _weight(rng, _CHANNELS, _CHANNELS, 3, 3), _statistics(rng)
     features, scores = _normal(rng, 1, _FEATURES), _normal(rng, 1, _CLASSES)
     head = _weight(rng, _CLASSES, _FEATURES), _normal(rng, _CLASSES)
-    conv_flops = geometry(image.shape, w.shape, 1, 1).flops
     photo, params = _normal(rng, 1, 3, size, size), network.tree(resnet18(seed))
 
     def fused(ops: Any) -> Callable[..., Any]:
@@ -69,46 +63,28 @@ def cases(size: int = SIZE, seed: int = 0, without: Any = no_jax) -> dict[str, O
         return partial(network.forward, ops, params)
 
     return {
-        "conv": _operator(without, "conv2d", (image, w), conv_flops, padding=1),
-        "batch norm": _operator(without, "batch_norm", (image, *statistics), 2 * image.size),
-        "relu": _operator(without, "relu", (image,), image.size),
-        "max pool": _operator(without, "max_pool", (large,), 9 * image.size),
-        "add": _operator(without, "add", (image, image[:, ::-1].copy()), image.size),
-        "global average pool": _operator(without, "global_average_pool", (small,), small.size),
-        "dense": _operator(without, "dense", (features, *head), 2 * head[0].size),
-        "softmax": _operator(without, "softmax", (scores,), 5 * scores.size),
-        FUSED: _case(without, fused, (image, w, *statistics), conv_flops + 3 * image.size),
-        NETWORK: _case(without, resnet, (photo,), resnet_flops(params, photo.shape)),
+        "conv": _operator(without, "conv2d", (image, w), padding=1),
+        "batch norm": _operator(without, "batch_norm", (image, *statistics)),
+        "relu": _operator(without, "relu", (image,)),
+        "max pool": _operator(without, "max_pool", (large,)),
+        "add": _operator(without, "add", (image, image[:, ::-1].copy())),
+        "global average pool": _operator(without, "global_average_pool", (small,)),
+        "dense": _operator(without, "dense", (features, *head)),
+        "softmax": _operator(without, "softmax", (scores,)),
+        FUSED: _case(without, fused, (image, w, *statistics)),
+        NETWORK: _case(without, resnet, (photo,)),
     }
 
 
-def _case(without: Any, build: Callable[[Any], Any], arguments: tuple[Any, ...], flops: int) -> OperatorCase:
+def _case(without: Any, build: Callable[[Any], Any], arguments: tuple[Any, ...]) -> OperatorCase:
     """Return the case whose two functions `build` makes from the two namespaces of operators."""
     from mlhood.jaxlab.operators import with_jax
 
-    return OperatorCase(build(without), build(with_jax), arguments, flops)
+    return OperatorCase(build(without), build(with_jax), arguments)
 
 
-def _operator(without: Any, name: str, arguments: tuple[Any, ...], flops: int, **options: Any) -> OperatorCase:
-    return _case(without, lambda ops: partial(getattr(ops, name), **options), arguments, flops)
-
-
-def resnet_flops(params: network.Params, shape: tuple[int, ...]) -> int:
-    """Return the operations of a ResNet's convolutions and its dense layer for images of this shape.
-
-    The network is run with operators that compute only shapes and count.
-    """
-    total = 0
-
-    def conv2d(x: np.ndarray, w: np.ndarray, bias: None = None, stride: int = 1, padding: int = 0) -> np.ndarray:
-        nonlocal total
-        g = geometry(x.shape, w.shape, stride, padding)
-        total += g.flops
-        return np.broadcast_to(np.float32(0), g.out_shape)
-
-    ops = SimpleNamespace(**{**vars(no_jax), "conv2d": conv2d, "batch_norm": lambda x, *_: x})
-    network.forward(ops, params, np.broadcast_to(np.float32(0), shape))
-    return total + 2 * shape[0] * params["fc"]["weight"].size
+def _operator(without: Any, name: str, arguments: tuple[Any, ...], **options: Any) -> OperatorCase:
+    return _case(without, lambda ops: partial(getattr(ops, name), **options), arguments)
 
 
 def resnet18(

@@ -1,4 +1,4 @@
-"""The rows of P5's table: both columns compute the same, eagerly and compiled, and the operation counts."""
+"""The rows of P5's table: both columns compute the same, eagerly and compiled."""
 
 from types import SimpleNamespace
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mlhood.jaxlab.operators import no_jax
-from mlhood.jaxlab.operators.cases import ROWS, cases, resnet18, resnet_flops
+from mlhood.jaxlab.operators.cases import ROWS, cases, resnet18
 from mlhood.jaxlab.operators.network import tree
 from mlhood.jaxlab.tables import operators_table
 from mlhood.measure import compare
@@ -32,11 +32,10 @@ def test_numpy_jax_and_compiled_jax_agree(row):
         assert np.abs(np.asarray(got) - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
-def test_the_network_is_resnet18_with_its_published_operation_count():
+def test_the_network_is_resnet18():
     params = tree(resnet18())
     trainable = [leaf.size for path, leaf in jax.tree.leaves_with_path(params) if "running" not in str(path[-1])]
     assert sum(trainable) == 11_689_512
-    assert resnet_flops(params, (1, 3, 224, 224)) == 2 * 1_814_073_344  # torchvision's count
 
 
 def test_the_table_can_be_filled_and_claims_nothing_about_speed():

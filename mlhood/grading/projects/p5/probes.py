@@ -205,7 +205,7 @@ def called_sides(
         run = io_callback(lambda: np.float32(next(runs)), jax.ShapeDtypeStruct((), np.float32))
         return (x if isinstance(x, Tracer) else 0) * np.float32(next(traced)) + y + run
 
-    both = function(OperatorCase(no_jax, with_jax, (x, y), x.size))
+    both = function(OperatorCase(no_jax, with_jax, (x, y)))
     if form != "dictionary":
         both = dict(zip(form.split(", "), both, strict=True)) if isinstance(both, tuple) and len(both) == 2 else None
     names = ["No-JAX", "JAX"]
