@@ -80,29 +80,9 @@ def agreement(model, path, images):
     return {"max_abs": float(np.max(worst)), "max_rel": float(np.max(worst / abs(ours))),
             "same_predictions": list(ours.argmax(-1)) == list(theirs.argmax(-1)), "images": len(images)}
 """,
-    "P1-6-solution-2": """
-t = operator_table("lenet.onnx")
-totals = {op: (rows.parameters.sum(), rows.macs.sum()) for op, rows in t.groupby("op")}
-answers = dict(most_parameters=max(totals, key=lambda op: totals[op][0]),
-               most_macs=max(totals, key=lambda op: totals[op][1]))
-""",
-    "P1-8-solution-2": """
-def run_graph(model, x):
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run([o.name for o in session.get_outputs()], {session.get_inputs()[0].name: x})[0]
-""",
 }
 
 PACKAGE = {
-    "P1-2-solution": """
-class LeNet(LeNetLayers):
-    def forward(self, x):
-        steps = [self.conv1, torch.relu, nn.MaxPool2d(2), self.conv2, torch.relu, nn.MaxPool2d(2), nn.Flatten(),
-                 self.fc1, torch.relu, self.fc2, torch.relu, self.fc3]
-        for step in steps:
-            x = step(x)
-        return x
-""",
     "P1-4-solution": """
 def to_onnx(model, path):
     model.eval()
@@ -110,25 +90,6 @@ def to_onnx(model, path):
     program = torch.onnx.export(model, (torch.randn(3, 1, 32, 32),), dynamo=True,
                                 input_names=["image"], output_names=["logits"], dynamic_shapes=({0: batch},))
     program.save(path, external_data=False)
-""",
-    "P1-6-solution": """
-def operator_table(path):
-    model = onnx.load(path)
-    shapes = shapes_of(model)
-    table = {"op": [], "output": [], "parameters": [], "macs": []}
-    for node in model.graph.node:
-        size = {t.name: int(np.prod(t.dims)) for t in model.graph.initializer if t.data_type == 1}
-        table["op"].append(node.op_type)
-        table["output"].append(tuple(shapes[node.output[0]]))
-        table["parameters"].append(sum(size.get(name, 0) for name in node.input))
-        macs = 0
-        if node.op_type == "Conv":
-            n, f, h, w = shapes[node.output[0]]
-            macs = f * h * w * math.prod(shapes[node.input[1]][1:])
-        if node.op_type == "Gemm":
-            macs = math.prod(shapes[node.input[1]])
-        table["macs"].append(macs)
-    return pd.DataFrame(table, index=[f"node {i}" for i in range(len(table["op"]))])
 """,
     "P1-7-solution": """
 def forks(path):

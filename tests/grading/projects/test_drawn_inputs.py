@@ -17,6 +17,7 @@ TABLE = "the notebook's table of measurements, which the grader measures again"
 OWN_GRAPH = "computed here from the notebook's own graph, whose weights the student has trained"
 TIMED = "the times of the course's own programs, whose order is known"
 NOT_DRAWN = {
+    "P1.6 questions_are_answered": "two facts of LeNet, or what the student's own table says of it",
     "P2.8 rows_are_measured": OWN_GRAPH,
     "P2.11 rows_are_comparisons": TIMED,
     "P2.11 costs_are_counted": OWN_GRAPH,

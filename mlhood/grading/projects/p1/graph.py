@@ -12,7 +12,6 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.learning import weights_of
-from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
 from mlhood.grading.projects.p1.network import PROBES, lenet_with, random_images, random_name
 from mlhood.grading.rpc.codec import TorchTensor
 from mlhood.grading.rpc.server import write_fresh
@@ -23,9 +22,9 @@ CONTRASTS = (0.8, 1.0, 1.2)  # of the three readings of the notebook's `Scanner`
 SCANNED = "what the file of `Exportable` computes"
 # the last argument of `to_onnx`
 EXPORT_ARGUMENT = Parameter("export_argument", ("none", "names", "batch_name"))
-# what `agreement` returns of the absolute differences, and of the predictions
+# what `agreement` returns of the absolute differences
 ABSOLUTE = Parameter("absolute", ("max_abs", "mean_abs", "rms"))
-PREDICTIONS = Parameter("predictions", ("same_predictions", "same_share", "changed"))
+DIFFER = (*ABSOLUTE.values, "max_rel")
 
 
 def _exported(submission: Submission) -> tuple[OnnxFacts, np.ndarray]:
@@ -33,19 +32,19 @@ def _exported(submission: Submission) -> tuple[OnnxFacts, np.ndarray]:
 
     The model has a dropout that is active in training mode, in which it is passed.
     """
-    return submission.once("exported", lambda: _export(submission))
 
+    def export() -> tuple[OnnxFacts, np.ndarray]:
+        weights = reference.random_weights(submission.rng)
+        images = random_images(submission, int(submission.rng.integers(11, 17)))
+        model = submission.call(PROBES + "with_dropout", lenet_with(submission, weights))
+        path, names = submission.scratch / "exported.onnx", _names(submission)
+        path.unlink(missing_ok=True)
+        argument = {"names": [names[:2]], "batch_name": names[2:]}.get(submission.parameters.export_argument, [])
+        submission.call("to_onnx", model, str(path), *argument)
+        facts = onnx_facts(submission.parser, submission.written(path), images, what="the file that `to_onnx` writes")
+        return facts, reference.lenet(weights, images)
 
-def _export(submission: Submission) -> tuple[OnnxFacts, np.ndarray]:
-    weights = reference.random_weights(submission.rng)
-    images = random_images(submission, int(submission.rng.integers(11, 17)))
-    model = submission.call(PROBES + "with_dropout", lenet_with(submission, weights))
-    path, names = submission.scratch / "exported.onnx", _names(submission)
-    path.unlink(missing_ok=True)
-    argument = {"names": [names[:2]], "batch_name": names[2:]}.get(submission.parameters.export_argument, [])
-    submission.call("to_onnx", model, str(path), *argument)
-    facts = onnx_facts(submission.parser, submission.written(path), images, what="the file that `to_onnx` writes")
-    return facts, reference.lenet(weights, images)
+    return submission.once("exported", export)
 
 
 def _names(submission: Submission) -> list[str]:
@@ -58,20 +57,18 @@ def _names(submission: Submission) -> list[str]:
 def _check_that_it_reads_images(facts: OnnxFacts, want: np.ndarray) -> None:
     """Check that the file is a graph of the model: one with other logits may still earn points for its form."""
     got = expect.array(facts.results[0], want.shape, "the exported model", given=f"a batch of {len(want)}")
-    same = got.argmax(1) == want.argmax(1)
+    same = (got.argmax(1) == want.argmax(1)).mean()
     what = "the file is not an export of the model passed to `to_onnx`: it reads the images as other digits"
-    expected, got = "the model's predictions", f"{same.sum()} of {len(want)} agree"
     hint = "is it the `model` that is passed in which you export, with its weights?"
-    expect.true(same.mean() > 0.8, what, expected=expected, got=got, hint=hint)
+    expect.true(same > 0.8, what, expected="the model's predictions", got=f"{same:.0%} of them", hint=hint)
 
 
 @points(2)
 def file_has_the_asked_names(submission: Submission) -> None:
     """`to_onnx` writes a single, complete ONNX file with {{ "input `image` and output `logits`" if export_argument != "names" else "the names that it is given" }}."""  # noqa: E501 a template
     facts, want = _exported(submission)
-    for port, values, name in zip(("input", "output"), (facts.inputs, facts.outputs), _names(submission), strict=False):
-        what, hint = f"the graph's {port} has the wrong name", "the exporter takes names of inputs and outputs"
-        expect.equal([value.name for value in values], [name], what, hint=hint)
+    got, hint = [value.name for value in (*facts.inputs, *facts.outputs)], "the exporter takes names for both"
+    expect.equal(got, _names(submission)[:2], "the graph's input or output has the wrong name", hint=hint)
     _check_that_it_reads_images(facts, want)
 
 
@@ -90,14 +87,13 @@ def file_computes_the_model(submission: Submission) -> None:
 def batch_is_dynamic(submission: Submission) -> None:
     """The exported graph accepts a batch of any size."""
     facts, want = _exported(submission)
-    dim = facts.inputs[0].first
+    dim, name = facts.inputs[0].first, submission.parameters.export_argument == "batch_name"
     hint = "tell the exporter which dimension of the example may change, and its name; the text of the task says how"
-    expected = "a symbolic dimension, such as 'batch'"
-    expect.true(not isinstance(dim, int), "the batch size is fixed in the file", expected=expected, got=dim, hint=hint)
-    if submission.parameters.export_argument == "batch_name":
-        expect.equal(dim, _names(submission)[2], "the batch has another name than `to_onnx` was given", hint=hint)
-    what, given = "the output does not have one row per image", f"{len(want)} images"
-    expect.equal(facts.results[0].shape, want.shape, what, given=given)
+    what, expected = "the batch size is fixed in the file", "a symbolic dimension, such as 'batch'"
+    expect.true(not isinstance(dim, int), what, expected=expected, got=dim, hint=hint)
+    what = "the batch has another name than `to_onnx` was given"
+    expect.equal(dim if name else "", _names(submission)[2] if name else "", what, hint=hint)
+    expect.equal(facts.results[0].shape, want.shape, "the output does not have one row per image")
     _check_that_it_reads_images(facts, want)
 
 
@@ -112,10 +108,8 @@ def lenet_onnx_holds_the_trained_model(submission: Submission) -> None:
     got = expect.array(facts.results[0], want.shape, "what `lenet.onnx` computes")
     hint = "was it exported before training, or from a different model? Export `model` again after training"
     what, same = "`lenet.onnx` does not compute what `model` computes", np.allclose(got, want, rtol=1e-3, atol=1e-3)
-    expected, differ = f"logits up to {np.abs(want).max():.1f}", f"they differ by up to {np.abs(got - want).max():.3g}"
-    expect.true(same, what, expected=expected, got=differ, hint=hint)
-    right = float((got.argmax(1) == data.test_labels).mean())
-    what = "`lenet.onnx` does not contain a trained model"
+    expect.true(same, what, got=f"logits that differ by up to {np.abs(got - want).max():.3g}", hint=hint)
+    right, what = float((got.argmax(1) == data.test_labels).mean()), "`lenet.onnx` does not contain a trained model"
     expect.true(right > 0.85, what, expected="at least 85% of the digits", got=f"{right:.1%}", hint=hint)
     _check_that_it_reads_images(*_exported(submission))  # the notebook may have the file from elsewhere
 
@@ -138,17 +132,18 @@ def _drawn_scans(submission: Submission, signs: np.ndarray) -> tuple[np.ndarray,
 
 def _scanned(submission: Submission, images: np.ndarray) -> tuple[np.ndarray, reference.Weights]:
     """Return what the file of the student's scanner computes, and the weights of its LeNet."""
-    weights, file = submission.once("scanner", lambda: _export_scanner(submission))
+
+    def export() -> tuple[reference.Weights, Path]:
+        weights, path = reference.random_weights(submission.rng), submission.scratch / "scanner.onnx"
+        path.unlink(missing_ok=True)
+        with expect.case(
+            "the export of `Exportable`", "export it in the notebook: the end of the message names a line"
+        ):
+            submission.call(PROBES + "export_scanner", submission.value("Exportable"), weights, str(path))
+        return weights, submission.written(path)
+
+    weights, file = submission.once("scanner", export)
     return onnx_facts(submission.parser, file, images, what="the file of `Exportable`").results[0], weights
-
-
-def _export_scanner(submission: Submission) -> tuple[reference.Weights, Path]:
-    """Return the weights of a LeNet, and the file of the student's scanner of it."""
-    weights, path = reference.random_weights(submission.rng), submission.scratch / "scanner.onnx"
-    path.unlink(missing_ok=True)
-    with expect.case("the export of `Exportable`", "export it in the notebook: the end of the message names a line"):
-        submission.call(PROBES + "export_scanner", submission.value("Exportable"), weights, str(path))
-    return weights, submission.written(path)
 
 
 def _readings(weights: reference.Weights, images: np.ndarray) -> np.ndarray:
@@ -160,11 +155,10 @@ def _readings(weights: reference.Weights, images: np.ndarray) -> np.ndarray:
 @points(3)
 def scanner_is_exported(submission: Submission) -> None:
     """`Exportable` can be exported, and computes what `Scanner` does for images of one kind."""
-    signs = np.repeat([0, -1], [1, int(submission.rng.integers(2, 6))])
     hint = "what does `Scanner` compute for these, line by line?"
-    kinds = (signs, "light background, 0 in the corner of the first"), (np.abs(signs[1:]), "dark background")
-    for chosen, kind in kinds:
-        images, light = _drawn_scans(submission, chosen)
+    kinds = ([0, -1, -1], "light background, 0 in the corner of the first"), ([1, 1, 1, 1], "dark background")
+    for signs, kind in kinds:
+        images, light = _drawn_scans(submission, np.array(signs))
         got, weights = _scanned(submission, images)
         given = f"{len(images)} images with a {kind}"
         expect.close(got, _readings(weights, light), SCANNED, atol=1e-4, given=given, hint=hint)
@@ -174,8 +168,7 @@ def scanner_is_exported(submission: Submission) -> None:
         small = images.take(range(0, 32, 2), axis)
         with expect.case(f"images of {size} pixels", hint):
             got = submission.call(PROBES + "scan", submission.value("Exportable"), weights, TorchTensor(small))
-            want = _readings(weights, small.repeat(2, axis))
-            expect.close(got, want, "what `Exportable` computes", atol=1e-4)
+            expect.close(got, _readings(weights, small.repeat(2, axis)), "what `Exportable` computes", atol=1e-4)
 
 
 @points(3)
@@ -184,9 +177,8 @@ def each_image_is_inverted_by_itself(submission: Submission) -> None:
     images, light = _drawn_scans(submission, submission.rng.permutation([-1, -1, -1, 1, 1]))
     (got, weights), (alike, _) = _scanned(submission, images), _scanned(submission, light)
     expect.resembles(alike, _readings(weights, light), SCANNED)
-    given = "3 images with a light background and 2 with a dark one"
     hint = "the condition needs one value for each image: keep the axis of the batch, and let the others broadcast"
-    expect.close(got, alike, SCANNED, atol=1e-4, given=given, hint=hint)
+    expect.close(got, alike, SCANNED, atol=1e-4, given="3 light and 2 dark images", hint=hint)
 
 
 P1_4 = Task(
@@ -203,22 +195,19 @@ P1_4 = Task(
     fallback='to_onnx(model, "lenet.onnx")\nto_onnx(Exportable(model), "scanner.onnx")',
     solution_is_fallback=True,
     varies=(EXPORT_ARGUMENT,),
-    libraries=TORCH_AND_ONNX,
+    libraries=reference.TORCH_AND_ONNX,
     minutes=40,
     builds_on=("P1.3",),
 )
 
 
-DIFFERENCES = {
+# what `agreement` returns, and what it is
+REPORTED = {
     "max_abs": "the largest |torch - onnx| over all images and logits",
     "mean_abs": "the mean of |torch - onnx| over all images and logits",
     "rms": "the square root of the mean of (torch - onnx)^2 over all images and logits",
     "max_rel": "the largest |torch - onnx| / |torch|: divide by |torch|, and by nothing else",
-}
-AGREED = {
-    "same_predictions": "do all of them agree? A single Boolean for all images together",
-    "same_share": "for which share of the images agree? One number",
-    "changed": "for how many images do they not agree? One number",
+    "same_predictions": "is the argmax of every row the same? A single Boolean for all images together",
 }
 
 
@@ -234,22 +223,18 @@ def _check_agreement(
     ours, theirs = (reference.lenet(each, images) for each in (weights, file_weights))
     difference, same = np.abs(ours - theirs).astype(np.float64), ours.argmax(1) == theirs.argmax(1)
     right = {"max_abs": difference.max(), "mean_abs": difference.mean(), "rms": np.sqrt(np.mean(difference**2))}
-    right |= {"max_rel": (difference / np.abs(ours)).max()}
-    right |= {"same_predictions": same.all(), "same_share": same.mean(), "changed": (~same).sum()}
+    right |= {"max_rel": (difference / np.abs(ours)).max(), "same_predictions": same.all()}
     path = write_fresh(submission.scratch / "other.onnx", reference.lenet_onnx(file_weights, fused=True))
     report = submission.call("agreement", lenet_with(submission, weights), str(path), images)
-    keys = (submission.parameters.absolute, "max_rel", submission.parameters.predictions)
+    keys = (submission.parameters.absolute, "max_rel", "same_predictions")
     report = expect.mapping(report, keys, "what `agreement` returns")
     for name in names:
-        want, real = right[name].item(), name in DIFFERENCES
-        hint = DIFFERENCES[name] if real else f"a prediction is the argmax of every row: {AGREED[name]}"
-        value, what = np.asarray(report[name]), f"`{name}` is no Boolean"
-        boolean = (value.dtype == bool and not value.ndim) or not isinstance(want, bool)
-        expect.true(boolean, what, expected="True or False", got=report[name], hint=hint)
-        got = expect.number(report[name], f"`{name}`", hint=hint)
-        near = abs(got - want) <= (0.05 * want if real else 1e-6)
-        expected, got = (f"about {want:.3g}", f"{got:.3g}") if real else (want, report[name])
-        expect.true(near, f"`{name}` is wrong", expected=expected, got=got, given=given, hint=hint)
+        with expect.case(given, REPORTED[name]):
+            want, value = right[name].item(), np.asarray(report[name])
+            boolean = (value.dtype == bool and not value.ndim) or not isinstance(want, bool)
+            expect.true(boolean, f"`{name}` is no Boolean", expected="True or False", got=report[name])
+            near = abs(expect.number(report[name], f"`{name}`") - want) <= (0.05 * want if name in DIFFER else 1e-6)
+            expect.true(near, f"`{name}` is wrong", expected=f"{want:.3g}", got=report[name])
 
 
 def _large_logit_images(submission: Submission, weights: reference.Weights, count: int, scale: float) -> np.ndarray:
@@ -281,10 +266,8 @@ def _perturbed(weights: reference.Weights, rng: np.random.Generator, relative: f
 def differences_are_measured(submission: Submission) -> None:
     """`agreement` returns the {{ {"mean_abs": "mean absolute and largest", "rms": "quadratic mean of the absolute and the largest"}.get(absolute, "largest absolute and") }} relative differences over all images."""  # noqa: E501 a template
     weights = reference.random_weights(submission.rng)
-    # The largest difference occurs in the last image, so none may be left out.
-    images = np.concatenate(
-        [_large_logit_images(submission, weights, count, scale) for count, scale in ((8, 3), (1, 30))]
-    )
+    # the largest difference occurs in the last image, so none may be left out
+    images = np.concatenate([_large_logit_images(submission, weights, n, scale) for n, scale in ((8, 3), (1, 30))])
     other = _perturbed(weights, submission.rng, 1e-3)
     # Swapping changes the sign of the differences, negating that of the logits: one of them exposes a missing abs().
     for pair in ((weights, other), (other, weights), (_scaled(weights, -1), _scaled(other, -1))):
@@ -299,7 +282,7 @@ def _scaled(weights: reference.Weights, factor: float) -> reference.Weights:
 
 @points(4)
 def changed_predictions_are_noticed(submission: Submission) -> None:
-    """`agreement` reports {{ {"same_share": "which share of the predictions is the same", "changed": "how many predictions differ"}.get(predictions, "whether all predictions are the same") }}."""  # noqa: E501 a template
+    """`agreement` reports whether all predictions are the same."""
     weights = reference.random_weights(submission.rng)
     images = random_images(submission, 12)
     changed, changed_images = _with_one_changed_prediction(submission, weights)
@@ -307,13 +290,11 @@ def changed_predictions_are_noticed(submission: Submission) -> None:
         (weights, images, "the same weights"),
         (_scaled(weights, 1.5), images, "logits scaled by 1.5, which changes no prediction"),
         (changed, changed_images, "a file that classifies one image of twelve differently"),
-        (weights, changed_images, "the same weights"),
         (changed, changed_images[::-1].copy(), "a file that classifies one image of twelve differently"),
     )
     for index in submission.rng.permutation(len(cases)):
-        file_weights, case_images, given = cases[index]
-        name = submission.parameters.predictions
-        _check_agreement(submission, weights, file_weights, case_images, name, given=given)
+        *case, given = cases[index]
+        _check_agreement(submission, weights, *case, "same_predictions", given=given)
 
 
 def _with_one_changed_prediction(
@@ -337,8 +318,8 @@ def _with_one_changed_prediction(
 P1_5 = Task(
     "P1.5",
     "Show that torch and ONNX Runtime agree",
-    varies=(ABSOLUTE, PREDICTIONS),
-    libraries=TORCH_AND_ONNX,
+    varies=(ABSOLUTE,),
+    libraries=reference.TORCH_AND_ONNX,
     minutes=20,
     builds_on=("P1.4",),
 )

@@ -7,7 +7,6 @@ what they return is only a claim, which checks compare with what they compute fr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from mlhood.grading.rpc.guard import call_guarded
@@ -91,12 +90,6 @@ def trained_again(lenet: Any, train: Any, images: Any, labels: Any, *told: float
     return parameters(model)
 
 
-def held_values(model: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Set the parameters of a module, and return those that it then has."""
-    load(model, values)
-    return parameters(model)
-
-
 def layer_outputs(model: Any, values: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
     """Set the parameters of a module, and run the layer that owns each weight of `inputs` on its input.
 
@@ -115,40 +108,21 @@ def layer_outputs(model: Any, values: dict[str, Any], inputs: dict[str, Any]) ->
     }
 
 
-@contextmanager
-def in_mode(model: Any, *, training: bool) -> Iterator[None]:
-    """Put a module into training or evaluation mode, without gradients; the mode is restored."""
+def forward(model: Any, images: Any, training: bool = False, options: dict[str, Any] | None = None) -> Any:
+    """Return the output of a module in evaluation or training mode, without gradients; the mode is restored.
+
+    Raises:
+        RuleBroken: It changes the images.
+    """
     import torch
 
     before = model.training
     try:
         model.train(training)
         with torch.no_grad():
-            yield
+            return call_guarded(model, images, **(options or {}))
     finally:
         model.train(before)
-
-
-def forward(model: Any, images: Any) -> Any:
-    """Return the output of a module in evaluation mode, without gradients."""
-    with in_mode(model, training=False):
-        return model(images)
-
-
-def forward_with(model: Any, images: Any, options: dict[str, Any]) -> Any:
-    """Return the output of a module in evaluation mode, without gradients, for images and arguments by name."""
-    with in_mode(model, training=False):
-        return model(images, **options)
-
-
-def logits(model: Any, images: Any, training: bool) -> Any:
-    """Return the output of a module in evaluation or training mode, without gradients.
-
-    Raises:
-        RuleBroken: It changes the images.
-    """
-    with in_mode(model, training=training):
-        return call_guarded(model, images)
 
 
 def with_dropout(model: Any) -> Any:
@@ -180,17 +154,6 @@ def export_scanner(exportable: Any, values: dict[str, Any], path: str) -> None:
             torch.onnx.export(model, (example,), path, dynamic_shapes=({0: "batch"},), external_data=False)
     except torch.onnx.OnnxExporterError as error:
         raise error.__cause__ or error from None
-
-
-def responses(model: Any, values: dict[str, Any], others: dict[str, Any], images: Any) -> list[Any]:
-    """Return the outputs of a module with the parameters `values`, then with one of them after the other replaced."""
-    load(model, values)
-    outputs = [forward(model, images)]
-    for name, other in others.items():
-        load(model, {name: other})
-        outputs.append(forward(model, images))
-        load(model, {name: values[name]})
-    return outputs
 
 
 def _attempt(layer: Any, value: Any) -> Any:

@@ -1,8 +1,9 @@
-"""Checks of P1.7 to P1.9: a graph's forks, one built by hand, and one cut before its last layer."""
+"""Checks of P1.6 to P1.9: the graph as a table, its forks, one built by hand, and one cut before its last layer."""
 
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,26 +12,121 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.compared import Arguments, comparison
-from mlhood.grading.checks.oracle import OnnxFacts, onnx_facts
+from mlhood.grading.checks.compared import Arguments, compared
+from mlhood.grading.checks.oracle import onnx_facts
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
-from mlhood.grading.projects.p1.libraries import TORCH_AND_ONNX
 from mlhood.grading.projects.p1.network import random_images, random_name
 from mlhood.grading.rpc.codec import Onnx
 from mlhood.grading.rpc.server import write_fresh
 from mlhood.grading.variants.parameter import Parameter
 
+# the column of the table that says what an operator has to do
+WORK = Parameter("work_column", ("macs", "flop", "macs_of_8"))
+
+
+def _drawn(submission: Submission, column: str) -> tuple[dict[str, list], dict[str, list]]:
+    """Return columns of the student's table for a network that nobody has seen, and of the solution's."""
+    model = reference.small_cnn_onnx(submission.rng)
+    with tempfile.TemporaryDirectory() as folder:  # where no student's code writes
+        right = submission.solution("operator_table", str(write_fresh(Path(folder, "unseen.onnx"), model)))
+    got = _columns(submission, write_fresh(submission.scratch / "unseen.onnx", model), column)
+    return got, {name: right[name].tolist() for name in ("op", column)}
+
+
+def _columns(submission: Submission, path: Path, column: str) -> dict[str, list]:
+    """Return the operators and another column of the student's table for the graph in `path`."""
+    table = submission.call("operator_table", str(path))
+    columns = {str(name): list(table[name]) for name in getattr(table, "columns", ())}
+    expect.mapping(columns, ("op", column), "the columns of `operator_table`, a pandas DataFrame")
+    if column != "output":
+        columns[column] = [expect.integer(n, f"the column `{column}` of `operator_table`") for n in columns[column]]
+    return {"op": list(map(str, columns["op"])), column: columns[column]}
+
+
+def _totals(columns: dict[str, list]) -> Counter[str]:
+    """Sum a column by operator."""
+    totals: Counter[str] = Counter()
+    for op, value in zip(*columns.values(), strict=True):
+        totals[op] += value
+    return totals
+
+
+def _check_totals(submission: Submission, column: str, hint: str) -> None:
+    got, want = map(_totals, _drawn(submission, column))
+    for op, count in want.items():
+        given = "a small network that you have not seen"
+        expect.equal(got[op], count, f"the {column} of {op} are wrong", given=given, hint=hint)
+
+
+@points(2, solved=True)
+def rows_follow_the_graph(submission: Submission) -> None:
+    """`operator_table` has one row per node, in graph order, with the node's output shape."""
+    got, want = _drawn(submission, "output")
+    expect.equal(got["op"], want["op"], "the rows are not the nodes in graph order")
+    hint = "`shapes_of` knows the shape of each value by its name, with a batch of 1; a node names its outputs in order"
+    for op, output, right in zip(want["op"], got["output"], want["output"], strict=True):
+        output = list(output) if isinstance(output, tuple) else output
+        expect.equal(output, right, f"the `output` of {op} is wrong", hint=hint)
+
+
+@points(3, solved=True)
+def parameters_are_counted(submission: Submission) -> None:
+    """`operator_table` counts the parameters of each operator, for any graph."""
+    hint = "add up the sizes of the node's inputs that are float initializers, bias included, shared or not"
+    _check_totals(submission, "parameters", hint)
+
+
+@points(4, solved=True)
+def multiply_accumulates_are_counted(submission: Submission) -> None:
+    """`operator_table` counts the {{ {"flop": "operations", "macs_of_8": "multiply-accumulates for eight images"}.get(work_column, "multiply-accumulates") }} of each operator, for any graph."""  # noqa: E501 a template
+    hint = (
+        "count for one output number first: how many products are in its sum? Then: how many such numbers are there? "
+        "The input's size does not matter, padding, strides and groups show in the shapes"
+    )
+    _check_totals(submission, submission.parameters.work_column, hint)
+
+
+@points(3)
+def questions_are_answered(submission: Submission) -> None:
+    """`answers` names the operators with the most parameters and the most {{ "operations" if work_column == "flop" else "multiply-accumulates" }}."""  # noqa: E501 a template
+    work = submission.parameters.work_column
+    answers = expect.mapping(submission.value("answers"), ("most_parameters", f"most_{work}"), "`answers`")
+    for column, truth, hint in (
+        ("parameters", "Gemm", "all layers of a type together, not the largest alone"),
+        (work, "Conv", "which one reuses its weight, and how often?"),
+    ):
+        got, what = str(answers[f"most_{column}"]).strip(), f"`answers['most_{column}']` is wrong for LeNet"
+        right = got.lower() in (truth.lower(), _from_own_table(submission, column))
+        expect.true(right, what, expected=truth, got=got, hint=f"add up by operator type: {hint}")
+
+
+def _from_own_table(submission: Submission, column: str) -> str:
+    """The answer by the student's own table, if it has the right rows: a wrong count costs only the table's points."""
+    if not submission.passed(rows_follow_the_graph):
+        return ""
+    path = write_fresh(submission.scratch / "lenet.onnx", submission.file("lenet.onnx").read_bytes())
+    totals = _totals(_columns(submission, path, column))
+    return max(totals, key=lambda op: totals[op]).lower()
+
+
+P1_6 = Task(
+    "P1.6",
+    "Read the graph into a table",
+    varies=(WORK,),
+    libraries=reference.TORCH_AND_ONNX,
+    minutes=35,
+    builds_on=("P1.4",),
+)
+
+
 # how many nodes at least read a value that `forks` returns
 READERS = Parameter("readers", (2, 3))
 # what the graph of P1.8 computes before its activation
 FORMULA = Parameter("formula", ("x @ weight + bias", "x @ weight.T + bias", "bias - x @ weight", "x @ weight - bias"))
-ACTIVATION = Parameter("activation", ("Relu", "Sigmoid", "Tanh"))
 # how many nodes `cut` removes
 CUT = Parameter("cut_nodes", (1, 2, 3))
-
-ACTIVATIONS = {"Relu": lambda x: np.maximum(x, 0), "Sigmoid": lambda x: 1 / (1 + np.exp(-x)), "Tanh": np.tanh}
 
 
 def _call_forks(submission: Submission, path: str) -> Any:
@@ -67,45 +163,38 @@ def _forked_onnx(rng: np.random.Generator, others: int) -> bytes:
     return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString()
 
 
-FORKS = tuple(
-    comparison(
-        name,
-        title,
-        value,
-        "forks",
-        _forked_files,
-        others,
-        call=_call_forks,
-        given=lambda *_: "a Split, and a chain of Add: each adds an earlier value, a weight, or the same value",
-        hint=hint,
-    )
-    for name, title, value, others, hint in (
-        (
-            "forks_are_found",
-            "`forks` returns the names of the values that {{ "
-            '"more than one node reads" if readers == 2 else "at least three nodes read" }}, in the order of the graph',
-            5,
-            0,
-            "how many nodes have each value among their inputs? The graph's input comes first, then the outputs of its "
-            "nodes, one node after the other",
-        ),
-        (
-            "readers_are_nodes_of_values",
-            "A node that reads a value twice is one reader, and weights do not count",
-            3,
-            2,
-            "a weight is no value, and a node that reads a value twice is one",
-        ),
-    )
+FORKED = "a Split, and a chain of Add: each adds an earlier value, a weight, or the same value"
+
+
+@compared(
+    5,
+    "forks",
+    call=_call_forks,
+    given=lambda *_: FORKED,
+    hint="how many nodes have each value among their inputs? The graph's input comes first, then each node's outputs",
 )
+def forks_are_found(submission: Submission) -> Iterator[Arguments]:
+    """`forks` returns the names of the values that {{ "more than one node reads" if readers == 2 else "at least three nodes read" }}, in the order of the graph."""  # noqa: E501 a template
+    return _forked_files(submission, 0)
+
+
+@compared(
+    3,
+    "forks",
+    call=_call_forks,
+    given=lambda *_: FORKED,
+    hint="a weight is no value, and a node that reads a value twice is one",
+)
+def readers_are_nodes_of_values(submission: Submission) -> Iterator[Arguments]:
+    """A node that reads a value twice is one reader, and weights do not count."""
+    return _forked_files(submission, 2)
 
 
 P1_7 = Task(
     "P1.7",
     "Find where a graph forks",
-    checks=FORKS,
     varies=(READERS,),
-    libraries=TORCH_AND_ONNX,
+    libraries=reference.TORCH_AND_ONNX,
     minutes=20,
     builds_on=("P1.4",),
 )
@@ -127,50 +216,46 @@ def _build_graph(submission: Submission, weight: np.ndarray, bias: np.ndarray) -
 
 @points(2)
 def graph_has_two_operators(submission: Submission) -> None:
-    """`build_graph` returns a graph of two operators, Gemm and {{ activation }}, from `x` to `y`."""
-    activation = submission.parameters.activation
+    """`build_graph` returns a graph of two operators, Gemm and Relu, from `x` to `y`."""
     weight, bias = _draw_layer(submission)
     data = _build_graph(submission, weight, bias)
     facts = onnx_facts(submission.parser, data, what="what `build_graph` returns")
-    expect.equal(facts.operators, ("Gemm", activation), "the graph that `build_graph` returns has the wrong operators")
-    hint = "weight and bias are initializers: the graph's only input is x, its only output y"
-    what = "the graph that `build_graph` returns has other inputs and outputs"
-    expect.equal([value.name for value in (*facts.inputs, *facts.outputs)], ["x", "y"], what, hint=hint)
-    with expect.case(f"a weight of shape {weight.shape}"):
-        _check_declarations(facts, weight.shape)
-    weight_held, bias_held = (any(form.tobytes() in data for form in (each, each.T)) for each in (weight, bias))
+    batch = facts.inputs[0].first if facts.inputs else None  # whether it is fixed is asked by another check
+    ports = {
+        side: {
+            value.name: ["batch" if n == batch else n for n in value.dims[:1]] + [*value.dims[1:]] for value in values
+        }
+        for side, values in (("inputs", facts.inputs), ("outputs", facts.outputs))
+    }
+    got = {"operators": facts.operators, **ports, "versions": facts.versions}
+    sizes = [["batch", size] for size in weight.shape]
+    want = {
+        "operators": ("Gemm", "Relu"),
+        "inputs": {"x": sizes[0]},
+        "outputs": {"y": sizes[1]},
+    }
+    hint = (
+        "weight and bias are initializers: the only input is x, the only output y, both of one batch; the versions are "
+    )
+    hint += "those of the IR and of the operators"
+    what, given = "the graph that `build_graph` returns is another one", f"a weight of shape {weight.shape}"
+    expect.equal(got, want | {"versions": (10, 18)}, what, given=given, hint=hint)
+    held = all(any(form.tobytes() in data for form in (each, each.T)) for each in (weight, bias))
     what = "the graph does not hold the weight and the bias that are passed in"
-    expected, got = "both as float32 initializers", {"weight": weight_held, "bias": bias_held}
-    hint = "initializers are made from arrays"
-    expect.true(weight_held and bias_held, what, expected=expected, got=got, hint=hint)
-
-
-def _check_declarations(facts: OnnxFacts, sizes: tuple[int, ...]) -> None:
-    """Check the versions that the text names, and the declared shapes of `x` and `y`."""
-    what = "`build_graph` gives the model other versions than the text asks for: [IR version, version of the operators]"
-    expect.equal(list(facts.versions), [10, 18], what)
-    for value, size in zip((*facts.inputs, *facts.outputs), sizes, strict=False):
-        what, fits = f"`build_graph` declares `{value.name}` with another shape", value.dims[1:] == (size,)
-        expect.true(fits, what, expected=f"[batch, {size}]", got=list(value.dims))
-    batches = [value.first for value in (*facts.inputs, *facts.outputs)]
-    what = "`build_graph` declares different batches for `x` and `y`"
-    expect.true(len(set(batches)) == 1, what, got=batches, hint="both have the same number of rows")
+    expect.true(held, what, expected="both as float32 initializers", hint="initializers are made from arrays")
 
 
 @points(4)
 def graph_computes_the_layer(submission: Submission) -> None:
-    """The graph computes {{ activation.lower() }}({{ formula }}) for a batch of any size."""
-    formula, activation = submission.parameters.formula, submission.parameters.activation
+    """The graph computes relu({{ formula }}) for a batch of any size."""
+    formula = submission.parameters.formula
     weight, bias = _draw_layer(submission)
     x = submission.normal(6, len(weight))
     facts = onnx_facts(submission.parser, _build_graph(submission, weight, bias), x, what="what `build_graph` returns")
-    hint = "which axis of the weight does Gemm sum over, with and without transB?"
-    if "-" in formula:
-        hint = "Gemm multiplies the product by alpha, and what it adds by beta"
+    hint = "which axis of the weight does Gemm sum over, with and without transB? It has factors alpha and beta, too"
     signs = {"bias - x @ weight": (-1, 1), "x @ weight - bias": (1, -1)}.get(formula, (1, 1))
-    want = ACTIVATIONS[activation](signs[0] * x @ weight + signs[1] * bias)
-    what, shape = f"{activation.lower()}({formula})", weight.shape[::-1] if ".T" in formula else weight.shape
-    expect.close(facts.results[0], want, what, given=f"weight {shape}", hint=hint)
+    want = np.maximum(signs[0] * x @ weight + signs[1] * bias, 0)
+    expect.close(facts.results[0], want, f"relu({formula})", given=f"x {x.shape}", hint=hint)
     batch, what, expected = facts.inputs[0].first, "the batch size is fixed", "a symbolic dimension, such as 'batch'"
     hint = "a dimension may be a name instead of a number"
     expect.true(not isinstance(batch, int), what, expected=expected, got=batch, hint=hint)
@@ -194,8 +279,8 @@ def graph_is_run(submission: Submission) -> None:
 P1_8 = Task(
     "P1.8",
     "Build a graph by hand",
-    varies=(FORMULA, ACTIVATION),
-    libraries=TORCH_AND_ONNX,
+    varies=(FORMULA,),
+    libraries=reference.TORCH_AND_ONNX,
     minutes=25,
 )
 
@@ -206,23 +291,19 @@ _LAST = {1: "the last node", 2: "the last node but one", 3: "the last node but t
 def _cut(submission: Submission, data: bytes, nodes: int, feed: np.ndarray) -> np.ndarray:
     """Cut a network of that many nodes; check that the last are gone and one output remains; return its result."""
     removed = submission.parameters.cut_nodes
-    last = _LAST[removed]
     path, shorter = submission.scratch / "whole.onnx", submission.scratch / "shorter.onnx"
     write_fresh(path, data)
     shorter.unlink(missing_ok=True)
     submission.call("cut", str(path), str(shorter))
     expect.true(path.read_bytes() == data, "`cut` changes the file that it reads", hint="only `shorter` is written")
     facts = onnx_facts(submission.parser, submission.written(shorter), feed, what="the file that `cut` writes")
-    hint = f"the input of {last} replaces the old output"
+    hint = f"the graph's output must become the value that {_LAST[removed]} reads, with the shape of the features"
     expect.equal(len(facts.outputs), 1, "the cut network has more than one output", hint=hint)
-    if len(facts.operators) > nodes - removed:
-        hint = f"the graph's output must become the value that {last} reads"
-        what = f"{last} is still in the graph"
-        expect.fail(what, expected=f"{nodes - removed} nodes", got=len(facts.operators), hint=hint)
+    what, expected = f"{_LAST[removed]} is still in the graph", f"at most {nodes - removed} nodes"
+    expect.true(len(facts.operators) <= nodes - removed, what, expected=expected, got=len(facts.operators), hint=hint)
     declared, result = facts.outputs[0].dims, facts.results[0]
     pairs = zip(declared[1:], result.shape[1:], strict=False)
     fits = len(declared) in (0, result.ndim) and all(not isinstance(dim, int) or dim == size for dim, size in pairs)
-    hint = "declare the shape of the features for the new output, not that of the logits"
     what = "the declared output shape is not that of the features"
     expect.true(fits, what, expected=result.shape, got=declared, hint=hint)
     return result
@@ -233,9 +314,7 @@ def features_come_out_of_lenet(submission: Submission) -> None:
     """LeNet cut before its last {{ "layer outputs the 84 features that this layer reads" if cut_nodes == 1 else "%d nodes outputs what the first of them reads"|format(cut_nodes) }}."""  # noqa: E501 a template
     weights, removed = reference.random_weights(submission.rng), submission.parameters.cut_nodes
     images = random_images(submission, 5)
-    hint = "which value does the last node read? It is what comes after the ReLU, not before it"
-    if removed > 1:
-        hint = f"which value does {_LAST[removed]} read?"
+    hint = f"which value does {_LAST[removed]} read? Of the last node, it is what comes after the ReLU"
     with expect.case("a LeNet with different weights", hint):
         got = _cut(submission, reference.lenet_onnx(weights), 12, images)
         expect.close(got, reference.lenet(weights, images, removed=removed), "the features", atol=1e-4)
@@ -259,7 +338,7 @@ P1_9 = Task(
     "P1.9",
     "Cut the graph and read features",
     varies=(CUT,),
-    libraries=TORCH_AND_ONNX,
+    libraries=reference.TORCH_AND_ONNX,
     minutes=20,
     builds_on=("P1.4",),
 )
