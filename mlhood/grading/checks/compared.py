@@ -192,7 +192,7 @@ class SolutionComparison:
             expect.close_number(expect.integer(got, what), want, f"{what} is wrong")
         elif isinstance(want, float):
             expect.close_number(expect.number(got, what), want, f"{what} is wrong")
-        elif isinstance(want, dict | list | tuple) and _has_arrays(want):
+        elif isinstance(want, dict | list | tuple) and _has_reals(want):
             for item, right, name in _items(got, want, what):
                 self._expect(item, right, name)
         elif isinstance(want, dict | list | tuple):
@@ -203,10 +203,10 @@ class SolutionComparison:
             expect.equal(got, want, f"{what} is wrong")
 
 
-def _has_arrays(value: Any) -> bool:
+def _has_reals(value: Any) -> bool:
     if isinstance(value, dict | list | tuple):
-        return any(map(_has_arrays, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, np.ndarray | np.generic)
+        return any(map(_has_reals, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, np.ndarray | np.generic | float)
 
 
 def _items(got: Any, want: Any, what: str) -> Iterator[tuple[Any, Any, str]]:

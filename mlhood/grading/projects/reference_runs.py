@@ -18,27 +18,27 @@ NEARLY = 1e-4  # times the largest logit
 
 
 def recipe_costs(
-    graph: Graph, rows: dict[str, dict[str, Any]], columns: list[str], data: dict[str, np.ndarray]
-) -> dict[str, dict[str, Any]]:
+    graph: Graph, recipes: list[dict[str, Any]], columns: list[str], data: dict[str, np.ndarray]
+) -> list[dict[str, Any]]:
     """Quantise a float graph by each recipe and return its costs.
 
     Args:
         graph: From `image` to `logits`.
-        rows: Arguments of `Recipe` by name.
+        recipes: Arguments of `Recipe`.
         columns: The costs to return, of those in `summary`.
         data: `seen`, images for the profile, float32 [N, 1, 32, 32]; `images` to measure the costs on, float32
             [M, 1, 32, 32], and their `labels`, int64 [M].
 
     Returns:
-        The costs by name of the recipe.
+        The costs by each recipe.
     """
     from mlhood.compiler.quantize import Recipe, profile, quantize, summary
 
     statistics, images = profile(graph, [{"image": data["seen"]}]), {"image": data["images"]}
-    results = {}
-    for name, arguments in rows.items():
+    results = []
+    for arguments in recipes:
         costs = summary(graph, quantize(graph, statistics, Recipe(**arguments)), images, data["labels"])
-        results[name] = {key: costs[key] for key in columns}
+        results.append({key: costs[key] for key in columns})
     return results
 
 
@@ -69,7 +69,6 @@ def _program_run(text: str, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
 def stage_costs(
     graphs: dict[str, Graph],
     digits: tuple[np.ndarray, np.ndarray],
-    line: int = 1,
     activations: str = "the arena",
 ) -> dict[str, Any]:
     """Return what each stage of LeNet costs.
@@ -77,8 +76,7 @@ def stage_costs(
     Args:
         graphs: From `image` to `logits`, by name.
         digits: Test images, float32 [N, 1, 32, 32], and their labels, int64 [N].
-        line: See `image_bytes`.
-        activations: Likewise.
+        activations: See `image_bytes`.
 
     Returns:
         By name: `bytes` for one image (`image_bytes`), and the least and the most `digits` that are read right, since
@@ -92,23 +90,22 @@ def stage_costs(
         second, largest = np.sort(logits, axis=1)[:, -2:].T
         right, close = logits.argmax(1) == digits[1], largest - second <= NEARLY * np.abs(logits).max()
         span = int((right & ~close).sum()), int((right | close).sum())
-        costs[name] = {"bytes": image_bytes(graph, line, activations), "digits": span}
+        costs[name] = {"bytes": image_bytes(graph, activations), "digits": span}
     return costs
 
 
-def image_bytes(graph: Graph, line: int = 1, activations: str = "the arena") -> int:
+def image_bytes(graph: Graph, activations: str = "the arena") -> int:
     """Return the bytes of a graph's constants, and of the arena of its program for one image by the compiler's plan.
 
     Args:
         graph: The graph.
-        line: Each constant takes a multiple of these bytes.
         activations: What is counted of the program: "the arena", "the live maximum", or "all buffers", as if none of
             them shared memory.
     """
     from mlhood.compiler.lir.lowering import lower
     from mlhood.compiler.memory.plan import plan
 
-    constants = sum(-(-value.data.nbytes // line) * line for value in graph.constants.values())
+    constants = sum(value.data.nbytes for value in graph.constants.values())
     lifetimes = lower(graph, {"batch": 1}).lifetimes()
     if activations == "all buffers":
         return constants + sum(buffer.bytes for buffer in lifetimes)

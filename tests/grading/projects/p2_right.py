@@ -40,11 +40,6 @@ def rescale(acc, multiplier, shift, offset):
     rounded = (2 * product + 2**shift) // 2 ** (shift + 1) + offset
     return np.array([max(-128, min(127, r)) for r in rounded], np.int8).reshape(acc.shape)
 """,
-    "P2-8-solution": """
-def sqnr(reference, approximation):
-    signal, error = np.linalg.norm(reference), np.linalg.norm(reference - np.asarray(approximation))
-    return 20 * np.log10(signal / error)
-""",
     "P2-9-solution": """
 from mlhood.compiler.operators.elementwise import Relu
 def by_hand(x, w, b, y, pads, kernel):
@@ -88,18 +83,6 @@ for row, count in IMAGES.items():
     for column in latency.columns:
         latency[row, column] = made[column]
 """,
-    "P2-12-solution": """
-def slice_bytes(layer, cut, element):
-    span = (np.array([cut["rows"], cut["columns"]]) - 1) * layer["stride"] + layer["kernel"]
-    read = np.minimum(span, [layer["height"], layer["width"]])
-    sums = 4 * element if cut["channels"] < layer["channels"] else element
-    weights = np.full((cut["filters"], cut["channels"] * layer["kernel"] ** 2), element)
-    return dict(
-        input=element * cut["channels"] * read.prod(),
-        weights=weights.sum() + 4 * len(weights),
-        output=np.prod([cut[name] for name in ("rows", "columns", "filters")]) * sums,
-    )
-""",
     "P2-13-solution": """
 def bytes_moved(layer, cut, order):
     k, s = layer["kernel"], layer["stride"]
@@ -111,27 +94,9 @@ def bytes_moved(layer, cut, order):
     times = {"output": (p * f * c, p, 0), "weight": (p * f * c, 1, 1), "input": (p * c, p, 1)}[order]
     return int(np.dot([times[0], times[1] * f, times[2] * p * f * (c - 1), p * f], [x, c * w + b, 8 * y, y]))
 """,
-    "P2-13-solution-2": """
-def cycles_of(layer, cut, moved, machine):
-    k, s = layer["kernel"], layer["stride"]
-    rows, width = (layer["height"] - k) // s + 1, (layer["width"] - k) // s + 1
-    p, f, c = rows // cut["rows"], layer["filters"] // cut["filters"], layer["channels"] // cut["channels"]
-    pixels = cut["rows"] * width
-    idle = min(np.ceil(cut["filters"] / machine["lanes"]) * pixels, np.ceil(pixels / machine["lanes"]) * cut["filters"])
-    one = cut["channels"] * k * k * idle + machine["latency"]
-    return int(moved * machine["byte_cycles"] + p * f * c * one + machine["latency"])
-""",
 }
 
 LOOPS = {
-    "P2-1-solution": """
-def linear_relu(x, w, b, y):
-    for row in range(len(x)):
-        for out in range(len(w)):
-            weights, inputs = w[out], x[row]
-            value = sum((float(p) * float(q) for p, q in zip(inputs, weights)), float(b[out]))
-            y[row, out] = value if value > 0 else 0
-""",
     "P2-6-solution": """
 import math
 def choose_parameters(low, high, schema):
@@ -152,19 +117,6 @@ def choose_parameters(low, high, schema):
              "symmetric_unsigned": asymmetric if low == 0 else symmetric}
     return rules[schema]()
 """,
-    "P2-7-solution": """
-def integer_conv(x, w, bias, x_offset, padding):
-    n, c, height, width = x.shape
-    f, _, kh, kw = w.shape
-    wide = np.zeros((n, c, height + 2 * padding, width + 2 * padding), dtype=np.int32)
-    wide[:, :, padding:padding + height, padding:padding + width] = x.astype(np.int32) - np.int32(x_offset)
-    out = np.empty((n, f, wide.shape[2] - kh + 1, wide.shape[3] - kw + 1), dtype=np.int32)
-    flat = w.reshape(f, -1).astype(np.int32)
-    for i in range(out.shape[2]):
-        for j in range(out.shape[3]):
-            out[:, :, i, j] = wide[:, :, i:i + kh, j:j + kw].reshape(n, -1) @ flat.T + bias
-    return out
-""",
     "P2-8-solution-2": """
 def measured(recipe):
     quantized = quantize(optimized, seen, recipe)
@@ -177,49 +129,6 @@ def measured(recipe):
     return {"nodes": len(quantized.topological()), "bytes": size, "sqnr": float(sqnr(want, got)),
             "agreement": sum(same) / len(same), "accuracy": sum(right) / len(right), "extra": "fine"}
 """,
-    "P2-9-solution": """
-def by_hand(x, w, b, y, pads, kernel):
-    n, f, height, width = infer_conv(x.type, w.type, (1, 1), pads, (1, 1), 1).shape
-    big = Buffer("big", TensorType(x.type.element, (n, f, height, width)))
-    small = Buffer("small", TensorType("float32", (n, f, height // kernel[0], width // kernel[1])))
-    program = []
-    program.append(Alloc(big))
-    program.append(Compute(Conv((1, 1), tuple(pads), (1, 1), activation=("Relu",)), (big,), (x, w, b), call=True))
-    program.append(TensorView(small, y))
-    program.append(Compute(MaxPool(tuple(kernel), tuple(kernel), (0, 0, 0, 0), (1, 1)), (small,), (big,)))
-    program.append(Dealloc(big))
-    return program
-""",
-    "P2-10-solution-2": """
-def allocate(lifetimes, alignment):
-    best, least = None, None
-    keys = [lambda b: -b.bytes, lambda b: -b.bytes * (b.last - b.first + 1), lambda b: b.first]
-    for key in keys:
-        offsets, done = {}, []
-        for b in sorted(lifetimes, key=key):
-            at, moved = 0, True
-            while moved:
-                moved = False
-                for o in done:
-                    if o.last < b.first or b.last < o.first:
-                        continue
-                    if offsets[o.name] < at + b.bytes and at < offsets[o.name] + o.bytes:
-                        at = (offsets[o.name] + o.bytes + alignment - 1) // alignment * alignment
-                        moved = True
-            offsets[b.name] = at
-            done.append(b)
-        arena = max(offsets[b.name] + b.bytes for b in lifetimes)
-        if best is None or arena < least:
-            best, least = offsets, arena
-    return best
-""",
-    "P2-11-solution": """
-def memory(graph):
-    total = plan(lower(graph, {"batch": 1}).lifetimes()).bytes
-    for value in graph.constants.values():
-        total += value.data.nbytes
-    return total
-""",
     "P2-11-solution-3": """
 for name, graph in stages.items():
     right = 0
@@ -227,25 +136,6 @@ for name, graph in stages.items():
         right += int(sides[name](image[None])[0].argmax() == digit)
     costs["digits", name] = Count(right)
     costs["bytes", name] = Count(memory(graph))
-""",
-    "P2-12-solution-2": """
-def fitting(layer, blob, element):
-    side = lambda n: (n + 2 * layer["pad"] - layer["kernel"]) // layer["stride"] + 1
-    full = [side(layer["height"]), side(layer["width"]), layer["filters"], layer["channels"]]
-    names, found = ["rows", "columns", "filters", "channels"], []
-    for a in sorted({-(-full[0] // n) for n in range(1, full[0] + 1)}):
-        for b in sorted({-(-full[1] // n) for n in range(1, full[1] + 1)}):
-            for c in sorted({-(-full[2] // n) for n in range(1, full[2] + 1)}):
-                for d in sorted({-(-full[3] // n) for n in range(1, full[3] + 1)}):
-                    cut = dict(zip(names, (a, b, c, d)))
-                    need = slice_bytes(layer, cut, element)
-                    if max(need.values()) > blob:
-                        continue
-                    count = 1
-                    for name, whole in zip(names, full):
-                        count *= (whole + cut[name] - 1) // cut[name]
-                    found.append((count * (need["input"] + need["weights"]), a, b, c, d))
-    return dict(zip(names, min(found)[1:]))
 """,
     "P2-14-solution": """
 def fastest(layer):
@@ -319,60 +209,11 @@ def fold_batchnorm(graph):
             return True  # one a call
     return False
 """,
-    "P2-4-solution-3": """
-from mlhood.compiler.passes import PASSES
-
-def fuse_relu(graph):
-    changed = 0
-    for relu_node in list(graph.nodes.values()):
-        if type(relu_node.operator) is Relu and conv_before(relu_node, graph) is not None:
-            conv_node = conv_before(relu_node, graph)
-            o = conv_node.operator
-            graph.replace(relu_node, Conv(o.strides, o.pads, o.dilations, o.group, ("Relu",)), *conv_node.inputs)
-            graph.remove(conv_node)
-            changed += 1
-    return changed
-""",
     "P2-8-solution-3": """
 import pandas as pd
 def budget(alone):
     noise = 10 ** (pd.Series(alone) / -10)
     return {"share": (noise / noise.sum()).to_dict(), "sqnr": np.float64(10) * np.log10(1 / noise.sum())}
-""",
-    "P2-9-solution": """
-by_hand = lambda x, w, b, y, pads, kernel: (lambda conv, views: [
-    Alloc(conv), Compute(Conv((1, 1), pads, (1, 1), 1, ("Relu",)), (conv,), (x, w, b)), TensorView(views[0], y),
-    TensorView(views[1], views[0]), TensorView(views[2], views[1]),
-    Compute(MaxPool(kernel, kernel, (0, 0, 0, 0), (1, 1)), (views[2],), (conv,)), Dealloc(conv)])(
-        Buffer("c", infer_conv(x.type, w.type, (1, 1), pads, (1, 1), 1)),
-        [Buffer(f"p{i}", infer_pool(infer_conv(x.type, w.type, (1, 1), pads, (1, 1), 1), kernel, kernel, (0,) * 4))
-         for i in range(3)])
-""",
-    "P2-10-solution": """
-def live_ranges(instructions):
-    views = {i.buffer: i.source for i in instructions if isinstance(i, TensorView)}
-    root = lambda buffer: root(views[buffer]) if buffer in views else buffer
-    uses = [(root(b), n) for n, i in enumerate(instructions) for b in {*i.reads, *i.writes}]
-    return {b.name: (min(n for a, n in uses if a is b), max(n for a, n in uses if a is b))
-            for b, _ in uses if not isinstance(b, Weight)}
-""",
-    "P2-11-solution-2": """
-from functools import partial
-for row, count in IMAGES.items():
-    batch = {"image": np.ascontiguousarray(images[:count])}
-    calls = {name: partial(lambda run, x: run(x)["logits"], runner.run, batch) for name, runner in runners.items()}
-    calls[ONNX_RUNTIME] = partial(lambda x: session.run(None, x)[0], batch)
-    latency.fill(row, compare(calls, baseline="optimised", threads=1, atol=0.1))
-""",
-    "P2-12-solution": """
-def slice_bytes(layer, cut, element):
-    read = lambda n, length: min(layer["kernel"] + layer["stride"] * (cut[n] - 1), layer[length])
-    return {
-        "output": np.prod([cut[n] for n in cut if n != "channels"]) * element
-        * [4, 1][cut["channels"] == layer["channels"]],
-        "weights": cut["filters"] * 4 + cut["filters"] * cut["channels"] * layer["kernel"] ** 2 * element,
-        "input": element * cut["channels"] * read("rows", "height") * read("columns", "width"),
-    }
 """,
 }
 

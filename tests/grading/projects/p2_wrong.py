@@ -38,21 +38,6 @@ def fuse(graph, conv, node, operator, *inputs):
     graph.replace(node, operator, *inputs)
     conv.outputs[0].users or graph.is_output(conv.outputs[0]) or graph.remove(conv)
 """
-SINGLE_ELEMENTS = """        if isinstance(node.operator, MaxPool) and tuple(node.operator.kernel) == (1, 1):
-            first = before
-        if first is not node"""
-BY_TORCH = """
-def integer_conv(x, w, bias, x_offset, padding):
-    x, w = (torch.tensor(a.astype(float))[:, :, None] for a in (x.astype(int) - x_offset, w))
-    sums = torch.conv3d(x, w, padding=(0, padding, padding))[:, :, 0]
-    return sums.numpy().astype(np.int64) + bias[:, None, None]
-"""
-MOST_READ = """    def most_read(size, length):
-        outputs = (length + 2 * layer["pad"] - kernel) // stride + 1
-        starts = [first * stride - layer["pad"] for first in range(0, outputs, size)]
-        ends = [(min(first + size, outputs) - 1) * stride - layer["pad"] + kernel for first in range(0, outputs, size)]
-        return max(min(end, length) - max(start, 0) for start, end in zip(starts, ends))
-    wide ="""
 SEARCHED = """
 from mlhood.compiler.backends.nmp.codegen.search import search as found
 def fastest(layer):
@@ -75,9 +60,8 @@ WRONG: tuple[Mistake, ...] = (
         "P2.1",
         ("no bias", (1, ("= b[j]", "= 0.0")), COMPUTES, "where does the bias enter"),
         ("sums accumulated in y", (1, ("total", "y[i, j]")), ONCE, "keep the sum in a variable"),
-        ("a zero first", (1, ("total = b[j]", "y[i, j] = 0; total = b[j]")), ONCE, "more than once"),
         ("bias not read", (2, ("2 * depth + 1", "2 * depth")), PREDICTED, "wrong for `fused`"),
-        ("z is not read back", (2, ("+ 3", "+ 2")), PREDICTED, "which accesses to z"),
+        ("z is not read back", (2, ("+ 3", "+ 2")), PREDICTED, "wrong for `separate`"),
         (
             "a row's product by @",
             (1, ("= b[j]", "= b[j] + x[i] @ w[j]"), ("total + x[i, k] * w[j, k]", "total")),
@@ -100,7 +84,6 @@ WRONG: tuple[Mistake, ...] = (
             CONVOLUTION,
             "wrong shape|wrong values",
         ),
-        ("groups forgotten", (3, ('source.attribute("group", 1)', "1")), CONVOLUTION, "group=2|channels do not match"),
         (
             "the package's own rule",
             (
@@ -116,22 +99,10 @@ WRONG: tuple[Mistake, ...] = (
         "P2.3",
         ("a span of k d", (1, ("(kernel - 1) * dilation + 1", "kernel * dilation")), SHAPE, "it has gaps"),
         (
-            "a step longer than the image",
-            edited("P2-3-solution", ("padded < span", "padded < max(span, stride)")),
-            SHAPE,
-            "does not fit",
-        ),
-        (
             "a depthwise convolution of any depth",
             edited("P2-3-solution-2", ("channels != depth * group", "channels not in (group, depth * group)")),
             REFUSED,
             "2 groups of 3",
-        ),
-        (
-            "int8 with any other element",
-            (2, ("x.element != w.element", 'x.element not in ("int8", w.element)')),
-            REFUSED,
-            "x is int8 and w is",
         ),
         (
             "always float32, and a batch of 1 for a name",
@@ -144,12 +115,6 @@ WRONG: tuple[Mistake, ...] = (
             (3, ("(batch, channels, rows", "(batch, kernel[0], rows")),
             POOLED,
             "channels and element type stay",
-        ),
-        (
-            "the operator's own inference",
-            (2, ("    (batch", "    return Conv(strides, pads, dilations, group).infer(x, w)\n    (batch")),
-            (SHAPE, KEPT, REFUSED),
-            "is not available where this is graded",
         ),
     ),
     *mistakes(
@@ -168,16 +133,6 @@ WRONG: tuple[Mistake, ...] = (
             FUSED,
             "w is an input of the graph",
         ),
-        (
-            "the package's own guard",
-            (
-                1,
-                ("None if others or graph.is_output(value) else conv", "conv if has_one_use(graph, value) else None"),
-                (END, "from mlhood.compiler.passes.rewriting import has_one_use"),
-            ),
-            (FOLDED, FOLD_GUARD, FUSED, FUSE_GUARD, CHANGED),
-            "is not available where this is graded",
-        ),
     ),
     *mistakes(
         "P2.5",
@@ -185,12 +140,6 @@ WRONG: tuple[Mistake, ...] = (
             "the two rewrites alone",
             (3, ("        tidy(graph)\n        relus_first(graph)\n", "")),
             SHRUNK,
-            "leaves too many nodes",
-        ),
-        (
-            "without what is computed twice",
-            (1, ("known.setdefault((node.operator, node.inputs), node)", "node")),
-            "all_of_it_goes",
             "leaves too many nodes",
         ),
         (
@@ -204,12 +153,6 @@ WRONG: tuple[Mistake, ...] = (
             (1, ("(node.operator, node.inputs)", "node.operator")),
             SHRUNK,
             "results of the graph after|stops with an error|not a valid graph",
-        ),
-        (
-            "a pooling of single elements is none, whatever its strides",
-            (1, ("        if first is not node", SINGLE_ELEMENTS)),
-            SHRUNK,
-            "not a valid graph|stops with an error|results of the graph after",
         ),
     ),
     *mistakes(
@@ -247,6 +190,7 @@ WRONG: tuple[Mistake, ...] = (
             PADDED,
             "which integer represents the real number 0",
         ),
+        ("the offset is added", (1, ("- x_offset", "+ x_offset")), (SUMS, PADDED, WIDE), "belongs to x before"),
         ("wraps around", (2, (".clip(-128, 127)", "")), SATURATED, "clamp after"),
         (
             "real numbers of 64 bits",
@@ -271,12 +215,6 @@ WRONG: tuple[Mistake, ...] = (
             WIDE,
             "how large do the sums become",
         ),
-        (
-            "another convolution of torch",
-            {"P2-7-solution": BY_TORCH},
-            (SUMS, PADDED, WIDE),
-            "is not available where this is graded",
-        ),
     ),
     *mistakes(
         "P2.8",
@@ -287,26 +225,12 @@ WRONG: tuple[Mistake, ...] = (
             (RATIO, ROW),
             "a constant error is noise",
         ),
-        ("agreement with the labels", (2, ("exact.argmax(1)", "data.test_labels")), ROW, "whatever the label"),
+        ("agreement with the labels", (2, ("exact.argmax(1)", "data.test_labels")), ROW, "labels or with others"),
         ("amplitudes add up", (3, ("-ratio / 10", "-ratio / 20")), BUDGET, "energies do"),
-        (
-            "decibels add up",
-            (3, ("10 ** (-ratio / 10)", "ratio"), ("-10 * np.log10(total)", "total")),
-            BUDGET,
-            "energies do",
-        ),
-        ("a share in percent", (3, ("energy / total", "100 * energy / total")), BUDGET, "which fraction is this"),
-        ("only the noisiest", (3, ("sum(noise", "max(noise")), BUDGET, "`sqnr` of `budget` is wrong"),
     ),
     *mistakes(
         "P2.9",
         ("nothing is freed", (1, (DEALLOC, "")), PROGRAM, "never deallocated.*conv"),
-        (
-            "nothing is allocated",
-            (1, (DEALLOC, ""), ("        Alloc(conv),\n", "")),
-            PROGRAM,
-            "used before it is allocated.*convolution",
-        ),
         (
             "freed before it is pooled",
             (1, (DEALLOC, ""), ("        TensorView", f"{DEALLOC}        TensorView")),
@@ -346,18 +270,18 @@ WRONG: tuple[Mistake, ...] = (
             EFFICIENT[2],
             "the order in which buffers are placed",
         ),
+        (
+            "constants have a range",
+            (1, ("isinstance(buffer, Weight)", 'getattr(buffer, "kind", "") in ("input", "output")')),
+            RANGES,
+            "weights are declared",
+        ),
         ("not aligned", (2, (" // alignment) * alignment", ")")), ALIGNED, "where does a buffer end"),
         (
             "the lifetimes sorted in place",
             (2, ("    placed, ", "    lifetimes.sort(key=lambda b: -b.bytes)\n    placed, ")),
             (APART, ALIGNED, *EFFICIENT),
             "changes its arguments",
-        ),
-        (
-            "constants have a range",
-            (1, ("isinstance(buffer, Weight)", 'getattr(buffer, "kind", "") in ("input", "output")')),
-            RANGES,
-            "weights are declared",
         ),
     ),
     *mistakes(
@@ -387,17 +311,12 @@ WRONG: tuple[Mistake, ...] = (
             FASTER,
             "never compared",
         ),
-        (
-            "all columns time what the variable of a loop is at the end",
-            (2, ("partial(side, x)", "lambda: side(x)")),
-            (COMPARED, FASTER),
-            "the table does not show that optimised is faster",
-        ),
         ("digits in percent", (3, ("int((", "int(100 * ("), (".sum()", ".mean()")), COSTS, "the digits of"),
     ),
     *mistakes(
         "P2.12",
         ("a bias in elements", sizes(("filters * (4 +", "filters * (element +")), BIAS, "always int32"),
+        ("larger than the output", (2, ('(size - layer["kernel"])', "size")), FITTING, "larger than its layer"),
         ("sums are elements", sizes(("wide = 4 if", "wide = 1 if")), PARTIAL, "sums are incomplete"),
         (
             "without a halo",
@@ -408,18 +327,6 @@ WRONG: tuple[Mistake, ...] = (
             HALO,
             "the windows of a slice span",
         ),
-        (
-            "what is read of the image",
-            (
-                1,
-                ("    wide =", MOST_READ),
-                ("channels * read_rows * read_columns", "channels * most_read(rows, layer['height']) * read_columns"),
-                ("read_columns * element", "most_read(columns, layer['width']) * element"),
-            ),
-            (HALO, *FITTING),
-            "fewer",
-        ),
-        ("larger than the output", (2, ('(size - layer["kernel"])', "size")), FITTING, "larger than its layer"),
     ),
     *mistakes(
         "P2.13",
@@ -436,18 +343,6 @@ WRONG: tuple[Mistake, ...] = (
             "how often do the accumulators",
         ),
         (
-            "without halos",
-            (1, ('(cut["rows"] - 1) * stride + kernel', 'cut["rows"] * stride + 1')),
-            ORDERS,
-            "with its halo",
-        ),
-        (
-            "no multiplier is idle",
-            (2, ("-(-pixels // lanes)", "pixels / lanes"), ("-(-filters // lanes)", "filters / lanes")),
-            CYCLES,
-            "no integer",
-        ),
-        (
             "a last group of multipliers is left out",
             (2, ("-(-pixels // lanes)", "pixels // lanes"), ("-(-filters // lanes)", "filters // lanes")),
             CYCLES,
@@ -456,15 +351,6 @@ WRONG: tuple[Mistake, ...] = (
     ),
     *mistakes(
         "P2.14",
-        (
-            "one tilelet",
-            {
-                "P2-14-solution": "def fastest(layer):\n"
-                "    return dict(rows=2, columns=2, filters=layer['filters'], channels=8, order='output')"
-            },
-            FASTEST,
-            "how many of the 32 tilelets",
-        ),
         (
             "larger than a blob",
             {

@@ -15,7 +15,7 @@ from mlhood.compiler.backends.nmp.cycles import time_program
 from mlhood.compiler.backends.nmp.machine import Dram, default_machine
 from mlhood.compiler.lir.instructions import Alloc, Dealloc
 from mlhood.compiler.lir.verify import verify
-from mlhood.compiler.memory.plan import live_bytes, plan
+from mlhood.compiler.memory.plan import live_bytes
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.quantize.schema import choose_parameters
 from mlhood.compiler.tables import latency_table
@@ -105,26 +105,6 @@ def test_drawn_programs_are_valid_and_their_ranges_are_those_of_their_allocation
         start, end = (i for i in named if program.instructions[i].buffer.name == name)
         within = [numbers[id(each)] for each in program.instructions[start:end] if id(each) in numbers]
         assert within[0] <= first <= last <= within[-1]  # views are defined before the first use, or after the last
-
-
-@pytest.mark.parametrize("draw", [memory.random_buffers, memory.u_net])
-def test_drawn_lifetimes_can_be_planned_well_and_waste_memory_one_after_another(draw):
-    for seed in range(5):
-        buffers = draw(np.random.default_rng(seed))
-        assert len({buffer.name for buffer in buffers}) == len(buffers) >= 20
-        assert plan(buffers).efficiency > 0.99
-        assert live_bytes(buffers).max() < 0.5 * sum(buffer.bytes for buffer in buffers)
-
-
-def test_a_u_net_has_its_live_maximum_where_it_joins_at_full_resolution():
-    class Fixed:
-        """Draws the original's width, and a resolution."""
-
-        def integers(self, low, high):
-            return 64 if high == 80 else 128
-
-    buffers = memory.u_net(Fixed())
-    assert live_bytes(buffers).max() == 4 * (64 + 64 + 128) * 128 * 128
 
 
 @pytest.mark.parametrize(

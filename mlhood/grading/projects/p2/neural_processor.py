@@ -1,26 +1,29 @@
-"""Checks of P2.12 and P2.13: slices for the neural processor, and what they cost in three orders."""
+"""Checks of P2.12 to P2.14: slices for the neural processor, what they cost in three orders, and the fewest cycles."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from mlhood.compiler.backends.nmp.codegen.convolution import convolution
+from mlhood.compiler.backends.nmp.codegen.search import cycles_of, greedy, search
+from mlhood.compiler.backends.nmp.codegen.slicing import Slicing, check_fits
+from mlhood.compiler.backends.nmp.machine import Machine, default_machine
+from mlhood.errors import CompilerError
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, comparison
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p2.libraries import TYPES
+from mlhood.grading.projects.p2.libraries import COMPILER, TYPES
 from mlhood.grading.variants.parameter import Parameter
 
-# what the input slice of `slice_bytes` holds besides what windows read; what each filter has besides its weights; and
-# the bytes of an accumulator for each byte of an element
-INPUT_SLICE = Parameter(
-    "input_slice", ("no padding", "its padding", "no padding, in whole rows", "no padding, in lines of 8 bytes")
-)
+# what each filter has besides its weights
 FILTER_CONSTANTS = Parameter(
     "filter_constants",
     (
@@ -29,12 +32,14 @@ FILTER_CONSTANTS = Parameter(
         "a bias, a multiplier and a shift of four bytes each",
     ),
 )
-PARTIAL_BYTES = Parameter("partial_bytes", ("four", "three", "five"))
 # bytes of an element in the programs that `predict` is asked about; what it says of the bytes that they move; and which
 # cycles the machine takes besides transfers, waits and products
 MOVED_ELEMENT = Parameter("moved_element", (1, 2))
 MOVED = Parameter("moved", ("bytes", "loaded and stored", "by operand"))
 MORE_CYCLES = Parameter("more_cycles", ("none", "issue", "barrier"))
+# tiles of the machine that `fastest` is for, and tilelets of each; and the KiB of its blobs
+NMP_TILES = Parameter("nmp_tiles", ((4, 8), (8, 4), (16, 2), (32, 1)))
+NMP_BLOB = Parameter("nmp_blob", (8, 6, 12))
 
 Layer = dict[str, int]
 Cut = dict[str, int]
@@ -44,12 +49,10 @@ AXES = ("rows", "columns", "filters", "channels")
 
 def draw_layer(rng: np.random.Generator, deep: bool = False) -> Layer:
     """Draw a convolution; a deep one has filters of more than a kilobyte, and a small image."""
-    kernel = 3 if deep else int(rng.choice([1, 3, 5]))
-    size = int(rng.integers(6, 13)) if deep else int(rng.integers(12, 40))
-    channels = int(rng.integers(150, 400)) if deep else int(rng.integers(2, 33))
-    layer = {"channels": channels, "height": size, "width": size + int(rng.integers(0, 5))}
-    layer |= {"filters": int(rng.integers(8, 65)), "kernel": kernel, "stride": int(rng.integers(1, 3))}
-    return layer | {"pad": int(rng.integers(0, kernel // 2 + 1))}
+    kernel, size = (3, int(rng.integers(6, 13))) if deep else (int(rng.choice([1, 3, 5])), int(rng.integers(12, 40)))
+    layer = {"channels": int(rng.integers(*((150, 400) if deep else (2, 33)))), "height": size}
+    layer |= {"width": size + int(rng.integers(0, 5)), "filters": int(rng.integers(8, 65)), "kernel": kernel}
+    return layer | {"stride": int(rng.integers(1, 3)), "pad": int(rng.integers(0, kernel // 2 + 1))}
 
 
 def whole(layer: Layer) -> Cut:
@@ -80,32 +83,21 @@ def given_layer(layer: Layer, **others: object) -> str:
 
 # -- P2.12
 
-# templates; a slice is that of a cut, wherever it lies
-SPANNED = "the windows of a slice span (rows - 1) * stride + kernel rows, wherever the slice lies"
 INPUT_HINT = (
-    SPANNED
-    + """, and columns likewise; {{ {"no padding": "how many has the image at most?", \
-"its padding": "in the image or not", \
-"no padding, in whole rows": "how many rows has the image, and how wide is it?", \
-"no padding, in lines of 8 bytes": "how many has the image, and in how many bytes is a row stored?"}[input_slice] }}"""
+    "the windows of a slice span (rows - 1) * stride + kernel rows, wherever it lies, and columns too; how many of \
+them has the image, at most?"
 )
 CHANNELS_HINT = "input channels are cut: how many of them has a slice, and one of its filters?"
-LINE = 8  # bytes
 
 
 def needed_bytes(rules: SimpleNamespace, layer: Layer, cut: Mapping[str, int], element: int) -> dict[str, int]:
     """Return the bytes of a slice's operands by the rules of the course or a variant."""
     rows, columns, filters, channels = (cut[name] for name in AXES)
-    kernel, stride, kind = layer["kernel"], layer["stride"], rules.input_slice
-    tall, wide = (rows - 1) * stride + kernel, (columns - 1) * stride + kernel
-    if kind != "its padding":
-        tall, wide = min(tall, layer["height"]), min(wide, layer["width"])
-    line = (layer["width"] if kind.endswith("whole rows") else wide) * element
-    line = -(-line // LINE) * LINE if kind.endswith("8 bytes") else line
+    kernel, stride, accumulator = layer["kernel"], layer["stride"], 4 if channels < layer["channels"] else 1
+    tall, wide = ((size - 1) * stride + kernel for size in (rows, columns))
     constants = 4 * (1 + FILTER_CONSTANTS.values.index(rules.filter_constants))
-    accumulator = {"three": 3, "four": 4, "five": 5}[rules.partial_bytes] if channels < layer["channels"] else 1
     return {
-        "input": channels * tall * line,
+        "input": channels * min(tall, layer["height"]) * min(wide, layer["width"]) * element,
         "weights": filters * (constants + channels * kernel * kernel * element),
         "output": filters * rows * columns * element * accumulator,
     }
@@ -129,23 +121,10 @@ def draw_slices(submission: Submission) -> Iterator[Arguments]:
             yield layer, cut, number % 2 + 1
 
 
-def _within_the_image(want: int, layer: Layer, cut: Cut, element: int) -> int:
-    """Return the bytes of the input of that slice of which the windows read the most rows and columns of the image."""
-    read, (kernel, stride, pad) = 1, (layer[name] for name in ("kernel", "stride", "pad"))
-    for side, axis in (("height", "rows"), ("width", "columns")):
-        firsts = range(0, whole(layer)[axis], cut[axis])
-        ends = (min(first + cut[axis], whole(layer)[axis]) for first in firsts)
-        spans = (
-            (first * stride - pad, (end - 1) * stride - pad + kernel) for first, end in zip(firsts, ends, strict=True)
-        )
-        read *= max(min(end, layer[side]) - max(first, 0) for first, end in spans)
-    return cut["channels"] * read * element
-
-
 SIZES = (
     comparison(
         "input_slices_have_a_halo",
-        "`slice_bytes` counts what the windows of a slice read of the image, and {{ input_slice }}",
+        "`slice_bytes` counts what the windows of a slice read of the image, and no padding",
         2,
         "slice_bytes",
         draw_slices,
@@ -153,7 +132,6 @@ SIZES = (
         hint=INPUT_HINT,
         mistakes={
             CHANNELS_HINT: lambda want, layer, cut, element: want // cut["channels"] * layer["channels"],
-            SPANNED + ": a blob has room for them, also where a slice at the border reads fewer": _within_the_image,
         },
     ),
     comparison(
@@ -173,8 +151,7 @@ SIZES = (
     ),
     comparison(
         "partial_sums_are_wide",
-        "`slice_bytes` counts accumulators of {{ partial_bytes }} bytes for each byte of an element where input "
-        "channels are cut",
+        "`slice_bytes` counts accumulators of four bytes for each byte of an element where input channels are cut",
         1,
         "slice_bytes",
         draw_slices,
@@ -185,13 +162,11 @@ SIZES = (
 
 
 def _draw_blobs(submission: Submission) -> Iterator[tuple[Layer, int, int]]:
-    """Draw layers, each with the bytes of a blob and of an element; in the last ones, one size fits exactly."""
+    """Draw layers, each with the bytes of a blob and of an element; each of the last ones fills a blob as a whole."""
     rng = submission.rng
     for number in range(10):
-        layer = draw_layer(rng, deep=number % 2 == 1)
-        yield layer, int(rng.choice([512, 1024, 2048, 8192])), number // 5 + 1
-    # the whole layer fits, and fills a blob; the output of the last one has a single row
-    for kernel, stride, pad, steps in ((4, 2, 1, 2), (3, 1, 1, 2), (3, 3, 0, 2), (3, 2, 0, 0)):
+        yield draw_layer(rng, deep=number % 2 == 1), int(rng.choice([512, 1024, 2048, 8192])), number // 5 + 1
+    for kernel, stride, pad, steps in ((4, 2, 1, 2), (3, 3, 0, 2), (3, 2, 0, 0)):  # the output of the last has one row
         layer = {"channels": 4, "height": steps * stride + kernel - 2 * pad, "width": 3 * stride + kernel - 2 * pad}
         layer |= {"filters": 16, "kernel": kernel, "stride": stride, "pad": pad}
         yield layer, max(submission.solution("slice_bytes", layer, whole(layer), 1).values()), 1
@@ -209,7 +184,8 @@ def _traffic(submission: Submission) -> float:
     rules, ratios = submission.parameters, []
     for layer, blob, element in _draw_blobs(submission):
         best = submission.solution("fitting", layer, blob, element)
-        with expect.case(given_layer(layer, blob=blob, element=element)):
+        hint = "which cut is the largest by your `slice_bytes`? An axis of 1 has one size: 1"
+        with expect.case(given_layer(layer, blob=blob, element=element), hint):
             cut = _fitting(submission, layer, blob, element)
         ratios.append(_moved(rules, layer, cut, element) / _moved(rules, layer, best, element))
     return float(np.exp(np.mean(np.log(ratios))))
@@ -217,24 +193,13 @@ def _traffic(submission: Submission) -> float:
 
 def _fitting(submission: Submission, layer: Layer, blob: int, element: int) -> Cut:
     """Return the student's cut, which fits."""
-    hint = "a cut has `rows`, `columns`, `filters` and `channels`; an axis of 1 has one size: 1"
-    with expect.case(None, hint):
-        answer = submission.call("fitting", layer, blob, element)
-    what, expected = "`fitting` returns None: it has found no cut that fits", "a cut: there is one for every layer"
-    hint = "are the bytes of your `slice_bytes` right, and which sizes do you try (an axis of 1 has one size: 1)?"
-    expect.true(answer is not None, what, expected=expected, hint=hint)
-    cut, lengths = sizes_of(answer), whole(layer)
+    cut, lengths = sizes_of(submission.call("fitting", layer, blob, element)), whole(layer)
     wrong = {name: size for name, size in cut.items() if size > lengths[name]}
-    what, hint = "`fitting` returns a slice that is larger than its layer", "how many rows and columns has the output?"
-    expect.true(not wrong, what, expected=f"at most {given_layer(lengths)}", got=given_layer(wrong), hint=hint)
+    what = "`fitting` returns a slice that is larger than its layer"
+    expect.true(not wrong, what, expected=f"at most {given_layer(lengths)}", got=given_layer(wrong))
     sizes = needed_bytes(submission.parameters, layer, cut, element)
-    operand = max(sizes, key=sizes.__getitem__)
-    what = f"the slice that `fitting` returns does not fit its blob: {operand}"
-    got, hint = (
-        f"{sizes[operand]} bytes for {given_layer(cut)}",
-        "by your `slice_bytes`, what is the largest of the three?",
-    )
-    expect.true(sizes[operand] <= blob, what, expected=f"at most {blob} bytes", got=got, hint=hint)
+    what, fits = "the slice that `fitting` returns does not fit its blob", max(sizes.values()) <= blob
+    expect.true(fits, what, expected=f"at most {blob} bytes", got=f"{given_layer(sizes)} for {given_layer(cut)}")
     return cut
 
 
@@ -246,7 +211,7 @@ def _check_traffic(submission: Submission, limit: float, hint: str) -> None:
 
 @points(2, solved=True)
 def slices_fit_their_blobs(submission: Submission) -> None:
-    """The slices of `fitting` fit the blobs of machines, {{ 'by their verifier, ' if input_slice == 'no padding' else '' }}also where one filter does not fit."""  # noqa: E501
+    """The slices of `fitting` fit the blobs of machines, by their verifier, also where one filter does not fit."""
     _check_traffic(submission, math.inf, "")
 
 
@@ -266,16 +231,11 @@ def slices_move_few_bytes(submission: Submission) -> None:
 P2_12 = Task(
     "P2.12",
     "Slice a convolution so that it fits",
-    checks=(
-        *SIZES,
-        slices_fit_their_blobs,
-        slices_are_not_tiny,
-        slices_move_few_bytes,
-    ),
+    checks=(*SIZES, slices_fit_their_blobs, slices_are_not_tiny, slices_move_few_bytes),
     libraries=TYPES,
     minutes=25,
     builds_on=("P2.3",),
-    varies=(INPUT_SLICE, FILTER_CONSTANTS, PARTIAL_BYTES),
+    varies=(FILTER_CONSTANTS,),
 )
 
 
@@ -313,21 +273,12 @@ def draw_serial(submission: Submission, number: int) -> tuple[Layer, Cut, dict[s
     return layer, cut, machine
 
 
-def _serial_cases(submission: Submission) -> Iterator[tuple[Layer, Cut, dict[str, int]]]:
-    """Draw layers, slices and machines; the rows of a slice are full, whatever number of columns it says."""
+def _serial_cases(submission: Submission, order: str = "") -> Iterator[Arguments]:
+    """Draw arguments of `bytes_moved` for an order, or of `cycles_of`; a cut's columns do not count: rows are full."""
     for number in range(4):
         layer, cut, machine = draw_serial(submission, number)
-        yield layer, cut | {"columns": int(submission.rng.integers(1, cut["columns"]))}, machine
-
-
-def _moved_cases(submission: Submission, order: str) -> Iterator[Arguments]:
-    for layer, cut, _ in _serial_cases(submission):
-        yield layer, cut, order
-
-
-def _cycles_cases(submission: Submission) -> Iterator[Arguments]:
-    for layer, cut, machine in _serial_cases(submission):
-        yield layer, cut, int(submission.rng.integers(1000, 9999)), machine
+        cut["columns"] = int(submission.rng.integers(1, cut["columns"]))
+        yield (layer, cut, order) if order else (layer, cut, int(submission.rng.integers(1000, 9999)), machine)
 
 
 BYTES_HINTS = {
@@ -345,7 +296,7 @@ COSTS = (
             f"`bytes_moved` gives the bytes of the {order}-stationary program",
             2,
             "bytes_moved",
-            _moved_cases,
+            _serial_cases,
             order,
             hint=hint,
         )
@@ -356,7 +307,7 @@ COSTS = (
         "`cycles_of` gives the cycles of a program, for any number of bytes",
         4,
         "cycles_of",
-        _cycles_cases,
+        _serial_cases,
         hint=CYCLES_HINT,
     ),
 )
@@ -370,4 +321,107 @@ P2_13 = Task(
     minutes=45,
     builds_on=("P2.12",),
     varies=(MOVED_ELEMENT, MOVED, MORE_CYCLES),
+)
+
+
+# -- P2.14
+
+LAYERS = 5  # of which the mean counts
+MOST_SLICES = 50_000
+
+
+@cache
+def rivals(layer: tuple[tuple[str, int], ...], machine: Machine) -> tuple[int, int]:
+    """Return the cycles of the greedy slices, and of the compiler's search."""
+    stages = (convolution(**dict(layer)),)
+    return greedy(stages, machine).cycles, search(stages, machine).cycles
+
+
+def _open_machine(submission: Submission) -> Machine:
+    """Return the machine of `fastest`: that of the course, with other tiles and blobs in a variant."""
+    tiles, tilelets = submission.parameters.nmp_tiles
+    blob = 1024 * submission.parameters.nmp_blob
+    return replace(default_machine(), tiles=tiles, tilelets=tilelets, blob_bytes=blob)
+
+
+def draw_open(rng: np.random.Generator, machine: Machine, number: int) -> Layer:
+    """Draw a layer in which greedy slices waste at least a quarter of the cycles.
+
+    Neither its image nor its output is square. Every other layer has strides and no padding.
+    """
+    while True:
+        height, width = (int(n) for n in rng.permutation(np.arange(10, 25))[:2])
+        kernel, stride, pad = ((3, 1, 1), (3, 2, 0))[number % 2]
+        layer = {"channels": 8 * int(rng.integers(2, 7)), "height": height, "width": width}
+        layer |= {"filters": 8 * int(rng.integers(2, 9)), "kernel": kernel, "stride": stride, "pad": pad}
+        slow, fast = rivals(tuple(layer.items()), machine)
+        if fast < 0.75 * slow:
+            return layer
+
+
+def _cycles(submission: Submission, layer: Layer, machine: Machine) -> int:
+    """Return the cycles of the student's slicing by the grader's own model."""
+    answer = expect.mapping(submission.call("fastest", layer), (*AXES, "order"), "what `fastest` returns")
+    tiles, tilelets = (natural(answer.get(name, 1), name) for name in ("tiles", "tilelets"))
+    twice = bool(expect.number(answer.get("double_buffered", False), "`double_buffered`"))
+    cut, stages = sizes_of(answer), (convolution(**layer),)
+    slicing = Slicing(**cut, order=str(answer["order"]), tiles=tiles, tilelets=tilelets, double_buffered=twice)
+    try:
+        check_fits(stages, slicing, machine)
+    except CompilerError as error:
+        expect.fail("the slicing of `fastest` is invalid", got=error.one_line(), hint="see `first_misfit`")
+    slices = math.prod(-(-length // cut[name]) for name, length in whole(layer).items())
+    what = "`fastest` cuts too many slices"
+    expect.true(slices <= MOST_SLICES, what, expected=f"at most {MOST_SLICES:,}", got=slices)
+    return cycles_of(stages, slicing, machine)
+
+
+def _saved(submission: Submission) -> tuple[float, str]:
+    """Return which share of the cycles that the compiler's search saves `fastest` saves, on average; and all cycles."""
+    shares, texts, machine = [], [], _open_machine(submission)
+    for number in range(LAYERS):
+        layer = draw_open(submission.rng, machine, number)
+        with expect.case(given_layer(layer), "return a dictionary with the fields of a Slicing"):
+            cycles = _cycles(submission, layer, machine)
+        slow, fast = rivals(tuple(layer.items()), machine)
+        shares.append((slow - cycles) / (slow - fast))
+        texts.append(f"{cycles:,} cycles (greedy {slow:,}, search {fast:,})")
+    return float(np.mean(shares)), "; ".join(texts)
+
+
+def _check_cycles(submission: Submission, share: float, hint: str) -> None:
+    """Check that a share of the cycles that the search saves is saved, on average."""
+    saved, text = submission.once("saved", lambda: _saved(submission))
+    submission.reach(100 * saved, course=100.0)
+    expected = f"at least {share:.0%} of the cycles that the compiler's search saves"
+    what, given = "the programs of `fastest` are too slow", f"the mean of {LAYERS} drawn layers"
+    expect.true(saved >= share, what, expected=expected, got=f"{saved:.0%}: {text}", given=given, hint=hint)
+
+
+@points(2)
+def not_slower_than_greedy(submission: Submission) -> None:
+    """The slicing of `fastest` fits, and takes no more cycles than the greedy one."""
+    _check_cycles(submission, 0.0, "how many of the tilelets have work, and who shares it out: rows or filters?")
+
+
+@points(2)
+def half_of_the_way(submission: Submission) -> None:
+    """`fastest` saves at least half of the cycles that the compiler's search saves."""
+    _check_cycles(submission, 0.5, "trying is allowed: `time_program` says what each of several cuts takes")
+
+
+@points(4)
+def close_to_the_search(submission: Submission) -> None:
+    """`fastest` saves at least nine tenths of the cycles that the compiler's search saves."""
+    _check_cycles(submission, 0.9, "the fields that you have not varied yet: do transfers and products overlap?")
+
+
+P2_14 = Task(
+    "P2.14",
+    "Fewest cycles",
+    libraries=COMPILER,
+    minutes=45,
+    builds_on=("P2.12", "P2.13"),
+    leaderboard="share of the cycles that the compiler's search saves, in %",
+    varies=(NMP_TILES, NMP_BLOB),
 )

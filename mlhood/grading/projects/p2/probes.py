@@ -15,7 +15,6 @@ from mlhood.compiler.lir.parse import parse
 from mlhood.compiler.lir.program import Lifetime, Program
 from mlhood.compiler.lir.text import to_text
 from mlhood.compiler.lir.verify import verify
-from mlhood.compiler.onnx.importer import import_model
 from mlhood.errors import CompilerError
 from mlhood.grading.rpc.guard import CHANGED, RuleBroken
 
@@ -28,23 +27,6 @@ def attempt(function: Callable, args: tuple) -> dict[str, Any]:
         raise
     except Exception as error:  # the student's code may raise anything
         return {"raised": type(error).__name__, "message": str(error)[:300]}
-
-
-def container_of_shape(function: Callable, args: tuple) -> str:
-    """Return in which container the shape of the type is that a call infers: other types do not travel."""
-    return type(function(*args).shape).__name__
-
-
-def refused(rules: Mapping[str, Callable], data: bytes) -> dict[str, Any]:
-    """Import a model that the student's rules should refuse; return the error that a rule raises."""
-    try:
-        import_model(data, rules=rules)
-    except NotImplementedError:
-        raise
-    except Exception as error:  # the importer's, from that of the student's code
-        cause = error.__cause__ or error
-        return {"raised": type(cause).__name__, "message": str(cause)[:300]}
-    return {"returned": "a graph"}
 
 
 MAX_REWRITES = 8  # more than the nodes of a graph that is to be rewritten
@@ -95,8 +77,7 @@ def rewritten(function: Callable, graph: Graph, arguments: Mapping[str, Any]) ->
     """Apply a rewrite, with these arguments, until it reports no more changes; return the graph and what it reports.
 
     Returns:
-        The graph, changed in place; the report of the first call, and of the last; and whether a call returns another
-        graph than that which it was given.
+        The graph, changed in place; and the report of the first call, and of the last.
     """
     before = deepcopy(dict(arguments))
     first = last = function(graph, **arguments)
@@ -105,9 +86,8 @@ def rewritten(function: Callable, graph: Graph, arguments: Mapping[str, Any]) ->
             break
         last = function(graph, **arguments)
     _require_unchanged(function, arguments == before)
-    returned = [each for each in (last if isinstance(last, tuple | list) else [last]) if isinstance(each, Graph)]
-    reports = [None if returned else report for report in (first, last)]
-    return {"graph": graph, "changed": reports[0], "last": reports[1], "new": any(g is not graph for g in returned)}
+    first, last = (None if isinstance(report, Graph) else report for report in (first, last))
+    return {"graph": graph, "changed": first, "last": last}
 
 
 def _require_unchanged(function: Callable, unchanged: bool) -> None:
@@ -166,12 +146,10 @@ def ranges(function: Callable, text: str, constants: Mapping[str, np.ndarray]) -
     return answer
 
 
-def allocated(
-    function: Callable, buffers: Sequence[Sequence[Any]], alignment: int, extra: Mapping[str, Any] | None = None
-) -> Any:
-    """Call `allocate` with lifetimes, each as (name, bytes, first, last), and what a variant gives it besides."""
+def allocated(function: Callable, buffers: Sequence[Sequence[Any]], alignment: int) -> Any:
+    """Call `allocate` with lifetimes, each as (name, bytes, first, last)."""
     lifetimes = [Lifetime(*buffer) for buffer in buffers]
     before = list(lifetimes)
-    answer = function(lifetimes, alignment, **(extra or {}))
+    answer = function(lifetimes, alignment)
     _require_unchanged(function, lifetimes == before)
     return answer
