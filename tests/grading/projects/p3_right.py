@@ -63,10 +63,6 @@ def pack(b, width):
 def gemm_packed(a, b, width=8):
     return np.concatenate([(a[:, :, None] * panel).sum(1) for panel in pack(b, width)], axis=1)[:, :b.shape[1]]
 """,
-    "P3-9-solution": """
-attainable = lambda intensity, peak, bandwidth: np.where(intensity * bandwidth < peak, intensity * bandwidth, peak)
-ridge = lambda peak, bandwidth: np.float64(peak) / bandwidth
-""",
     "P3-11-solution": """
 def predict(total, parts, speedups):
     factor = np.array([speedups.get(name, 1.0) for name in parts])
@@ -80,19 +76,16 @@ def best_possible(total, parts):
 }
 
 LOOPS = {
-    "P3-1-solution": """
-def conv_cost(x, w, y):
-    (n, c, h, wide), (f, _, kh, kw), (_, _, oh, ow) = x, w, y
-    macs = 0
-    for image in range(n):
-        macs += f * oh * ow * c * kh * kw
-    moved = 4 * n * c * h * wide + 4 * f * c * kh * kw + 4 * n * f * oh * ow
-    return {"macs": np.int64(macs), "bytes": moved, "intensity": np.float32(2.0 * macs / moved)}
-""",
-    "P3-1-solution-2": """
-from math import floor
-def output_size(size, kernel, stride, padding):
-    return max(floor((size - kernel + 2 * padding) / stride) + 1, 0)
+    "P3-5-solution-2": """
+pixel = np.ones((1, 1, 1, 1), np.float32)
+
+def on_a_pixel(convolution, numbers):
+    return convolution(pixel, pixel, np.zeros(1, np.float32), 1, 0) * np.float32(sum(range(numbers)) > 0)
+
+for row in table.rows:
+    calls = {"definition": lambda: on_a_pixel(conv_direct, 40_000), "library": lambda: on_a_pixel(conv_blas, 7_000)}
+    comparison = compare(calls, flops=2.0 * layers[row].macs, rounds=21, shortest=1e-4)
+    table.fill(row, comparison, names={"no-BLAS": "definition", "BLAS": "library"})
 """,
     "P3-2-solution": """
 def conv_direct(x, w, bias, stride, padding):
@@ -120,18 +113,6 @@ def im2col(x, kernel, stride, padding):
             if 0 <= i < h and 0 <= j < w:
                 out[row, position] = x[row // (kh * kw), i, j]
     return out
-""",
-    "P3-4-solution": """
-def conv_blas(x, w, bias, stride, padding):
-    wide = np.concatenate([im2col(x[n], (w.shape[2], w.shape[3]), stride, padding) for n in range(len(x))], axis=1)
-    high = output_size(x.shape[2], w.shape[2], stride, padding)
-    y = np.dot(w.reshape(w.shape[0], w[0].size), wide)
-    y += bias.reshape(-1, 1)
-    return np.ascontiguousarray(y.reshape(len(w), len(x), high, -1).swapaxes(0, 1))
-""",
-    "P3-5-solution": """
-def gflops(macs, seconds):
-    return (macs + macs) * 1e-9 / seconds
 """,
     "P3-7-solution": """
 def gemm_reordered(a, b):
@@ -168,117 +149,7 @@ def attainable(intensity, peak, bandwidth):
 def ridge(peak, bandwidth):
     return 1 / (bandwidth / peak)
 """,
-    "P3-10-solution": """
-def im2col_bytes(x, w, y):
-    (n, c, _, _), (_, _, kh, kw), (_, _, oh, ow) = x, w, y
-    return n * c * kh * kw * oh * ow * 4
-
-def growth(x, w, y):
-    return (w[2] * w[3] * y[2] * y[3]) / (x[2] * x[3])
-""",
-    "P3-11-solution": """
-def predict(total, parts, speedups):
-    for name in speedups:
-        if name in parts:
-            total = total - parts[name] + parts[name] / speedups[name]
-    return total
-
-def best_possible(total, parts):
-    left = predict(total, parts, dict.fromkeys(parts, float("inf")))
-    return total / left if left else np.inf
-""",
 }
-
-COMPILED = {
-    "P3-1-solution-2": """
-@compiled
-def output_size(size, kernel, stride, padding):
-    return max(0, (size + 2 * padding - kernel + stride) // stride)
-""",
-    "P3-2-solution": """
-@compiled
-def conv_direct(x, w, bias, stride, padding):
-    n, c, h, wide = x.shape
-    f, _, kh, kw = w.shape
-    padded = np.zeros((n, c, h + 2 * padding, wide + 2 * padding), x.dtype)
-    padded[:, :, padding:padding + h, padding:padding + wide] = x
-    oh, ow = output_size(h, kh, stride, padding), output_size(wide, kw, stride, padding)
-    y = np.empty((n, f, oh, ow), x.dtype)
-    for image in range(n):
-        for filter in range(f):
-            y[image, filter] = bias[filter]
-            for channel in range(c):
-                for i in range(kh):
-                    for j in range(kw):
-                        weight = w[filter, channel, i, j]
-                        for r in range(oh):
-                            row = padded[image, channel, r * stride + i]
-                            for q in range(ow):
-                                y[image, filter, r, q] += weight * row[q * stride + j]
-    return y
-""",
-    "P3-5-solution-2": """
-pixel = np.ones((1, 1, 1, 1), np.float32)
-
-def on_a_pixel(convolution, numbers):
-    return convolution(pixel, pixel, np.zeros(1, np.float32), 1, 0) * np.float32(sum(range(numbers)) > 0)
-
-for row in table.rows:
-    calls = {"definition": lambda: on_a_pixel(conv_direct, 40_000), "library": lambda: on_a_pixel(conv_blas, 7_000)}
-    comparison = compare(calls, flops=2.0 * layers[row].macs, rounds=21, shortest=1e-4)
-    table.fill(row, comparison, names={"no-BLAS": "definition", "BLAS": "library"})
-""",
-    "P3-7-solution": """
-@numba.njit(fastmath=True)
-def gemm_reordered(a, b):
-    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
-    unrolled = len(b) // 4 * 4
-    for i in range(a.shape[0]):
-        for k in range(0, unrolled, 4):
-            for j in range(b.shape[1]):
-                c[i, j] += (a[i, k] * b[k, j] + a[i, k + 1] * b[k + 1, j]
-                            + a[i, k + 2] * b[k + 2, j] + a[i, k + 3] * b[k + 3, j])
-        for k in range(unrolled, len(b)):
-            for j in range(b.shape[1]):
-                c[i, j] += a[i, k] * b[k, j]
-    return c
-""",
-    "P3-7-solution-2": """
-@compiled
-def add_block(a, b, c, i0, k0, j0, block):
-    for i in range(i0, min(i0 + block, c.shape[0])):
-        for k in range(k0, min(k0 + block, a.shape[1])):
-            for j in range(j0, min(j0 + block, c.shape[1])):
-                c[i, j] += a[i, k] * b[k, j]
-
-@compiled
-def gemm_blocked(a, b, block):
-    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
-    for j0 in range(0, c.shape[1], block):
-        for k0 in range(0, a.shape[1], block):
-            for i0 in range(0, c.shape[0], block):
-                add_block(a, b, c, i0, k0, j0, block)
-    return c
-""",
-    "P3-7-solution-3": """
-@compiled
-def pack(b, width):
-    panels = np.zeros((-(-b.shape[1] // width), b.shape[0], width), b.dtype)
-    for k in range(b.shape[0]):
-        for j in range(b.shape[1]):
-            panels[j // width, k, j % width] = b[k, j]
-    return panels
-""",
-    "P3-7-solution-4": """
-def gemm_packed(a, b):
-    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
-    panels = pack(b, 32)
-    for j in range(b.shape[1]):
-        c[:, j] = (a * panels[j // 32, :, j % 32]).sum(1)
-    return c
-""",
-}
-
 
 GUARDS_THAT_RETURN = {
     "P3-12-solution": """
@@ -349,5 +220,4 @@ GPU_STYLES = (GUARDS_THAT_RETURN, OTHER_TILES)
 RIGHT = {
     "array operations": {**ARRAY_OPERATIONS, **GUARDS_THAT_RETURN, **OTHER_TILES},
     "plain loops": LOOPS,
-    "compiled": COMPILED,
 }

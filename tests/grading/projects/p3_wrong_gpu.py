@@ -13,7 +13,6 @@ IN_MEMORY = ("        c[i, j] = total\n", ""), ("total = float32(0)", "c[i, j] =
 ELEMENT, PLACE = "matrix[i, j] if inside else float32(0)", "tile_of_b[k, cuda.threadIdx.x]"
 LOADED_BARRIER = "        cuda.syncthreads()  # both tiles are complete\n"
 USED_BARRIER = "        cuda.syncthreads()  # nobody needs them any more\n"
-LEAVING = "    if i >= c.shape[0] or j >= c.shape[1]:\n        return\n    for first"
 TWO_BARRIERS = """        if cuda.threadIdx.x % 2:
             cuda.syncthreads()
         else:
@@ -39,16 +38,10 @@ GPU = (
             r"(?s)out of bounds.*thread \(\d+, \d+\)",
         ),
         (
-            "one thread does it all",
-            (1, ("if i < c.shape[0] and j < c.shape[1]", "for i, j in np.ndindex(c.shape) if i == j == 0 else ()")),
-            NAIVE,
-            "one element of c each.*256 requests",
-        ),
-        (
             "x counts columns at once",
             (1, ("i, j = cuda", "j, i = cuda")),
             NAIVE,
-            r"elements of c are not written.*first of them c\[\d+, \d+\].*x counts the rows",
+            r"elements of c are not written.*first of them c\[\[\d+, \d+\]\].*x counts the rows",
         ),
         (
             "x counts rows again",
@@ -60,19 +53,13 @@ GPU = (
             "x and y exchanged within the block",
             (2, ("j, i = cuda.grid(2)", ACROSS)),
             NEIGHBOURS,
-            "needs too many sectors.*16.0",
+            "need too many sectors",
         ),
         ("the sum in global memory", (2, *IN_MEMORY), NEIGHBOURS, "elements of c more than once"),
     ),
     *mistakes(
         "P3.13",
         ("tiles read beyond a", (1, (ELEMENT, "matrix[i, j]")), TILED, "is out of bounds"),
-        (
-            "no zeros behind the last k",
-            (1, (ELEMENT, "matrix[min(i, len(matrix) - 1), min(j, matrix.shape[1] - 1)]")),
-            TILED,
-            "wrong values in c",
-        ),
         (
             "no barrier behind the loads",
             (3, (LOADED_BARRIER, "")),
@@ -85,19 +72,7 @@ GPU = (
             (TILED, BARRIERS),
             r"race on tile_of_[ab].*written by .*read by",
         ),
-        (
-            "threads that leave early",
-            (3, ("    for first", LEAVING)),
-            TILED,
-            r"only \d+ of 256 threads of block .* reach the barrier",
-        ),
         ("two barriers instead of one", (3, (LOADED_BARRIER, TWO_BARRIERS)), BARRIERS, "wait at different barriers"),
-        (
-            "a wrong index into a tile",
-            (2, (PLACE, "tile_of_b[cuda.threadIdx.x, k]")),
-            (TILED, BANKS),
-            "wrong values in c",
-        ),
         ("neighbours load columns", (3, (OF_A, COLUMNS_OF_A)), (LOADED, BANKS), "loads its tiles in too many sectors"),
         (
             "the tile of b transposed",
@@ -116,7 +91,6 @@ GPU = (
     *mistakes(
         "P3.14",
         ("c is not written", (1, (" + n**2", "")), TRAFFIC, "c is written, too"),
-        ("numbers, not bytes", (1, ("4 * (blocks", "(blocks")), TRAFFIC, "a float32 has four"),
         (
             "times are added",
             (1, ("max(flops / peak, moved / bandwidth)", "flops / peak + moved / bandwidth")),

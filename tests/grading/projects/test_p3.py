@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import onnxruntime
 import pytest
 import torch
-from onnx import TensorProto, helper
 
 import mlhood
 from mlhood.compiler.analysis.convolutions import convolutions
 from mlhood.grading.checks import timing
 from mlhood.grading.checks.timing_verdict import CourseVersion
-from mlhood.grading.projects.p3 import P3, costs, fast_product, probes, timed
+from mlhood.grading.projects.p3 import P3, fast_product, probes, timed
 from mlhood.grading.projects.solution import Solution
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.jaxlab.operators import no_jax
@@ -37,17 +35,6 @@ def draw(shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(3).standard_normal(shape).astype(np.float32)
 
 
-def by_onnx_runtime(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:
-    node = helper.make_node("Conv", ["x", "w", "b"], ["y"], strides=[stride] * 2, pads=[padding] * 4)
-    arrays = {"x": x, "w": w, "b": bias}
-    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, array.shape) for name, array in arrays.items()]
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
-    graph = helper.make_graph([node], "conv", inputs, outputs)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, arrays)[0])
-
-
 @pytest.fixture(scope="module")
 def solution() -> Solution:
     """The solutions, which checks compare with."""
@@ -55,9 +42,9 @@ def solution() -> Solution:
 
 
 @pytest.mark.parametrize(("x_shape", "w_shape", "stride", "padding"), GEOMETRIES)
-def test_the_solutions_compute_what_onnx_runtime_and_torch_do(x_shape, w_shape, stride, padding, solution):
+def test_the_solutions_compute_what_torch_does(x_shape, w_shape, stride, padding, solution):
     x, w, bias = draw(x_shape), draw(w_shape), draw(w_shape[:1])
-    want = by_onnx_runtime(x, w, bias, stride, padding)
+    want = torch.conv2d(*map(torch.from_numpy, (x, w, bias)), stride=stride, padding=padding).numpy()
     for convolution in (partial(solution, "conv_direct"), partial(solution, "conv_blas")):
         np.testing.assert_allclose(convolution(x, w, bias, stride, padding), want, rtol=1e-4, atol=1e-5)
     sizes = [solution("output_size", x_shape[axis], w_shape[axis], stride, padding) for axis in (2, 3)]
@@ -69,19 +56,9 @@ def test_the_solutions_compute_what_onnx_runtime_and_torch_do(x_shape, w_shape, 
     assert (cost["macs"], cost["bytes"]) == (want.size * w[0].size, x.nbytes + w.nbytes + want.nbytes)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_drawn_shapes_are_consistent(seed, solution):
-    for x, w, y in costs._layers(SimpleNamespace(rng=np.random.default_rng(seed))):
-        assert min(*x, *w, *y) > 0
-        assert (x[0], x[1], w[0]) == (y[0], w[1], y[1])
-        assert len({*x[2:], x[1], w[0]}) == 4 or x[1] != w[0]
-
-
-@pytest.mark.parametrize("padding", probes.PANEL_PADDINGS)
-def test_the_probe_packs_as_the_solution_does(padding):
+def test_the_probe_packs_as_the_solution_does(solution):
     b = draw((3, 10))
-    solution = Solution("P3", {**P3.parameters, "panel_padding": padding})
-    np.testing.assert_array_equal(probes.packed(b, 4, padding), solution("pack", b, 4))
+    np.testing.assert_array_equal(probes.packed(b, 4), solution("pack", b, 4))
 
 
 # -- the table
@@ -122,10 +99,10 @@ def external_clock(monkeypatch):
     monkeypatch.setattr(timing, "course_clock", lambda: NOW[0])
 
 
-def with_table(seconds: dict[str, list[float]], rows: tuple[str, ...] = tuple(RESNET18), **changes) -> dict:
+def with_table(seconds: dict[str, list[float]], **changes) -> dict:
     """A notebook whose table holds these times, measured by one comparison per row unless `changes` overrides it."""
     table = convolution_table()
-    for row in rows:
+    for row in RESNET18:
         for column, times in seconds.items():
             parts = {"flops": 231_211_008.0, "run": row, "agreed": True} | changes.get(column.replace("-", "_"), {})
             table[row, column] = Measurement(tuple(times), **parts)
@@ -170,29 +147,10 @@ def test_swapped_columns_fail(tmp_path):
     assert "BLAS is not faster" in found["blas_is_faster_and_agrees"]
 
 
-def test_swapped_functions_fail(tmp_path):
-    names = with_table({"no-BLAS": SLOW, "BLAS": FAST})
-    names["conv_direct"], names["conv_blas"] = names["conv_blas"], names["conv_direct"]
-    assert set(losses(names, tmp_path)) == CLAIMED
-
-
-def test_a_convolution_that_is_not_a_function_fails(tmp_path):
-    names = with_table({"no-BLAS": SLOW, "BLAS": FAST})
-    names["conv_blas"] = 3
-    assert "is not a function" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
-
-
 def test_an_empty_table_gets_no_points(tmp_path):
     found = losses(with_table({}), tmp_path)
     assert set(found) == {"rows_are_comparisons", "operations_are_told", "blas_is_faster_and_agrees"}
     assert "C1/no-BLAS" in found["rows_are_comparisons"]
-
-
-def test_a_table_with_a_missing_row_earns_nothing(tmp_path):
-    rows = tuple(RESNET18)[:3]
-    found = losses(with_table({"no-BLAS": SLOW, "BLAS": FAST}, rows), tmp_path)
-    assert set(found) == {"rows_are_comparisons", "operations_are_told", "blas_is_faster_and_agrees"}
-    assert all("C4/no-BLAS" in reason for reason in found.values())
 
 
 @pytest.mark.parametrize(
@@ -300,7 +258,7 @@ def test_the_graders_model_is_resnet18(tmp_path):
 
 def raced(own: float, course: float, rounds: int = 7) -> fast_product.Race:
     """What a race says if the student's product takes `own` seconds, the course's `course`, and NumPy's one."""
-    race = fast_product.Race()
+    race = fast_product.Race([], [])
     for i in range(rounds):
         noise = 1 + 0.01 * (i - rounds // 2)
         race.own.append(noise / own)
@@ -346,12 +304,6 @@ def test_no_row_of_a_timed_product_is_one_of_another_call():
     assert len(set(rows)) == len(rows)
 
 
-def test_the_courses_own_product_is_right():
-    a, b = draw((9, 6)), draw((6, 11))
-    product = Solution("P3", P3.parameters).compiled("gemm_fast")
-    np.testing.assert_allclose(product(a, b), a @ b, rtol=1e-4, atol=1e-5)
-
-
 # -- compilation errors, rounding and nonsense
 
 NOT_COMPILABLE = """
@@ -365,13 +317,3 @@ def conv_direct(x, w, bias, stride, padding):
 def test_numba_errors_get_a_hint_of_their_own(tmp_path):
     messages = graded(names_in(NOT_COMPILABLE), tmp_path, "P3.2")
     assert all("Numba cannot compile this" in message for message in messages.values()), messages
-
-
-def test_costs_computed_in_float32_are_right(tmp_path):
-    source = """
-def conv_cost(x, w, y):
-    macs, moved = np.prod(y) * np.prod(w[1:]), 4 * (np.prod(x) + np.prod(w) + np.prod(y))
-    return {"macs": macs, "bytes": moved, "intensity": np.float32(2 * macs / moved)}
-"""
-    messages = graded(names_in(source), tmp_path, "P3.1")
-    assert not any(messages[name] for name in ("macs_are_counted", "bytes_are_counted", "intensity_is_flop_per_byte"))

@@ -16,79 +16,44 @@ from mlhood.grading.checks.task import Task
 from mlhood.grading.variants.parameter import Parameter
 
 Shape = tuple[int, ...]
-# the key under which `conv_cost` returns what it counts
-COUNTED = Parameter("counted", ("macs", "flop", "macs_per_image"))
 # how often what is moved: x, w and y once; y twice; w once for each image; the bias, too
 TRAFFIC = Parameter("traffic", ("once", "write_allocate", "per_image", "bias"))
-# the last argument of `output_size`, beside `padding` or in the place of its second half
-SIZE_ARGUMENT = Parameter("size_argument", ("none", "dilation", "end", "partial"))
 # what the bandwidth of `attainable` and `ridge` counts
 BANDWIDTH_UNIT = Parameter("bandwidth_unit", ("bytes", "float32 numbers", "cache lines of 64 bytes"))
 UNIT_BYTES = {"bytes": 1, "float32 numbers": 4, "cache lines of 64 bytes": 64}
-# what `attainable` returns: FLOP/s, the share of the peak, the seconds of 10**9 FLOP
-ROOF = Parameter("roof", ("rate", "share", "seconds"))
 # what `predict` returns: the seconds of the whole, how many times as fast it is, the share of its time that is saved
 PREDICTED = Parameter("predicted", ("seconds", "speedup", "saved"))
-# what `best_possible` returns: how many times as fast, the share of the time that remains, percent of speed gained
-LIMIT = Parameter("limit", ("times", "remaining", "percent"))
 COLUMN_TYPE = Parameter("column_type", ("float32", "float64", "float16"))
 # the arrays whose bytes those of the columns are compared with
 COMPARED = Parameter("compared", ("x", "w", "y"))
 
 
-def _axes(submission: Submission, size: int, kernel: int, stride: int, padding: int) -> Iterator[Arguments]:
-    """Yield arguments of `output_size` for as many windows as an axis of this size has without its last argument."""
-    rng = submission.rng
-    match submission.parameters.size_argument:
-        case "none":
-            yield size, kernel, stride, padding
-        case "dilation":
-            for dilation in (1, int(rng.integers(2, 5))):
-                yield size + (dilation - 1) * (kernel - 1), kernel, stride, padding, dilation
-        case "end":
-            end = padding + int(rng.integers(1, 4))
-            yield size + padding - end, kernel, stride, padding, end
-        case "partial":
-            for partial in (False, True):
-                yield size, kernel, stride, padding, partial
-
-
 @compared(
     1,
     "output_size",
-    hint="take an axis of 5, a kernel of 3 and stride 1, and count by hand: 3 windows; padding is at both ends"
-    '{% if size_argument == "dilation" %}; how many pixels are there from the first to the last of a window whose '
-    "pixels are 2 apart?{% endif %}",
+    hint="take an axis of 5, a kernel of 3 and stride 1, and count by hand: 3 windows; padding is at both ends",
 )
 def windows_are_counted(submission: Submission) -> Iterator[Arguments]:
     """`output_size` counts the positions of a window, with padding on both sides."""
     for padding in (0, 1, 2):
-        size, kernel = int(submission.rng.integers(12, 60)), int(submission.rng.integers(2, 8))
-        yield from _axes(submission, size, kernel, 1, padding)
-    yield from _axes(submission, 5, 5, 1, 0)  # a single one
-    yield from _axes(submission, 4, 6, 1, 1)  # only the padding makes room for it
+        yield int(submission.rng.integers(12, 60)), int(submission.rng.integers(2, 8)), 1, padding
+    yield 5, 5, 1, 0  # a single one
+    yield 4, 6, 1, 1  # only the padding makes room for it
 
 
 @compared(
     1,
     "output_size",
     hint="how many steps can the first window take before its end is beyond the padded axis? Count itself, too; if not "
-    "even that one fits, there is none"
-    '{% if size_argument == "partial" %}; and if `partial` is true, is there a pixel left over behind the last one?'
-    "{% endif %}",
+    "even that one fits, there is none",
 )
 def the_last_step_must_fit(submission: Submission) -> Iterator[Arguments]:
-    """`output_size` takes steps of `stride`{% if size_argument == "partial" %}; a last window that does not fit \
-counts if `partial` is true{% else %} and omits a last window that does not fit{% endif %}."""
+    """`output_size` takes steps of `stride` and omits a last window that does not fit."""
     for stride in (2, 3, 4):
         kernel, steps = int(submission.rng.integers(3, 6)), int(submission.rng.integers(5, 12))
         for size in (steps * stride + kernel, (steps + 1) * stride + kernel - 1):  # fits exactly, or almost one more
-            yield from _axes(submission, size, kernel, stride, 0)
-            yield from _axes(submission, size - 2, kernel, stride, 1)
-            yield from _axes(submission, size, 4, stride, 2)
-        if submission.parameters.size_argument != "partial":  # not even one, by little and by far
-            yield from _axes(submission, 6, 7, stride, 0)
-            yield from _axes(submission, 3, 9 * stride, stride, 1)
+            yield from ((size, kernel, stride, 0), (size - 2, kernel, stride, 1), (size, 4, stride, 2))
+        yield from ((6, 7, stride, 0), (3, 9 * stride, stride, 1))  # not even one, by little and by far
 
 
 def _layers(submission: Submission) -> Iterator[tuple[Shape, Shape, Shape]]:
@@ -106,19 +71,14 @@ def _layers(submission: Submission) -> Iterator[tuple[Shape, Shape, Shape]]:
 @compared(
     1,
     "conv_cost",
-    key=lambda parameters: parameters.counted,
+    key="macs",
     hint="how many numbers has a window, and how many windows are summed, for how many filters and images?",
     mistakes={
-        '{% if counted != "flop" %}a multiply-accumulate counts once here; it is two FLOP only in `intensity`'
-        "{% endif %}": lambda count, x, w, y: 2 * count,
-        '{% if counted == "flop" %}a multiply-accumulate is two FLOP{% endif %}': lambda count, x, w, y: count // 2,
-        '{% if counted == "macs_per_image" %}these are the multiply-accumulates of the whole batch; how many images '
-        "has it?{% endif %}": lambda count, x, w, y: count * x[0],
+        "a multiply-accumulate counts once here; it is two FLOP only in `intensity`": lambda count, x, w, y: 2 * count
     },
 )
 def macs_are_counted(submission: Submission) -> Iterator[Arguments]:
-    """`conv_cost` counts {{ {"flop": "the FLOP", "macs_per_image": "the multiply-accumulates of one image"}.get(\
-counted, "the multiply-accumulates") }}."""
+    """`conv_cost` counts the multiply-accumulates."""
     return _layers(submission)
 
 
@@ -130,11 +90,6 @@ counted, "the multiply-accumulates") }}."""
     "moved, each as often as it is moved{% endif %}",
     mistakes={
         "this is the number of elements; a float32 takes 4 bytes": lambda moved, x, w, y: moved // 4,
-        '{{ {"write_allocate": "y is moved twice: a cache line is fetched before it is written to", '
-        '"per_image": "w is moved once for each image of the batch", '
-        '"bias": "the bias is moved, too: one number for each filter"}.get(traffic, "") }}': (
-            lambda moved, *shapes: 4 * sum(map(math.prod, shapes))
-        ),
     },
 )
 def bytes_are_counted(submission: Submission) -> Iterator[Arguments]:
@@ -145,11 +100,10 @@ def bytes_are_counted(submission: Submission) -> Iterator[Arguments]:
 
 def _own_intensity(submission: Submission, cost: Mapping[str, Any], x: Shape, w: Shape, y: Shape) -> float | None:
     """The intensity that follows from the submission's own counts."""
-    counted, moved = cost.get(submission.parameters.counted), cost.get("bytes")
-    if not isinstance(counted, int | float) or not isinstance(moved, int | float) or min(counted, moved) <= 0:
+    macs, moved = cost.get("macs"), cost.get("bytes")
+    if not isinstance(macs, int | float) or not isinstance(moved, int | float) or min(macs, moved) <= 0:
         return None
-    images = x[0] if submission.parameters.counted == "macs_per_image" else 1
-    return counted * images * (1 if submission.parameters.counted == "flop" else 2) / moved
+    return 2 * macs / moved
 
 
 @compared(
@@ -157,8 +111,7 @@ def _own_intensity(submission: Submission, cost: Mapping[str, Any], x: Shape, w:
     "conv_cost",
     key="intensity",
     own=_own_intensity,
-    hint="operations for each byte: a multiply-accumulate is two operations"
-    '{% if counted == "macs_per_image" %}, and the bytes are those of the whole batch{% endif %}',
+    hint="operations for each byte: a multiply-accumulate is two operations",
 )
 def intensity_is_flop_per_byte(submission: Submission) -> Iterator[Arguments]:
     """`conv_cost` returns the arithmetic intensity in FLOP per byte."""
@@ -169,7 +122,7 @@ P3_1 = Task(
     "P3.1",
     "What a convolution costs",
     solution_is_fallback=True,
-    varies=(COUNTED, TRAFFIC, SIZE_ARGUMENT),
+    varies=(TRAFFIC,),
     libraries=ARRAYS,
     minutes=15,
 )
@@ -181,8 +134,9 @@ P3_1 = Task(
     hint="rows and columns of the matrix that `im2col` returns for one image: what are they, in terms of w and y?",
     mistakes={
         "these are the columns of one image; the batch has N of them": lambda count, x, w, y: count // x[0],
-        'this is the number of elements; a {{ column_type }} takes {{ {"float32": 4, "float64": 8, "float16": 2}['
-        "column_type] }} bytes": lambda count, x, w, y: x[0] * math.prod((*w[1:], *y[2:])),
+        "this is the number of elements; how many bytes does one take?": (
+            lambda count, x, w, y: x[0] * math.prod((*w[1:], *y[2:]))
+        ),
     },
 )
 def columns_are_counted(submission: Submission) -> Iterator[Arguments]:
@@ -233,9 +187,7 @@ def _in_units(submission: Submission, bandwidth: float) -> float:
     return bandwidth / UNIT_BYTES[submission.parameters.bandwidth_unit]
 
 
-UNIT_HINT = (
-    '{% if bandwidth_unit != "bytes" %}; the intensity counts bytes, and the bandwidth {{ bandwidth_unit }}{% endif %}'
-)
+UNIT_HINT = "; the intensity counts bytes, and the bandwidth {{ bandwidth_unit }}"
 
 
 @compared(
@@ -245,9 +197,7 @@ UNIT_HINT = (
     + UNIT_HINT,
 )
 def the_lower_roof_counts(submission: Submission) -> Iterator[Arguments]:
-    """`attainable` {{ {"share": "is the share of the peak that the lower of the two roofs allows", \
-"seconds": "is the time under the lower of the two roofs"}.get(roof, "is the lower of the two roofs") \
-}}: memory bandwidth and peak arithmetic."""
+    """`attainable` is the lower of the two roofs: memory bandwidth and peak arithmetic."""
     peak, bandwidth = _machine(submission)
     for share in (0.1, 0.7, 1.5, 30.0):
         yield round(share * peak / bandwidth, 3), peak, _in_units(submission, bandwidth)
@@ -269,14 +219,10 @@ def _own_roofs(submission: Submission, results: Any, intensities: np.ndarray, *m
 )
 def roofs_of_many_at_once(submission: Submission) -> Iterator[Arguments]:
     """`attainable` also takes an array of intensities, and returns an array of its type."""
-    shapes: tuple[Shape, ...] = ((9,), (3, 4), (2, 3, 2), (0,))
-    for shape, kind in zip(shapes, (np.float64, np.float32, np.float16, np.float64), strict=True):
+    for shape, kind in (((9,), np.float64), ((3, 4), np.float32), ((2, 3, 2), np.float16), ((0,), np.float64)):
         peak, bandwidth = _machine(submission)
         if kind is np.float16:  # which has no number of 10**9
-            if submission.parameters.roof == "seconds":
-                kind = np.float32
-            else:
-                peak, bandwidth = 8.0 * int(submission.rng.integers(4, 16)), 4.0
+            peak, bandwidth = 8.0 * int(submission.rng.integers(4, 16)), 4.0
         intensity = (submission.rng.uniform(0.1, 2.5, shape) * peak / bandwidth).astype(kind)
         yield intensity, peak, _in_units(submission, bandwidth)
 
@@ -296,7 +242,7 @@ def roofs_meet_at_the_ridge(submission: Submission) -> Iterator[Arguments]:
 P3_9 = Task(
     "P3.9",
     "Under the roof",
-    varies=(BANDWIDTH_UNIT, ROOF),
+    varies=(BANDWIDTH_UNIT,),
     libraries=ARRAYS,
     minutes=10,
     builds_on=("P3.1", "P3.5"),
@@ -309,15 +255,11 @@ def _parts(submission: Submission) -> dict[str, float]:
     return {name: int(number) / 16 for name, number in zip(("convolution", "pooling", "dense"), drawn, strict=True)}
 
 
-PREDICTED_HINT = """{{ {"speedup": "; the result is the time before in units of the time after", \
-"saved": "; the result is the time saved, as a share of the time before"}.get(predicted, "") }}"""
-
-
 @compared(
     2,
     "predict",
     hint="what is not in `parts` stays; each part has its own factor, found by its name; a factor may be a fraction, "
-    "or below 1 if a part becomes slower; two parts may take the same time" + PREDICTED_HINT,
+    "or below 1 if a part becomes slower; two parts may take the same time",
 )
 def parts_are_divided_by_their_factors(submission: Submission) -> Iterator[Arguments]:
     """`predict` divides the seconds of each part by its factor; the remaining time stays."""
@@ -334,8 +276,7 @@ def parts_are_divided_by_their_factors(submission: Submission) -> Iterator[Argum
 @compared(
     1,
     "predict",
-    hint="which factor leaves the time of a part as it is? Names decide, and either dictionary may lack some"
-    + PREDICTED_HINT,
+    hint="which factor leaves the time of a part as it is? Names decide, and either dictionary may lack some",
 )
 def parts_not_named_keep_their_time(submission: Submission) -> Iterator[Arguments]:
     """`predict` keeps the time of a part that has no factor, and ignores a factor that has no part."""
@@ -347,12 +288,10 @@ def parts_not_named_keep_their_time(submission: Submission) -> Iterator[Argument
 @compared(
     2,
     "best_possible",
-    hint="compare the time before with what is left when the parts take none"
-    '{% if limit == "percent" %}; twice as fast is a gain of 100 percent{% endif %}',
+    hint="compare the time before with what is left when the parts take none",
 )
 def the_rest_limits_the_speedup(submission: Submission) -> Iterator[Arguments]:
-    """`best_possible` is {{ {"remaining": "the share of the time that remains", "percent": "the gain in percent"}.get(\
-limit, "the speed-up") }} if the parts took no time at all."""
+    """`best_possible` is the speed-up if the parts took no time at all."""
     for remainder in (0.5, 3.0, 2**-10):
         parts = _parts(submission)
         yield sum(parts.values()) + remainder, parts
@@ -361,13 +300,11 @@ limit, "the speed-up") }} if the parts took no time at all."""
 @compared(
     1,
     "best_possible",
-    view=lambda limit: expect.number(limit, "what `best_possible` returns") in (0, math.inf),
-    hint='{% if limit == "remaining" %}nothing is left{% else %}nothing is left, so there is no limit: Python does not '
-    "divide by zero{% endif %}",
+    view=lambda limit: expect.number(limit, "what `best_possible` returns") == math.inf,
+    hint="nothing is left: Python does not divide by zero",
 )
 def without_a_rest_there_is_no_limit(submission: Submission) -> Iterator[Arguments]:
-    """`best_possible` is {% if limit == "remaining" %}0{% else %}infinite{% endif %} if the parts are the whole, and \
-only then."""
+    """`best_possible` is infinite if the parts are the whole, and only then."""
     parts = _parts(submission)
     for times in (1, 2):
         yield times * sum(parts.values()), parts
@@ -376,7 +313,7 @@ only then."""
 P3_11 = Task(
     "P3.11",
     "What is a faster kernel worth?",
-    varies=(PREDICTED, LIMIT),
+    varies=(PREDICTED,),
     libraries=ARRAYS,
     minutes=20,
     builds_on=("P3.5",),

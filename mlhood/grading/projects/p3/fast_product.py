@@ -15,8 +15,7 @@ is lost by noise.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from mlhood.grading.checks.one_core import one_core
 from mlhood.grading.checks.probes import Kept
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import UNDECIDED
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.task import Check, Task
 from mlhood.grading.checks.timing import KEEP, clock_of, course_clock, wait_until_quiet
 from mlhood.grading.checks.timing_verdict import SIZE, trimmed_mean
 from mlhood.grading.projects.p3.probes import products, shifted
@@ -53,8 +52,8 @@ CHECKED_ROWS = 8
 STEPS = (0.55, 0.65, 0.75)
 FAR = 2.0  # times: no load that slows one of the two processes only is taken for so much
 # which operands `gemm_fast` gets transposed
-FAST_OPERANDS = Parameter("fast_operands", ("plain", "a_transposed", "b_transposed", "both_transposed"))
-TRANSPOSED = {"plain": "", "a_transposed": "a", "b_transposed": "b", "both_transposed": "ab"}
+BOTH = "both_transposed"
+FAST_OPERANDS = Parameter("fast_operands", ("plain", "a_transposed", "b_transposed", BOTH))
 
 
 @compared(
@@ -72,23 +71,21 @@ def any_product_is_right(submission: Submission) -> Iterator[Arguments]:
 
 def _draw_operands(submission: Submission, m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Draw a and b as `gemm_fast` gets them, for a product [M, N]."""
-    transposed = TRANSPOSED[submission.parameters.fast_operands]
-    a = submission.normal(k, m) if "a" in transposed else submission.normal(m, k)
-    return a, submission.normal(n, k) if "b" in transposed else submission.normal(k, n)
+    a, b = _factors(submission, submission.normal(m, k), submission.normal(k, n))
+    return np.ascontiguousarray(a), np.ascontiguousarray(b)
 
 
 def _factors(submission: Submission, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return views of a and b [M, K] and [K, N], which are the factors of the product."""
-    transposed = TRANSPOSED[submission.parameters.fast_operands]
-    return a.T if "a" in transposed else a, b.T if "b" in transposed else b
+    """Return views of a and b as they are, or transposed: from operands to factors, or from factors to operands."""
+    operands = submission.parameters.fast_operands
+    return a.T if operands in ("a_transposed", BOTH) else a, b.T if operands in ("b_transposed", BOTH) else b
 
 
-@dataclass
-class Race:
+class Race(NamedTuple):
     """Ratios, one a round: NumPy's seconds over the student's, and the course's over the student's."""
 
-    own: list[float] = field(default_factory=list)
-    against_course: list[float] = field(default_factory=list)
+    own: list[float]
+    against_course: list[float]
 
     @property
     def share(self) -> Ratio:
@@ -104,7 +101,7 @@ class Race:
 def _races(submission: Submission) -> list[Race]:
     """Race the three products until all steps are decided, ATTEMPTS times at most."""
     races: list[Race] = []
-    while len(races) < ATTEMPTS and not _decided(races):
+    while len(races) < ATTEMPTS and not all(_state(races, step) for step in STEPS):
         if races:
             wait_until_quiet()
         races.append(_race(submission))
@@ -118,26 +115,18 @@ def _race(submission: Submission) -> Race:
     own = _Product(submission, remote)
     sides = {"own": own.time, "numpy": own.local(own.of_factors(np.matmul))}
     sides["course"] = own.local(_course_product(submission, own))
-    race = Race()
+    race = Race([], [])
     with one_core(submission):
         for side in sides.values():
             side()  # which may compile
         for look in LOOKS:
             while len(race.own) < look:
-                _round(submission, sides, race)
+                taken = {str(name): sides[name]() for name in submission.rng.permutation(list(sides))}
+                race.own.append(taken["numpy"] / taken["own"])
+                race.against_course.append(taken["course"] / taken["own"])
             if not any(race.against.low < step <= race.against.high for step in STEPS):
                 break
     return race
-
-
-def _round(submission: Submission, sides: dict[str, Callable[[], float]], race: Race) -> None:
-    taken = {str(name): sides[name]() for name in submission.rng.permutation(list(sides))}
-    race.own.append(taken["numpy"] / taken["own"])
-    race.against_course.append(taken["course"] / taken["own"])
-
-
-def _decided(races: Sequence[Race]) -> bool:
-    return all(_state(races, step) for step in STEPS)
 
 
 def _state(races: Sequence[Race], step: float) -> str:
@@ -222,27 +211,22 @@ def _check_step(submission: Submission, step: float) -> None:
     expect.true(state == "reached", "`gemm_fast` is too slow for this step", expected=expected, got=got, hint=hint)
 
 
-@points(4)
-def first_share_of_the_course(submission: Submission) -> None:
-    """`gemm_fast` has 0.55 of the speed of the course's product."""
-    _check_step(submission, STEPS[0])
-
-
-@points(4)
-def second_share_of_the_course(submission: Submission) -> None:
-    """`gemm_fast` has 0.65 of the speed of the course's product."""
-    _check_step(submission, STEPS[1])
-
-
-@points(4)
-def last_share_of_the_course(submission: Submission) -> None:
-    """`gemm_fast` has 0.75 of the speed of the course's product."""
-    _check_step(submission, STEPS[2])
+SHARES = tuple(
+    Check(
+        f"{name}_share_of_the_course",
+        f"`gemm_fast` has {step} of the speed of the course's product",
+        4,
+        _check_step,
+        (step,),
+    )
+    for name, step in zip(("first", "second", "last"), STEPS, strict=True)
+)
 
 
 P3_8 = Task(
     "P3.8",
     "As near to the library as you can",
+    checks=(any_product_is_right, *SHARES),
     libraries=LOOPS,
     varies=(FAST_OPERANDS,),
     timed=True,

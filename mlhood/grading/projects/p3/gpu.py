@@ -6,7 +6,7 @@ Kernels run in Numba's simulator, on arrays that record each access (`mlhood.gpu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,24 +25,17 @@ BARRIERS = "a barrier when both tiles are loaded, another one before they are ov
 EDGES = "the last blocks extend beyond c (and tiles beyond a and b): which threads may read and write what?"
 
 
-@dataclass(frozen=True)
-class _Launch:
+class _Launch(NamedTuple):
     """What a kernel did.
 
-    Attributes:
-        given: The launch in words.
-        c: The result.
-        product: What it should be.
-        depth: Columns of a.
-        asked: By array: its requests to global memory, the numbers in them, and the sectors; `shared` is shared memory.
-        conflicts: Passes through shared memory beyond the fewest.
-        problems: Races and the like.
+    `asked` holds by array its requests to global memory, the numbers in them, and the sectors; `shared` is shared
+    memory. `conflicts` are passes through that beyond the fewest, and `problems` races and the like.
     """
 
     given: str
     c: np.ndarray
     product: np.ndarray
-    depth: int
+    depth: int  # columns of a
     asked: dict[str, list[int]]
     conflicts: int
     problems: list[str]
@@ -50,11 +43,8 @@ class _Launch:
     def compare(self, hint: str) -> None:
         """Fail unless the result is right."""
         with expect.case(self.given, self.problems[0] if self.problems else hint):
-            missing = np.argwhere(np.isnan(self.c))
-            if len(missing):
-                i, j = missing[0]
-                what, got = "elements of c are not written, or are not a number", f"{len(missing):,} such elements"
-                expect.fail(what, expected=f"{self.c.size:,} numbers", got=f"{got}, the first of them c[{i}, {j}]")
+            missing, what = np.argwhere(np.isnan(self.c)), "elements of c are not written, or are not a number"
+            expect.true(not len(missing), what, got=f"{len(missing):,}, the first of them c{missing[:1].tolist()}")
             expect.close(self.c, self.product, "c", rtol=1e-3, atol=1e-4)
 
 
@@ -96,11 +86,15 @@ def _launch_whole(submission: Submission, name: str) -> _Launch:
 
     done = submission.once(name, launch)
     (m, n), k = done.c.shape, done.depth
-    for key, size in (("a", m * k), ("b", k * n), ("c", m * n)):
-        what = f"`{name}` does not touch all elements of {key}"
-        got, hint = done.asked[key][1], "every element of c has a thread, which reads a row of a and a column of b"
-        expect.true(got >= size, what, expected=f"{size:,}", got=got, given=done.given, hint=hint)
+    touched, hint = {key: done.asked[key][1] for key in BEST}, "each thread reads a row of a and a column of b"
+    whole = touched["a"] >= m * k and touched["b"] >= k * n and touched["c"] >= m * n
+    expect.true(whole, f"`{name}` does not touch all elements of a, b and c", got=touched, given=done.given, hint=hint)
     return done
+
+
+def _within(launch: _Launch, count: int, most: int, what: str, hint: str) -> None:
+    """Fail if a kernel asks memory for more than it has to."""
+    expect.true(count <= most, what, expected=f"{most:,} at most", got=f"{count:,}", given=launch.given, hint=hint)
 
 
 @points(1)
@@ -108,15 +102,10 @@ def one_thread_computes_an_element(submission: Submission) -> None:
     """`gpu_naive` multiplies matrices of any sizes, one thread per element."""
     _check_values(submission, "gpu_naive", f"x counts the rows of c, y its columns; {EDGES}", rows_along_x=True)
     launch = _launch(submission, "gpu_naive", BLOCK, BLOCK, BLOCK, rows_along_x=True)
-    requests, touched, _ = launch.asked["c"]
-    expect.true(
-        (requests, touched) == (launch.c.size // WARP, launch.c.size),
-        "the threads of `gpu_naive` do not write one element of c each, once",
-        expected=f"{launch.c.size} accesses to c by {launch.c.size} threads, which are {launch.c.size // WARP} warps",
-        got=f"{touched:,} accesses, in {requests:,} requests of a warp",
-        given=launch.given,
-        hint="a thread adds up in a variable, and writes the sum to its own element: `cuda.grid(2)` says which",
-    )
+    what = "the threads of `gpu_naive` do not write one element of c each, once: [requests of a warp, accesses]"
+    hint = "a thread adds up in a variable, and writes the sum to its own element: `cuda.grid(2)` says which"
+    want = [launch.c.size // WARP, launch.c.size]
+    expect.equal(launch.asked["c"][:2], want, what, given=launch.given, hint=hint)
 
 
 @points(1)
@@ -131,22 +120,12 @@ def neighbours_touch_neighbours(submission: Submission) -> None:
     launch = _launch_whole(submission, "gpu_coalesced")
     for name, best in BEST.items():
         requests, _, sectors = launch.asked[name]
-        expect.true(
-            sectors <= best * requests,
-            f"a request of `gpu_coalesced` to {name} needs too many sectors of 32 bytes",
-            expected=f"{best}",
-            got=f"{sectors / requests:.1f}",
-            given=launch.given,
-            hint="the threads of a warp differ in x first: which of i and j does x have to be?",
-        )
-    expect.true(
-        launch.asked["c"][1] == launch.c.size,
-        "`gpu_coalesced` touches elements of c more than once",
-        expected=f"{launch.c.size:,} writes",
-        got=f"{launch.asked['c'][1]:,} reads and writes",
-        given=launch.given,
-        hint="add up in a variable, which is a register of the thread, and write the sum once",
-    )
+        what = f"the requests of `gpu_coalesced` to {name} need too many sectors of 32 bytes"
+        hint = "the threads of a warp differ in x first: which of i and j does x have to be?"
+        _within(launch, sectors, best * requests, what, hint)
+    hint = "add up in a variable, which is a register of the thread, and write the sum once"
+    what = "`gpu_coalesced` touches elements of c more than once"
+    _within(launch, launch.asked["c"][1], launch.c.size, what, hint)
 
 
 P3_12 = Task(
@@ -166,12 +145,12 @@ def tiled_is_right(submission: Submission) -> None:
 
 
 def _launch_tiled(submission: Submission) -> _Launch:
-    launch = _launch_whole(submission, "gpu_tiled")
-    what, hint = (
-        "`gpu_tiled` uses no shared memory",
+    launch, hint = (
+        _launch_whole(submission, "gpu_tiled"),
         "cuda.shared.array((TILE, TILE), float32) is a tile of a block",
     )
-    expect.true(launch.asked["shared"][0] > 0, what, given=launch.given, hint=hint)
+    uses = launch.asked["shared"][0] > 0
+    expect.true(uses, "`gpu_tiled` uses no shared memory", given=launch.given, hint=hint)
     return launch
 
 
@@ -179,38 +158,21 @@ def _launch_tiled(submission: Submission) -> _Launch:
 def tiles_are_loaded_once(submission: Submission) -> None:
     """Each block of `gpu_tiled` reads what it needs of a and b once, and in whole sectors."""
     launch = _launch_tiled(submission)
-    numbers = 2 * launch.c.size * launch.depth // BLOCK
+    numbers = 2 * launch.c.size * launch.depth // BLOCK  # of each block, 2 * BLOCK times K
     read, sectors = (launch.asked["a"][i] + launch.asked["b"][i] for i in (1, 2))
-    expect.true(
-        read <= numbers,
-        "`gpu_tiled` reads the same numbers from global memory again and again",
-        expected=f"{numbers:,} numbers of a and b: {launch.c.size // BLOCK**2} blocks, each {2 * BLOCK} times K",
-        got=f"{read:,}",
-        given=launch.given,
-        hint="each thread loads one number of each tile; what it multiplies with comes from shared memory",
-    )
-    expect.true(
-        sectors <= numbers // SECTOR,
-        "`gpu_tiled` loads its tiles in too many sectors",
-        expected=f"{numbers // SECTOR:,}: all of a sector is needed",
-        got=f"{sectors:,}",
-        given=launch.given,
-        hint="which element a thread loads is yours to choose: let neighbours along x load neighbours in memory",
-    )
+    what = "`gpu_tiled` reads the same numbers from global memory again and again"
+    hint = "each thread loads one number of each tile; what it multiplies with comes from shared memory"
+    _within(launch, read, numbers, what, hint)
+    hint = "which element a thread loads is yours to choose: let neighbours along x load neighbours in memory"
+    _within(launch, sectors, numbers // SECTOR, "`gpu_tiled` loads its tiles in too many sectors", hint)
 
 
 @points(1)
 def banks_do_not_conflict(submission: Submission) -> None:
     """`gpu_tiled` reads and writes shared memory without bank conflicts."""
     launch = _launch_tiled(submission)
-    expect.true(
-        launch.conflicts == 0,
-        "`gpu_tiled` has bank conflicts",
-        expected="threads of a warp in different banks, or at the same element",
-        got=f"{launch.conflicts:,} passes more than needed",
-        given=launch.given,
-        hint="neighbours along x should touch neighbours in a row of a tile, or all the same element",
-    )
+    hint = "neighbours along x should touch neighbours in a row of a tile, or all the same element"
+    _within(launch, launch.conflicts, 0, "`gpu_tiled` has bank conflicts, and makes more passes than needed", hint)
 
 
 @points(1)

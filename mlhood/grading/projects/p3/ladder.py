@@ -9,8 +9,7 @@ of loops; loops that do not reuse blocks fetch at least as many.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.compared import Arguments, compared
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3.probes import PANEL_PADDINGS
 from mlhood.grading.variants.parameter import Parameter
 from mlhood.measure.traffic import misses
 
@@ -38,7 +36,6 @@ ROW_REUSE = 4.0  # accesses per fetched line of 8: along a row all elements are 
 FEW_ROWS = 24  # of a and c
 # the last argument of the three products, which has a default
 GEMM_ARGUMENT = Parameter("gemm_argument", ("none", "alpha", "lower", "upper"))
-PANEL_PADDING = Parameter("panel_padding", PANEL_PADDINGS)
 BLOCKED_SHARE = 0.5  # of the lines fetched without blocks; blocks of 8 need three eighths at most
 
 RECORDED_HINT = (
@@ -51,13 +48,6 @@ def _draw_matrices(submission: Submission, m: int, k: int, n: int) -> tuple[np.n
     return submission.normal(m, k), submission.normal(k, n)
 
 
-ARGUMENT_HINTS = {
-    "alpha": "`alpha` multiplies the product; it is 1 if it is not passed",
-    "lower": "if `lower` is true, a[i, k] takes no part where k > i, whatever it is; it is false if it is not passed",
-    "upper": "if `upper` is true, a[i, k] takes no part where k < i, whatever it is; it is false if it is not passed",
-}
-
-
 TRIANGLES = {"lower": np.tril, "upper": np.triu}
 
 
@@ -65,7 +55,6 @@ def _check_products(
     submission: Submission, name: str, hint: str, *block: int, sizes: tuple[tuple[int, int, int], ...] = SIZES
 ) -> None:
     argument = submission.parameters.gemm_argument
-    hint = hint if argument == "none" else f"{hint}; {ARGUMENT_HINTS[argument]}"
     for m, k, n in sizes:
         for last in _last_arguments(submission):
             a, b = _draw_matrices(submission, m, k, n)
@@ -106,23 +95,18 @@ def _product(submission: Submission, a: np.ndarray, b: np.ndarray, *last: Any) -
     return TRIANGLES[argument](a) @ b
 
 
-@dataclass(frozen=True)
-class _Accesses:
+class _Accesses(NamedTuple):
     """Addresses in the order in which a function accesses its arrays.
 
-    Attributes:
-        all: Accesses to a, b and the arrays that the function has allocated.
-        of_b: Those to b, counted from 0.
-        runs_of_b: The same in pieces, between which a or an allocated array is accessed.
-        of_result: Those to allocated arrays; empty if NumPy allocated them in a way that is not tracked.
-        passed_whole: Which of a and b was passed to a library as a whole.
+    Those to `b` are counted from 0; `runs_of_b` are the same in pieces, between which a or an allocated array is
+    accessed. `of_result` are those to allocated arrays; it is empty if NumPy allocated them in an untracked way.
     """
 
     all: np.ndarray
     of_b: np.ndarray
     runs_of_b: list[np.ndarray]
     of_result: np.ndarray
-    passed_whole: list[str]
+    passed_whole: list[str]  # to a library
 
 
 def _record(submission: Submission, name: str, sizes: tuple[int, int, int], *block: int) -> _Accesses:
@@ -131,34 +115,25 @@ def _record(submission: Submission, name: str, sizes: tuple[int, int, int], *blo
     with expect.case(f"a {a.shape}, b {b.shape}", RECORDED_HINT):
         keys = ("addresses", "first", "last", "whole")
         report = submission.probe(TOUCHED, name, a, b, *block, *_neutral(submission), keys=keys)
-        passed_whole, addresses = report["whole"], report["addresses"]
-        if (
-            not isinstance(addresses, np.ndarray)
-            or addresses.ndim != 1
-            or addresses.dtype.kind not in "iu"
-            or not isinstance(passed_whole, list)
-        ):
+        passed_whole, addresses = expect.sequence(report["whole"], list, "the record"), report["addresses"]
+        if not isinstance(addresses, np.ndarray) or addresses.ndim != 1 or addresses.dtype.kind not in "iu":
             expect.fail("the record of accesses cannot be read", got=addresses)
-        count = f"{addresses.size:,} accesses"
-        expect.true(addresses.size <= MAX_ACCESSES, f"`{name}` makes far too many accesses", got=count)
+        few = addresses.size <= MAX_ACCESSES
+        expect.true(few, f"`{name}` makes far too many accesses", got=f"{addresses.size:,}")
         first, last = (expect.number(report[key], "the record of accesses") for key in ("first", "last"))
         in_b = (addresses >= first) & (addresses <= last)
         pieces = np.split(addresses - int(first), np.flatnonzero(np.diff(in_b)) + 1)
         runs_of_b = pieces[0 if in_b[:1].all() else 1 :: 2]
         expect.true(bool(in_b.any()), f"`{name}` never reads b")
-    return _Accesses(addresses, np.concatenate(runs_of_b), runs_of_b, addresses[addresses > last], passed_whole)
+    return _Accesses(addresses, np.concatenate(runs_of_b), runs_of_b, addresses[addresses > last], list(passed_whole))
 
 
 def _record_own_loops(submission: Submission, name: str, sizes: tuple[int, int, int], *block: int) -> _Accesses:
     """Record a function that must determine the order itself, and may not leave it to a library."""
     accesses = _record(submission, name, sizes, *block)
-    expect.true(
-        accesses.passed_whole == [],
-        f"`{name}` passes a whole matrix to a library, which then determines the order",
-        got=f"all of {accesses.passed_whole} at once",
-        given=f"a {sizes[:2]}, b {sizes[1:]}",
-        hint="work on parts: elements (b[k, j]), rows (b[k]) or blocks (b[k0:k1, j0:j1])",
-    )
+    what = f"`{name}` passes a whole matrix to a library, which then determines the order"
+    hint = "work on parts: elements (b[k, j]), rows (b[k]) or blocks (b[k0:k1, j0:j1])"
+    expect.true(accesses.passed_whole == [], what, got=accesses.passed_whole, hint=hint)
     return accesses
 
 
@@ -179,37 +154,22 @@ def reordered_is_right(submission: Submission) -> None:
 @points(2)
 def reordered_walks_along_rows(submission: Submission) -> None:
     """`gemm_reordered` walks along the rows of b, as they are stored in memory."""
-    k, n = (int(size) for size in submission.rng.permutation([24, 40]))
-    sizes = (12, k, n)
-    accesses = _record_own_loops(submission, "gemm_reordered", sizes)
-    for addresses, name in ((accesses.of_b, "b"), (accesses.of_result, "c")):
-        reuse = _reuse(addresses) if addresses.size else ROW_REUSE
-        expect.true(
-            reuse >= ROW_REUSE,
-            f"`gemm_reordered` jumps through {name}: a cache line is evicted before its other elements are used",
-            expected=f"about {LINE} accesses for each fetched line of {LINE} elements",
-            got=f"{reuse:.1f}",
-            given=f"a {sizes[:2]}, b {sizes[1:]}",
-            hint="look at the innermost loop: through which of a, b and c does it walk, and in which direction?",
-        )
-    copied = accesses.of_b.size <= k * n == len(set(max(accesses.runs_of_b, key=len).tolist()))
-    expect.true(
-        not copied,
-        "`gemm_reordered` copies b and multiplies with the copy",
-        expected=f"rows of b as they are needed, for each of {sizes[0]} rows of a or of c",
-        got="all of b at once, and then no more of it",
-        given=f"a {sizes[:2]}, b {sizes[1:]}",
-        hint="work on b as it is passed: the order of the loops alone decides how it is traversed",
-    )
-    partial = next((row for row in range(k) if not _whole_sweeps(accesses.of_b[accesses.of_b // n == row] % n, n)), -1)
-    expect.true(
-        partial < 0,
-        "`gemm_reordered` does not traverse b along whole rows",
-        expected=f"all {n} elements of a row of b, one after another, before its first one is read again",
-        got=f"only some elements of row {partial}, again and again",
-        given=f"a {sizes[:2]}, b {sizes[1:]}",
-        hint="three loops without blocks are all that this rung needs; the innermost one goes along a row",
-    )
+    k, n = submission.rng.permutation([24, 40]).tolist()
+    with expect.case(f"a {(12, k)}, b {(k, n)}", "three loops without blocks; the innermost one goes along a row of b"):
+        accesses = _record_own_loops(submission, "gemm_reordered", (12, k, n))
+        for addresses, name in ((accesses.of_b, "b"), (accesses.of_result, "c")):
+            reuse = _reuse(addresses) if addresses.size else ROW_REUSE
+            what = f"`gemm_reordered` jumps through {name}: a cache line is evicted before its other elements are used"
+            hint = "look at the innermost loop: through which of a, b and c does it walk, and in which direction?"
+            expected, got = f"about {LINE} accesses for each fetched line of {LINE} elements", f"{reuse:.1f}"
+            expect.true(reuse >= ROW_REUSE, what, expected=expected, got=got, hint=hint)
+        copied = accesses.of_b.size <= k * n == len(set(max(accesses.runs_of_b, key=len).tolist()))
+        what = "`gemm_reordered` copies b and multiplies with the copy"
+        expect.true(not copied, what, hint="the order of the loops alone decides how b, as it is passed, is traversed")
+        rows = (accesses.of_b[accesses.of_b // n == row] % n for row in range(k))
+        partial = [row for row, columns in enumerate(rows) if not _whole_sweeps(columns, n)]
+        what = "`gemm_reordered` does not read all of a row of b before it begins again with its first element"
+        expect.true(not partial, what, got=f"parts of the rows {partial}")
 
 
 def _whole_sweeps(columns: np.ndarray, n: int) -> bool:
@@ -231,39 +191,30 @@ def blocked_uses_blocks_again(submission: Submission) -> None:
     """`gemm_blocked` reuses what is in the cache before it moves on."""
     # all rows of a block of columns of a, or of c, fit into the cache; those of b do not
     m, k, n = FEW_ROWS, *(int(size) for size in submission.rng.permutation([40, 48]))
-    accesses = {block: _record_own_loops(submission, "gemm_blocked", (m, k, n), block) for block in (BLOCK // 2, BLOCK)}
-    unblocked = (m * k * n + m * k + m * n) // LINE  # all of b for each row of a
-    fetched = misses(accesses[BLOCK].all, FOUR_BLOCKS, LINE)
-    expect.true(
-        fetched <= BLOCKED_SHARE * unblocked,
-        "`gemm_blocked` fetches the same lines again and again",
-        expected=f"at most {3 * m * k * n // (BLOCK * LINE):,} lines, into a cache that holds four blocks of {BLOCK} x "
-        f"{BLOCK}; the loops i, k, j without blocks need {unblocked:,}",
-        got=f"{fetched:,} lines",
-        given=f"a {(m, k)}, b {(k, n)}, block {BLOCK}",
-        hint="three outer loops over blocks, three inner loops within them: finish all work on a block of a and a "
-        "block of b before you go on to the next",
+    hint = (
+        "three outer loops over blocks of `block` rows and `block` columns of b, three inner loops within them: finish "
     )
-    for block, recorded in accesses.items():
-        high, wide = _first_block(recorded.of_b, n, block)
-        rereads = recorded.of_b.size > k * n  # otherwise b was copied first, and the blocks are those of the copy
-        expect.true(
-            not rereads or (high <= block and wide <= block),
-            "`gemm_blocked` uses blocks of a different size than `block`",
-            expected=f"the first {block * block} elements read from b: {block} rows, {block} columns",
-            got=f"{high} rows, {wide} columns",
-            given=f"a {(m, k)}, b {(k, n)}, block {block}",
-            hint="`block` is the number of rows and of columns of a block of b: along both axes, not along one",
-        )
-        most = max(len(set(run.tolist())) for run in recorded.runs_of_b)
-        expect.true(
-            not rereads or most <= block * block,
-            "`gemm_blocked` multiplies with more of b at once than a block",
-            expected=f"{block} x {block} elements of b at most, before a or c is read again",
-            got=f"{most} elements",
-            given=f"a {(m, k)}, b {(k, n)}, block {block}",
-            hint="a block of b ends after `block` rows, too: several of them contribute to one block of c",
-        )
+    hint += (
+        "all work on a block of a and a block of b before you go on to the next; several contribute to one block of c"
+    )
+    unblocked = (m * k * n + m * k + m * n) // LINE  # all of b for each row of a
+    for block in (BLOCK, BLOCK // 2):
+        with expect.case(f"a {(m, k)}, b {(k, n)}, block {block}", hint):
+            recorded = _record_own_loops(submission, "gemm_blocked", (m, k, n), block)
+            fetched = misses(recorded.all, FOUR_BLOCKS, LINE) if block == BLOCK else 0
+            what = (
+                f"`gemm_blocked` fetches the same lines again and again, into a cache of four {BLOCK} x {BLOCK} blocks"
+            )
+            expected = f"at most {3 * m * k * n // (BLOCK * LINE):,} lines; without blocks, it takes {unblocked:,}"
+            expect.true(fetched <= BLOCKED_SHARE * unblocked, what, expected=expected, got=f"{fetched:,} lines")
+            if recorded.of_b.size <= k * n:  # b was copied first, and the blocks are those of the copy
+                continue
+            high, wide = _first_block(recorded.of_b, n, block)
+            what, got = "`gemm_blocked` uses blocks of a different size than `block`", f"{high} rows, {wide} columns"
+            expect.true(max(high, wide) <= block, what, expected=f"{block} rows, {block} columns of b", got=got)
+            most, what = max(len(set(run.tolist())) for run in recorded.runs_of_b), "more of b at once than a block"
+            expected, got = f"{block * block} elements before a or c is read again", f"{most}"
+            expect.true(most <= block * block, f"`gemm_blocked` multiplies with {what}", expected=expected, got=got)
 
 
 def _first_block(of_b: np.ndarray, columns: int, block: int) -> tuple[int, int]:
@@ -279,8 +230,7 @@ def _first_block(of_b: np.ndarray, columns: int, block: int) -> tuple[int, int]:
     hint="take b with 5 columns and width 2, and write down all three panels; the axes are panel, row of b, column",
 )
 def panels_are_packed(submission: Submission) -> Iterator[Arguments]:
-    """`pack` copies the columns of b into panels, padded with {{ {"before": "zeros if the first one", \
-"copies": "copies of its last column if the last one"}.get(panel_padding, "zeros if the last one") }} is not full."""
+    """`pack` copies the columns of b into panels, padded with zeros if the last one is not full."""
     # (5, 9, 4) has panels of the same shape as (5, 10, 4), in which a number would be left over
     for depth, columns, width in ((3, 8, 4), (5, 10, 4), (5, 9, 4), (2, 3, 5), (4, 7, 3), (1, 5, 1)):
         yield 1 + np.abs(submission.normal(depth, columns)), width
@@ -291,8 +241,6 @@ def packed_is_right(submission: Submission) -> None:
     """`gemm_packed` multiplies matrices of any sizes."""
     try:
         hint = "the last panel may have more columns than c has left"
-        if submission.parameters.panel_padding == "before":
-            hint = "the first panel may begin with columns that c does not have"
         _check_products(submission, "gemm_packed", hint, sizes=(*SIZES, WIDE))
     except expect.CheckFailed:
         if not _right_with_reference_pack(submission):
@@ -310,13 +258,8 @@ def packed_reads_panels(submission: Submission) -> None:
         results.append(_with_panels_of(submission, panels, a, b, *_neutral(submission)))
     once, more, both = results
     right = bool(once.any() and more.any()) and np.allclose(both, once + factor * more, rtol=1e-3, atol=1e-3)
-    expect.true(
-        right,
-        "`gemm_packed` does not multiply with the panels that `pack` returns",
-        expected="a product with the panels that `pack` makes of b",
-        got="its result does not follow the panels",
-        hint="pack all of b first; after that, every factor from b is read from a panel",
-    )
+    what = "`gemm_packed` does not multiply with the panels that `pack` returns: its result does not follow them"
+    expect.true(right, what, hint="pack all of b first; after that, every factor from b is read from a panel")
 
 
 def _with_panels_of(
@@ -324,8 +267,7 @@ def _with_panels_of(
 ) -> np.ndarray:
     """Return what `gemm_packed` returns if `pack` returns the panels of another matrix, whatever it gets."""
     with expect.case(f"a {a.shape}, b {b.shape}"):
-        padding = submission.parameters.panel_padding
-        got = submission.probe(PROBES + "with_panels", "gemm_packed", a, b, panels, padding, *last)
+        got = submission.probe(PROBES + "with_panels", "gemm_packed", a, b, panels, *last)
     return expect.array(got, (len(a), b.shape[1]), "what `gemm_packed` returns")
 
 
@@ -348,7 +290,7 @@ P3_7 = Task(
     "The ladder",
     libraries=LOOPS,
     solution_is_fallback=True,
-    varies=(GEMM_ARGUMENT, PANEL_PADDING),
+    varies=(GEMM_ARGUMENT,),
     minutes=50,
     builds_on=("P3.4",),
 )

@@ -14,12 +14,6 @@ import numpy as np
 from mlhood.grading.checks.probes import globals_of
 from mlhood.grading.rpc.guard import guarded
 
-PANEL_PADDINGS = (
-    "behind",
-    "before",
-    "copies",
-)  # what fills panels up: zeros behind b, zeros before it, its last column
-
 
 def with_columns(
     function: Callable, arrays: list[np.ndarray], stride: int, padding: int, matrices: list[np.ndarray]
@@ -79,7 +73,7 @@ def choices(
 
     Args:
         mixed: The notebook's function.
-        chosen: The shapes of weights that it gets, or their sizes.
+        chosen: The shapes of weights that it gets.
         cases: x, w and bias of each convolution.
         steps: Stride and padding.
         results: What the convolution returns for each case.
@@ -87,12 +81,11 @@ def choices(
     Returns:
         The results of `mixed`.
     """
-    waiting = iter(results)
-    result = np.empty(0)
-    convolve = mixed([tuple(shape) if isinstance(shape, list) else shape for shape in chosen], lambda *_: result)
+    given: list[np.ndarray] = []
+    convolve = mixed(list(map(tuple, chosen)), lambda *_: given[-1])
     got = []
-    for arrays in cases:
-        result = next(waiting)
+    for arrays, result in zip(cases, results, strict=True):
+        given.append(result)
         got.append(np.array(convolve(*arrays, *steps)))
     return got
 
@@ -141,40 +134,16 @@ def shifted(a: np.ndarray, shift: int) -> np.ndarray:
     return np.roll(a, shift) * a
 
 
-def with_panels(
-    function: Callable, a: np.ndarray, b: np.ndarray, other: np.ndarray, padding: str, *rest: Any
-) -> np.ndarray:
-    """Return a matrix product with the notebook's `pack` replaced by one that packs another matrix, whatever it gets.
-
-    Args:
-        function: The product.
-        a: The left matrix.
-        b: The right matrix.
-        other: The matrix whose panels `pack` returns, of b's shape.
-        padding: Of the panels, one of `PANEL_PADDINGS`.
-        rest: Further arguments of the product.
-    """
-
-    def pack(b: np.ndarray, width: int) -> np.ndarray:
-        return packed(other, width, padding)
-
-    with replaced(function, pack=pack) as python:
+def with_panels(function: Callable, a: np.ndarray, b: np.ndarray, other: np.ndarray, *rest: Any) -> np.ndarray:
+    """Return a matrix product with the notebook's `pack` replaced by one that packs another matrix."""
+    with replaced(function, pack=lambda b, width: packed(other, width)) as python:
         return python(a, b, *rest)
 
 
-def packed(b: np.ndarray, width: int, padding: str = PANEL_PADDINGS[0]) -> np.ndarray:
-    """Return the columns of b in panels [ceil(N / width), K, width].
-
-    Args:
-        b: [K, N].
-        width: Of a panel.
-        padding: What fills them up: zeros behind the last column, zeros before the first, or copies of the last.
-    """
-    depth, columns = b.shape
-    missing = -columns % width
-    sides = (missing, 0) if padding == "before" else (0, missing)
-    padded = np.pad(b, ((0, 0), sides), mode="edge" if padding == "copies" else "constant")
-    return np.ascontiguousarray(padded.reshape(depth, -1, width).transpose(1, 0, 2))
+def packed(b: np.ndarray, width: int) -> np.ndarray:
+    """Return the columns of b in panels [ceil(N / width), K, width], with zeros behind the last one."""
+    padded = np.pad(b, ((0, 0), (0, -b.shape[1] % width)))
+    return np.ascontiguousarray(padded.reshape(len(b), -1, width).transpose(1, 0, 2))
 
 
 def launched(kernel: Callable, blocks: list[int], threads: int, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:

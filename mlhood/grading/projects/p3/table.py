@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -37,12 +35,6 @@ PROBES = "mlhood.grading.projects.p3.probes:"
 # the unit of the times that `gflops` takes
 TIME_UNIT = Parameter("time_unit", ("seconds", "milliseconds", "microseconds"))
 PER_SECOND = {"seconds": 1, "milliseconds": 1000, "microseconds": 1_000_000}
-# the operations that the cells of the table record: those of multiply-accumulates, or the additions of the bias, too
-OPERATIONS = Parameter("operations", ("macs", "bias"))
-ROUNDS = Parameter("rounds", (21, 23, 25, 27))
-# what `mixed` chooses convolutions by: the shape of the weights, their number, the matrix that they are, TensorFlow's
-# order of their axes
-CHOSEN_BY = Parameter("chosen_by", ("shapes", "sizes", "matrices", "layouts"))
 
 
 def _table(submission: Submission) -> Table:
@@ -87,37 +79,16 @@ def rates_are_told(submission: Submission) -> Iterator[Arguments]:
 
 @points(2)
 def rows_are_comparisons(submission: Submission) -> None:
-    """Every row is filled by one comparison of both columns\
-{{ ", of %d rounds" % rounds if rounds != 21 else "" }}."""
-    rows = filled_rows(_table(submission), FILL)
+    """Every row is filled by one comparison of both columns."""
     check_comparisons(_table(submission), FILL)
-    for row, cells in rows.items():
-        rounds, hint = submission.parameters.rounds, f"compare(..., rounds={submission.parameters.rounds})"
-        fewest = min(cell.rounds for cell in cells)
-        what = "a row has another number of rounds than the task asks for"
-        expect.true(fewest >= rounds, what, expected=f"{rounds} or more", got=fewest, given=row, hint=hint)
-    _check_remeasured(submission, rows)
+    _check_remeasured(submission, filled_rows(_table(submission), FILL))
 
 
 @points(2)
 def operations_are_told(submission: Submission) -> None:
-    """Every cell records its operations: two for each multiply-accumulate of its layer\
-{{ ", one for each addition of a bias" if operations == "bias" else "" }}."""
+    """Every cell records its operations: two for each multiply-accumulate of its layer."""
     flops = {row: layer.geometry.flops for row, layer in RESNET18.items()}
-    if submission.parameters.operations == "bias":
-        flops = {row: flops[row] + _outputs(row) for row in flops}
-    try:
-        check_operations(filled_rows(_table(submission), FILL), flops)
-    except expect.CheckFailed as failure:
-        if submission.parameters.operations == "bias" and "hint" in failure.parts:
-            failure.parts["hint"] = "the bias is added to each number of the result: one operation more for each"
-        raise
-
-
-def _outputs(row: str) -> int:
-    """The number of elements of a row's result, of one image."""
-    layer = RESNET18[row]
-    return layer.filters * math.prod(layer.geometry.out)
+    check_operations(filled_rows(_table(submission), FILL), flops)
 
 
 @points(2)
@@ -136,7 +107,7 @@ def blas_is_faster_and_agrees(submission: Submission) -> None:
 P3_5 = Task(
     "P3.5",
     "The table",
-    varies=(TIME_UNIT, OPERATIONS, ROUNDS),
+    varies=(TIME_UNIT,),
     seconds=600.0,  # a hundred convolutions by the definition, on a slow laptop
     libraries=ARRAYS,
     timed=True,
@@ -172,43 +143,25 @@ def _models(submission: Submission) -> Table:
 def convolutions_are_chosen_by_their_weights(submission: Submission) -> None:
     """`mixed` computes the chosen convolutions by the given function, and all others correctly."""
     shapes = [[3, 2, 3, 3], [4, 4, 1, 3], [2, 3, 3, 3], [3, 2, 1, 1], [4, 4, 3, 1]]
-    by = submission.parameters.chosen_by
-    if by != "shapes":
-        shapes += [[3, 3, 2, 3], [3, 3, 3, 3]]
-    keys = [_key(by, shape) for shape in shapes]
-    chosen = keys[:2]
-    cases = [
-        [submission.normal(1, shape[1], 6, 7), submission.normal(*shape), submission.normal(shape[0])]
-        for shape in shapes
-    ]
+    chosen, draw = shapes[:2], submission.normal
+    cases = [[draw(1, shape[1], 6, 7), draw(*shape), draw(shape[0])] for shape in shapes]
     hint = (
-        "the target of `mlhood.compile` is a function (x, w, bias, stride, padding); which of these tells C1 from C2?"
+        "the target of `mlhood.compile` is a function (x, w, bias, stride, padding): which of these tells C1 from C2?"
     )
     what, name = "what the function of `mixed` returns", "`mixed` makes the wrong choice of the given function"
     for stride in (1, 2):
-        given = f"the chosen {by} {chosen}, and weights of the shapes {shapes}, with stride {stride}"
+        given = f"the chosen shapes {chosen}, and weights of the shapes {shapes}, with stride {stride}"
         computed = [no_jax.conv2d(*case, stride, 1) for case in cases]  # type: ignore[arg-type]
         # what the given function returns is known here alone, so only who calls it gets it
         drawn = [submission.normal(*each.shape) for each in computed]
         with expect.case(given, hint):
             results = submission.probe(PROBES + "choices", "mixed", chosen, cases, [stride, 1], drawn)
             results = expect.sequence(results, list, what)
-            for key, result, of_given, right in zip(keys, results, drawn, computed, strict=True):
-                want, other = (of_given, right) if key in chosen else (right, of_given)
+            for shape, result, of_given, right in zip(shapes, results, drawn, computed, strict=True):
+                want, other = (of_given, right) if shape in chosen else (right, of_given)
                 same = isinstance(result, np.ndarray) and result.shape == other.shape and np.allclose(result, other)
-                expect.true(not same, name, expected=f"{'it' if key in chosen else '`direct`'} for {by} {key}")
+                expect.true(not same, name, expected=f"{'it' if shape in chosen else '`direct`'} for {shape}")
                 expect.close(result, want, what, atol=1e-3, dtype=np.float32)
-
-
-def _key(by: str, shape: list[int]) -> Any:
-    """What weights [F, C, KH, KW] are chosen by."""
-    filters, channels, *kernel = shape
-    return {
-        "shapes": shape,
-        "sizes": math.prod(shape),
-        "matrices": [filters, channels * math.prod(kernel)],
-        "layouts": [*kernel, channels, filters],
-    }[by]
 
 
 @points(2)
@@ -239,7 +192,6 @@ def _check_remeasured_models(submission: Submission, rows: Rows) -> None:
 P3_6 = Task(
     "P3.6",  # in the notebook's kernel: it compiles the model with mlhood.compile
     "The table of the model",
-    varies=(CHOSEN_BY,),
     seconds=600.0,  # a model by the definition takes a second, a hundred times, on a slow laptop longer
     timed=True,
     minutes=20,

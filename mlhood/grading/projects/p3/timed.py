@@ -83,13 +83,7 @@ def draw(layer: Layer, rng: np.random.Generator) -> Arrays:
 
 
 def models(submission: Submission, functions: Functions, claimed: dict[str, Ratio]) -> list[TimingClaim]:
-    """Return one timed comparison of a model for each of these rows: a ResNet-18 with random weights.
-
-    Args:
-        submission: Compiles the models when they are first timed.
-        functions: As of `convolutions`.
-        claimed: As of `convolutions`.
-    """
+    """Return one timed comparison of a model for each of these rows: a ResNet-18 with random weights."""
     layers = list(RESNET18.values())
     size = round(PIXELS * layers[0].size)
     data = resnet18(submission.rng, [layer.filters for layer in layers], size)
