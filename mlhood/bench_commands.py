@@ -32,7 +32,7 @@ Json = Annotated[Path | None, typer.Option("--json", help="Also write the result
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Add the commands to `bench`."""
-    for command in (_machine, _gemm, _conv, _sliced, _jax, _model):
+    for command in (_machine, _gemm, _conv, _sliced, _model):
         bench.command(command.__name__.removeprefix("_"))(command)
 
 
@@ -159,27 +159,6 @@ def _measured(rows: Iterable[Any]) -> list[Any]:
     for note in (note for note in measured[-1].result.unfixed if note.startswith("JAX")):
         echo(f"not fixed by --threads: {note}")
     return measured
-
-
-def _jax(
-    threads: Threads = 1,
-    rounds: Rounds = 21,
-    operators: Annotated[bool, typer.Option(help="Also time each operator with and without JAX.")] = False,
-    size: Annotated[int, typer.Option(min=32, help="Height and width of the image.")] = 224,
-    as_json: Json = None,
-) -> None:
-    """Time ResNet-18 in JAX against NumPy, torch and ONNX Runtime, with compilation and transfer times.
-
-    If JAX finds a GPU, it is timed, too.
-
-    Example: mlhood bench jax --threads 1 --operators --json jax.json
-    """
-    _configure(threads, jax=True)
-    from mlhood.jaxlab import bench
-
-    rows = bench.operator_rows(threads, rounds, size) if operators else [bench.network_row(threads, rounds, size)]
-    measured = [row.as_dict() for row in _measured(rows)]
-    _write(as_json, {"bench": "jax", "threads": threads, "size": size, "gpu": str(bench.gpu()), "rows": measured})
 
 
 def _model(

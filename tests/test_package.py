@@ -125,7 +125,7 @@ def test_the_source_distribution_can_be_built_and_tested(built, tmp_path):
 def test_every_command_has_help_in_any_folder(installed, tmp_path):
     found = json.loads(run(installed / "python", "-c", ALL_HELP, folder=tmp_path))
     assert Path(found["file"]).is_relative_to(installed.parent)
-    assert {"run", "check", "grade", "bench jax"} <= set(found["codes"])
+    assert {"run", "check", "grade", "bench model"} <= set(found["codes"])
     assert set(found["codes"].values()) == {0}
 
 

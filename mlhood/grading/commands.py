@@ -116,9 +116,6 @@ def check(
     seed: Annotated[
         int | None, typer.Option(min=0, help="Draw the inputs of the checks from this seed; by default from a new one.")
     ] = None,
-    keep_files: Annotated[
-        Path | None, typer.Option(help="An empty folder for the files that the notebook writes.")
-    ] = None,
     hints: Annotated[bool, typer.Option("--hints", help="Also say how to go on where a check failed.")] = False,
     variant: Annotated[str | None, variant_option("Mark it as this variant (for instructors).")] = None,
 ) -> None:
@@ -141,9 +138,7 @@ def check(
     notebook, named = _split_task(notebook)
     select_tasks = task_filter([*named, *(task or [])], notebook)
     with _progress(notebook.stem, quiet=as_json) as on_step:
-        marks = select_tasks(
-            grade_file(notebook, RunSettings(seed, on_step=on_step), keep_files=keep_files, variant_name=variant or "")
-        )
+        marks = select_tasks(grade_file(notebook, RunSettings(seed, on_step=on_step), variant_name=variant or ""))
     shown = marks if hints else without_hints(marks)
     more = "" if shown == marks else "\nhow to go on: --hints"
     text = f"{full_text(shown)}{more}\nthe same inputs again: --seed {marks.seed}"

@@ -92,11 +92,6 @@ def test_check_json_is_only_json(empty):
     assert (plain["earned"], plain["points"]) == (0, 60)
 
 
-def test_check_keeps_files(solved, tmp_path):
-    assert call("check", solved, "--keep-files", tmp_path / "kept").exit_code == 0
-    assert (tmp_path / "kept" / "answer.txt").exists()
-
-
 def test_run_prints_marks_and_report(solved, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = call("run", solved)
@@ -116,7 +111,6 @@ def test_run_explains_a_lost_point(empty, tmp_path):
     [
         ["check", "absent.ipynb"],
         ["check", "T9.ipynb", "--task", "T9.9"],
-        ["check", "T9.ipynb", "--json", "--keep-files", "."],
         ["validate", "absent.ipynb"],
         ["run"],
         ["run", "T9.ipynb", "--out", "T9.ipynb"],

@@ -136,9 +136,6 @@ class Worker:
             with contextlib.suppress(psutil.Error, OSError):
                 process.kill()
         self._process.wait()
-        for process in _orphans_of(self._temporary):
-            with contextlib.suppress(psutil.Error, OSError):
-                process.kill()
         self._reader.join(JOIN_SECONDS)
         for stream in (self._process.stdin, self._process.stdout, self._stderr):
             with contextlib.suppress(OSError, ValueError):
@@ -177,21 +174,6 @@ def descendants_of(process_id: int) -> list[psutil.Process]:
     with contextlib.suppress(psutil.Error):
         return psutil.Process(process_id).children(recursive=True)
     return []
-
-
-def _orphans_of(temporary: str) -> set[psutil.Process]:
-    """Return the processes that outlived their worker, recognised by its unique folder for temporary files."""
-    orphans: set[psutil.Process] = set()
-    starting, end = True, time.monotonic() + JOIN_SECONDS
-    while starting and time.monotonic() < end:
-        starting = False
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, OSError):
-                # while the kernel loads a program, it has neither arguments nor an environment
-                starting = starting or bool(process.exe() and not process.cmdline())
-                if process.environ().get("TMPDIR") == temporary:
-                    orphans.add(process)
-    return orphans
 
 
 class Executor:

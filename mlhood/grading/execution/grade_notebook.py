@@ -11,7 +11,7 @@ import contextlib
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +20,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from mlhood.errors import GradingError, OutputError, nearest
+from mlhood.errors import GradingError, nearest
 from mlhood.grading.checks.expect import single_line
 from mlhood.grading.checks.marks import Marks, TaskResult, grade_task
 from mlhood.grading.checks.submission import Session
@@ -207,7 +207,6 @@ def grade_file(
     path: str | Path,
     settings: RunSettings | None = None,
     *,
-    keep_files: str | Path | None = None,
     variant_name: str = "",
 ) -> Marks:
     """Grade the notebook in a file. The file itself is not modified.
@@ -215,61 +214,18 @@ def grade_file(
     Args:
         path: Of the notebook.
         settings: How to run it.
-        keep_files: An empty or new folder for the files that the notebook writes; else they are deleted.
         variant_name: Of the variant of the course that it is graded as; by default that of this package.
 
     Raises:
         NotebookError: The file is not a notebook of the course, or of another version.
-        OutputError: `keep_files` cannot be written, or is not empty.
         GradingError: No kernel can be started.
     """
     notebook = read(path)
     project = project_of(notebook, path)
     project = variant(project, variant_name) if variant_name else project
     require_current_version(notebook, project, path)
-    with _working_folder(keep_files) as folder:
-        return grade(notebook, project, folder, settings)
-
-
-@contextlib.contextmanager
-def _working_folder(keep_files: str | Path | None) -> Iterator[Path]:
-    if keep_files is not None:
-        yield empty_folder(Path(keep_files))
-        return
-    with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as name:
-        yield Path(name)
-
-
-def empty_folder(folder: Path, *, option: str = "--keep-files") -> Path:
-    """Create a folder and return its absolute path.
-
-    A folder that holds files is rejected: an old file could be taken for a result of this run.
-
-    Raises:
-        OutputError: The folder cannot be created or written, or is not empty.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".mlhood-probe"
-        present = sorted(entry.name for entry in folder.iterdir() if entry.name != probe.name)
-        probe.write_bytes(b"written and removed to test whether this folder can be written")
-        probe.unlink()
-    except OSError as error:
-        raise OutputError(
-            "the folder cannot be written",
-            where=folder,
-            got=error.strerror or str(error),
-            todo=f"choose another folder with {option}, or free space in this one",
-        ) from None
-    if present:
-        raise OutputError(
-            "the folder is not empty",
-            where=folder,
-            expected="a new or empty folder, so that no old file is taken for a result of this run",
-            got=", ".join(present[:5]) + (" …" if len(present) > 5 else ""),
-            todo=f"choose another folder with {option}",
-        )
-    return folder.resolve()
+    with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as folder:
+        return grade(notebook, project, Path(folder), settings)
 
 
 def task_filter(task_ids: Collection[str], path: str | Path) -> Callable[[Marks], Marks]:

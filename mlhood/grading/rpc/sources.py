@@ -11,6 +11,7 @@ import ast
 import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from mlhood.errors import GradingError
@@ -68,20 +69,10 @@ def _uses(module: str, name: str) -> Iterator[Name]:
                 yield module, node.id
 
 
-def _ordered(needed: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the modules so that each comes after those from which it imports."""
-    ordered: list[str] = []
-
-    def visit(module: str) -> None:
-        used = {used for name in needed[module] for used, _ in _uses(module, name)}
-        for other in sorted(used - {module, *ordered}):
-            visit(other)
-        ordered.append(module)
-
-    for module in needed:
-        if module not in ordered:
-            visit(module)
-    return ordered
+def _ordered(needed: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Yield the modules so that each comes after those from which it imports."""
+    used = {module: {other for name in needed[module] for other, _ in _uses(module, name)} for module in needed}
+    return TopologicalSorter({module: others - {module} for module, others in used.items()}).static_order()
 
 
 def _text(module: str, names: frozenset[str]) -> str:

@@ -235,7 +235,7 @@ def test_no_process_and_no_folder_is_left(fake_class, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", None)
-    fake_class.submit(ada="P1", emil="P1 hang", fred="P1 orphan")
+    fake_class.submit(ada="P1", emil="P1 hang", fred="P1 child")
     before = psutil.Process().children(recursive=True)
     fake_class.skip_hangs(monkeypatch)
     fake_class.grade(jobs=1, seconds=600.0)

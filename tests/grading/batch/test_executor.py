@@ -7,7 +7,6 @@ from dataclasses import asdict
 
 import pytest
 
-from mlhood.grading.batch import executor
 from mlhood.grading.batch.batch import Batch
 from mlhood.grading.batch.executor import Event
 from mlhood.grading.gradebook.gradebook import Gradebook
@@ -139,25 +138,3 @@ def test_a_second_grading_that_fails_takes_nothing_and_is_not_repeated(tmp_path,
         record, _ = run(tmp_path / "g", *([NOISY, *again] if again else []))
         assert (record.status, record.reason) == ("done", "")
         assert statuses(record) == ["undecided", "undecided", "passed"]
-
-
-class Starting:
-    """A process whose program the kernel still loads: it has neither arguments nor an environment."""
-
-    looks = 0
-
-    def exe(self):
-        return "/bin/sleep"
-
-    def cmdline(self):
-        self.looks += 1
-        return ["sleep"] if self.looks > 2 else []
-
-    def environ(self):
-        return {"TMPDIR": "/of/the/worker"} if self.looks > 2 else {}
-
-
-def test_an_orphan_that_is_just_started_is_found(monkeypatch):
-    process = Starting()
-    monkeypatch.setattr(executor.psutil, "process_iter", lambda: [process])
-    assert executor._orphans_of("/of/the/worker") == {process}

@@ -2,18 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from mlhood.errors import NotebookError, OutputError
+from mlhood.errors import NotebookError
 from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.reports import marks_text
 
 
-def test_solved_gets_full_marks_and_keeps_its_files(solved, tmp_path):
+def test_solved_gets_full_marks(solved):
     before = solved.read_bytes()
     steps = []
-    marks = grade_file(solved, RunSettings(on_step=steps.append), keep_files=tmp_path / "kept")
+    marks = grade_file(solved, RunSettings(on_step=steps.append))
     assert (marks.earned, marks.points, marks.skipped) == (80, 80, 20)
-    assert (tmp_path / "kept" / "answer.txt").read_text() == "42"
     assert solved.read_bytes() == before
     assert list(dict.fromkeys(step.done for step in steps)) == list(range(steps[-1].total))
     assert "marking T9.1: " in [step.text for step in steps if step.text.startswith("marking T9.1")][1]
@@ -45,19 +44,6 @@ def test_errors_name_the_cell_and_its_line(course, tmp_path):
     assert "TypeError" in second.notes[0]  # a fallback solution doubles
     assert "in line 2 of the solution cell of T9.2: `open('answer.txt', 'w').write(double(1))`" in second.notes[0]
     assert third.full
-
-
-def test_folder_with_old_files_is_refused(solved, tmp_path):
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / "answer.txt").write_text("42")
-    with pytest.raises(OutputError, match="not empty"):
-        grade_file(solved, keep_files=tmp_path / "kept")
-
-
-def test_folder_that_cannot_be_created_is_refused(solved, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="cannot be written"):
-        grade_file(solved, keep_files=tmp_path / "file" / "below")
 
 
 def test_not_a_notebook(course, tmp_path):
