@@ -23,7 +23,7 @@ def _writable(path: Path | None) -> Path | None:
     return path
 
 
-Cases = Iterable[tuple[str, int, dict[str, Callable[[], Any]]]]  # name, operations, and calls, ours first
+Cases = Iterable[tuple[str, int | None, dict[str, Callable[[], Any]]]]  # name, operations, and calls, ours first
 Threads = Annotated[int, typer.Option(min=1, help="Threads of every alternative.")]
 Rounds = Annotated[int, typer.Option(min=21, help="Rounds; each times every alternative once.")]
 Inductor = Annotated[bool, typer.Option(help="Also time what torch.compile makes of the models.")]
@@ -32,7 +32,7 @@ Json = Annotated[Path | None, typer.Option("--json", help="Also write the result
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Add the commands to `bench`."""
-    for command in (_machine, _gemm, _conv, _sliced, _model):
+    for command in (_machine, _gemm, _conv, _sliced, _jax, _model):
         bench.command(command.__name__.removeprefix("_"))(command)
 
 
@@ -101,9 +101,33 @@ def _sliced(threads: Threads = 1, rounds: Rounds = 21) -> None:
     _compare(cases(), threads, rounds)
 
 
+def _jax(threads: Threads = 1, rounds: Rounds = 21) -> None:
+    """Time the rows of P5's table with JAX, compiled and eager, and in NumPy: operators of ResNet-18 and all of it.
+
+    `bench model resnet18 --target cpu --target xla` times it beside torch and ONNX Runtime.
+
+    Example: mlhood bench jax --threads 1
+    """
+    _configure(threads, jax=True)
+    import jax
+
+    from mlhood.jaxlab.operators.cases import cases
+
+    def calls() -> Cases:
+        for name, case in cases().items():
+            compiled, on_device = jax.jit(case.with_jax), jax.device_put(case.arguments)
+            eager = {"eager": lambda case=case, on_device=on_device: case.with_jax(*on_device)}
+            numpy = {"NumPy": lambda case=case: case.no_jax(*case.arguments)}
+            ours = {"JAX": lambda compiled=compiled, on_device=on_device: compiled(*on_device)}
+            yield name, None, ours | eager | numpy
+
+    _compare(calls(), threads, rounds)
+
+
 def _compare(cases: Cases, threads: int, rounds: int) -> None:
-    """Print our speed in each case, and the others' times over ours with their intervals; then the geometric means."""
+    """Print our time in each case, and the others' times over ours with their intervals; then the geometric means."""
     from mlhood.measure import compare
+    from mlhood.measure.units import duration
 
     means: dict[str, list[float]] = {}
     for name, flops, calls in cases:
@@ -113,7 +137,9 @@ def _compare(cases: Cases, threads: int, rounds: int) -> None:
         for other, ratio in ratios.items():
             means.setdefault(other, []).append(ratio.value)
         shown = "  ".join(f"{other} {ratio}" for other, ratio in ratios.items())
-        echo(f"{name}: {ours} {flops / result[ours].median / 1e9:.1f} GFLOP/s; others' time over ours: {shown}")
+        median = result[ours].median
+        rate = f" ({flops / median / 1e9:.1f} GFLOP/s)" if flops else ""
+        echo(f"{name}: {ours} {duration(median)}{rate}; others' time over ours: {shown}")
     shown = "  ".join(f"{other} {statistics.geometric_mean(ratios):.3f}" for other, ratios in means.items())
     echo(f"geometric means: {shown}")
 
