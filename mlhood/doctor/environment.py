@@ -50,23 +50,39 @@ _BROWSER_TODO = (
 )
 
 
+REQUIRED = "all notebooks"
+# what each check is for
+PURPOSES = {
+    "libraries": REQUIRED,
+    "disk": REQUIRED,
+    "local port": REQUIRED,
+    "browser": "drawing a model as SVG, PNG or PDF",
+    "sandbox": "grading a class (mlhood grade)",
+    "WebAssembly tools": "mlhood compile --target wasm",
+    "test libraries": "the repository's own tests",
+}
+
+
 @dataclass(frozen=True)
 class Finding:
     """The result of one check.
 
     Args:
-        name: What was checked; abilities refer to it.
+        name: What was checked, a key of `PURPOSES`.
         works: Whether it works on this machine.
         message: One sentence for the user.
         todo: How to repair it if it does not work.
-        required: Whether the course cannot run without it.
     """
 
     name: str
     works: bool
     message: str
     todo: str = ""
-    required: bool = False
+
+    @property
+    def required(self) -> bool:
+        """Whether the course cannot run without it."""
+        return PURPOSES[self.name] == REQUIRED
 
 
 def libraries(executor: Executor, modules: Mapping[str, str] = NATIVE) -> Finding:
@@ -80,9 +96,9 @@ def libraries(executor: Executor, modules: Mapping[str, str] = NATIVE) -> Findin
     errors = [error for error in executor.map(import_error, installed) if error]
     if problems or errors:
         todo = _LOAD if errors else _INSTALL
-        return Finding("libraries", False, "; ".join(problems + errors), todo, required=True)
+        return Finding("libraries", False, "; ".join(problems + errors), todo)
     message = f"all {len(requirements())} are installed in the required versions, and those with native code load"
-    return Finding("libraries", True, message, required=True)
+    return Finding("libraries", True, message)
 
 
 def libraries_for_tests() -> Finding | None:
@@ -203,14 +219,14 @@ def disk(folder: Path, needed: int = FREE_BYTES) -> Finding:
     free = shutil.disk_usage(folder).free
     if free < needed:
         todo = "free some space, or work in a folder on another disk"
-        return Finding("disk", False, f"{binary_size(free)} free, {binary_size(needed)} needed", todo, required=True)
+        return Finding("disk", False, f"{binary_size(free)} free, {binary_size(needed)} needed", todo)
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         todo = "work in a writable folder"
-        return Finding("disk", False, f"this folder is not writable ({os.strerror(error.errno or 0)})", todo, True)
-    return Finding("disk", True, f"{binary_size(free)} free, and this folder is writable", required=True)
+        return Finding("disk", False, f"this folder is not writable ({os.strerror(error.errno or 0)})", todo)
+    return Finding("disk", True, f"{binary_size(free)} free, and this folder is writable")
 
 
 def local_port() -> Finding:
@@ -220,8 +236,8 @@ def local_port() -> Finding:
             socket.create_connection(server.getsockname(), timeout=5).close()
     except OSError as error:
         todo = "allow connections to 127.0.0.1 in the firewall or the container"
-        return Finding("local port", False, f"127.0.0.1 is not reachable ({error})", todo, required=True)
-    return Finding("local port", True, "a port on 127.0.0.1 opens and accepts connections", required=True)
+        return Finding("local port", False, f"127.0.0.1 is not reachable ({error})", todo)
+    return Finding("local port", True, "a port on 127.0.0.1 opens and accepts connections")
 
 
 def _launch(path: Path) -> tuple[str, float]:
