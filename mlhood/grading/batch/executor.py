@@ -131,10 +131,12 @@ class Worker:
     def kill(self) -> None:
         """Kill it and its descendants, and remove its temporary files."""
         with contextlib.suppress(psutil.Error):
-            psutil.Process(self._process.pid).suspend()  # so that it starts nothing while its children are listed
-        for process in [self._process, *descendants_of(self._process.pid)]:
-            with contextlib.suppress(psutil.Error, OSError):
-                process.kill()
+            worker = psutil.Process(self._process.pid)
+            worker.suspend()  # so that it starts nothing while its children are listed
+            for process in worker.children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+        self._process.kill()
         self._process.wait()
         self._reader.join(JOIN_SECONDS)
         for stream in (self._process.stdin, self._process.stdout, self._stderr):
@@ -167,13 +169,6 @@ class Worker:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(JOIN_SECONDS)  # so that its exit code is known
         messages.put((self, EXITED, {}))
-
-
-def descendants_of(process_id: int) -> list[psutil.Process]:
-    """Return the children of a process, their children, and so on."""
-    with contextlib.suppress(psutil.Error):
-        return psutil.Process(process_id).children(recursive=True)
-    return []
 
 
 class Executor:

@@ -6,7 +6,6 @@ submission is of no use for the next, nor for another student.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import hmac
 import importlib.metadata
@@ -15,12 +14,14 @@ import platform
 import re
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from mlhood.grading.checks.task import Project
-from mlhood.grading.rpc.sources import GRADING, module_file
 
 PACKAGES = ("ipython", "jax", "llvmlite", "numba", "numpy", "onnx", "onnxruntime", "scipy", "torch")
-DOTTED = re.compile(rf"\b{re.escape(GRADING)}(?:\.\w+)+")
+GRADING = Path(__file__).parents[1]
+SHARED = ("bare", "checks", "projects", "rpc")
+PROJECT = re.compile(r"mlhood\.grading\.projects\.(\w+)\b")
 
 
 def result_key(sha256: str, checks: str, environment: str, student: str, version: str = "") -> str:
@@ -69,45 +70,32 @@ def _version(name: str) -> str:
 
 
 def checks_digest(project: Project) -> str:
-    """Return a hash of the source notebook's cells, the checks' sources, and what these name in `grading`.
+    """Return a hash of the source notebook's cells, the checks' sources, and those of the projects that they name.
 
     Other parts of the package do not count: a change of a kernel does not invalidate the marks of a class.
     """
     from mlhood.grading.notebooks.source_notebook import project_cells  # loads the course, which only workers do
     from mlhood.grading.projects.package_files import cell_templates, varied_solutions
 
-    functions = [check.function for task in project.tasks for check in task.checks]
-    modules = {getattr(function, "cases", function).__module__ for function in functions}
-    modules |= {"mlhood.grading.checks.marks", "mlhood.grading.checks.compared"}
     facts = [f"{task.id} {task.points} {task.seconds} {task.libraries} {task.fallback}" for task in project.tasks]
     facts += [text for cell in project_cells(project) for text in (cell.name, cell.role, cell.source)]
     solutions = varied_solutions(project.id, project.parameters)
     facts.append(json.dumps([cell_templates(project.id), solutions, dict(project.parameters)]))
-    return digest_of([*facts, *(_source(module) for module in sorted(_closure(modules)))])
+    return digest_of([*facts, *map(_source, _files(project.id.lower()))])
 
 
-def _closure(modules: set[str]) -> set[str]:
-    """Return these modules and all modules of `grading` that they name, directly or indirectly."""
-    closure: set[str] = set()
-    waiting = set(modules)
+def _files(project: str) -> list[Path]:
+    """Return the files of the checks of a project: what all share, its folder, and those of projects named there."""
+    found = [file for folder in SHARED for file in sorted(Path(GRADING, folder).glob("*.py"))]
+    seen, waiting = set(), [project]
     while waiting:
-        module = waiting.pop()
-        closure.add(module)
-        waiting |= _named(module) - closure
-    return closure
+        if (name := waiting.pop()) not in seen:
+            seen.add(name)
+            files = sorted(Path(GRADING, "projects", name).glob("*.py"))
+            found += files
+            waiting += [other for file in files for other in PROJECT.findall(_source(file))]
+    return sorted(found)
 
 
-def _named(module: str) -> set[str]:
-    """Return the modules of `grading` that a module imports, or names in a string: of a probe, or in a fallback."""
-    source = _source(module)
-    names = set(DOTTED.findall(source))
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(GRADING):
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    # packages, which only list what is in them, do not count
-    return {name for name in names if (file := module_file(name)) and file.stem != "__init__"}
-
-
-def _source(module: str) -> str:
-    file = module_file(module)
-    return file.read_text(encoding="utf-8") if file else ""
+def _source(file: Path) -> str:
+    return file.read_text(encoding="utf-8")

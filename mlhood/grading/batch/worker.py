@@ -23,7 +23,6 @@ import psutil
 from filelock import FileLock
 
 from mlhood.errors import MlhoodError, NotebookError
-from mlhood.grading.batch.executor import descendants_of
 from mlhood.grading.batch.result_keys import environment_digest
 from mlhood.grading.intake.collect import SubmittedFile
 
@@ -58,7 +57,7 @@ def _read_requests(lines: IO[str], requests: Requests) -> None:
         request = json.loads(line)
         temporary = request.get("temporary", temporary)
         requests.put(request)
-    for process in descendants_of(os.getpid()):
+    for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             process.kill()
     if temporary:
