@@ -186,8 +186,10 @@ def _json(value: Any) -> str:
     return json.dumps(value, default=_plain, ensure_ascii=False, skipkeys=True)
 
 
-def _plain(value: object) -> str:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value.tolist() if hasattr(value, "tolist") else str(value)  # numbers of NumPy
 
 
 def run(*transformers: Any) -> None:
