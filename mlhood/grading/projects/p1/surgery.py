@@ -152,8 +152,10 @@ def _forked_onnx(rng: np.random.Generator, others: int) -> bytes:
     """
     weight, *values = (random_name(rng) for _ in range(4))
     nodes = [helper.make_node("Split", values[:1], values[1:], num_outputs=2)]
-    again = iter([0, *rng.permutation([0, 1, 2, 2])])
-    for kind in rng.permutation(["weight", "same"] * others + ["earlier"] * 5):
+    again = iter(
+        [0, *rng.permutation([0, 1, 1, 2, 2])]
+    )  # with the chain and the Split, read three, two and three times
+    for kind in rng.permutation(["weight", "same"] * others + ["earlier"] * 6):
         other = {"weight": weight, "same": values[-1]}.get(kind) or values[next(again)]
         nodes.append(helper.make_node("Add", [values[-1], other], [random_name(rng)]))
         values += nodes[-1].output
