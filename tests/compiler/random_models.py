@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 BATCH = 2  # the size of the dynamic batch axis of `models` at run time
-OPSETS = (7, 9, 11, 13, 17, 20, 23)
+OPSET = 20
 
 
 class ModelBuilder:
@@ -19,8 +19,8 @@ class ModelBuilder:
         features: Numbers of channels of a new layer.
     """
 
-    def __init__(self, choose, seed, features, opset):
-        self._choose, self.features, self.opset = choose, features, opset
+    def __init__(self, choose, seed, features):
+        self._choose, self.features = choose, features
         self.random = np.random.default_rng(seed)
         self.nodes, self.weights, self.shared = [], {}, {}
 
@@ -64,7 +64,7 @@ class ModelBuilder:
         )
         tensors = [numpy_helper.from_array(array, name) for name, array in self.weights.items()]
         graph = helper.make_graph(self.nodes, "random", [x], infos, tensors)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
 
     def input(self, shape):
         return self.random.standard_normal(shape).astype(np.float32)
@@ -73,7 +73,7 @@ class ModelBuilder:
 @st.composite
 def models(draw):
     """Draw a small model, and its input."""
-    d = ModelBuilder(lambda options: draw(st.sampled_from(options)), draw(st.integers(0, 2**20)), (1, 2, 3), 20)
+    d = ModelBuilder(lambda options: draw(st.sampled_from(options)), draw(st.integers(0, 2**20)), (1, 2, 3))
     shape = d.choose((BATCH, 2, 5, 4), (BATCH, 3, 4, 4), (BATCH, 1, 6, 5), (BATCH, 4, 3))
     return d.model(shape, STEPS, most=14, limit=2000), d.input(shape)
 
@@ -82,7 +82,7 @@ def network(seed):
     """Return a network and its inputs, of few sizes, so that few kernels have to be compiled."""
     random = np.random.default_rng(seed)
     choose = lambda options: options[random.integers(len(options))]  # noqa: E731
-    d = ModelBuilder(choose, seed, (3, 8, 12, 16, 24), choose(OPSETS))
+    d = ModelBuilder(choose, seed, (3, 8, 12, 16, 24))
     shape = d.choose(1, 2, 3), d.choose(1, 3, 8, 16), d.choose(6, 9), d.choose(6, 9)
     model, x = d.model(shape, LAYERS, most=12, limit=20_000), d.input(shape)
     if d.choose(True, False, False, False, False):
@@ -99,24 +99,17 @@ def channels(shape):
 
 
 def activation(d, x):
-    newer = ["HardSwish"] if d.opset >= 14 else []
-    op = d.choose("Relu", "Relu", "LeakyRelu", "Sigmoid", "Tanh", "Identity", "Abs", "Neg", "Elu", *newer)
+    op = d.choose("Relu", "Relu", "LeakyRelu", "Sigmoid", "Tanh", "Identity", "Abs", "Neg", "Elu", "HardSwish")
     return d.node(op, [x[0]], x[1])
 
 
 def clip(d, x):
-    newer = [(0.5, -0.5)] if d.opset >= 11 else []
-    limits = d.choose((0.0, 6.0), (0.0, None), (None, 1.0), (-1.0, 0.5), *newer)
-    if d.opset < 11:
-        named = {name: limit for name, limit in zip(("min", "max"), limits, strict=True) if limit is not None}
-        return d.node("Clip", [x[0]], x[1], **named)
+    limits = d.choose((0.0, 6.0), (0.0, None), (None, 1.0), (-1.0, 0.5), (0.5, -0.5))
     inputs = [x[0], *("" if limit is None else d.constant(np.float32(limit)) for limit in limits)]
     return d.node("Clip", inputs, x[1])
 
 
 def min_or_max(d, x):
-    if d.opset < 8:  # without broadcasting
-        return None
     return d.node(d.choose("Max", "Min"), d.choose([x[0], d.constant(np.float32(d.choose(0, 1, -1)))]), x[1])
 
 
@@ -186,7 +179,7 @@ def pool(d, x):
 
 
 def pad(d, x):
-    if len(x[1]) != 4 or max(x[1][2:]) > 8 or d.opset < 11:
+    if len(x[1]) != 4 or max(x[1][2:]) > 8:
         return None
     before, after = d.choose([0, 0], [1, 0], [1, 1]), d.choose([0, 0], [0, 1], [1, 1])
     extra = d.choose(0, 0, 0, 1)
@@ -222,8 +215,7 @@ def channels_last(d, x):
 
 
 def softmax(d, x):
-    axes = range(1, len(x[1]))
-    return d.node("Softmax", [x[0]], x[1], axis=d.choose(*axes) if d.opset >= 13 else axes[-1])
+    return d.node("Softmax", [x[0]], x[1], axis=d.choose(*range(1, len(x[1]))))
 
 
 def reshape(d, x):
@@ -238,8 +230,6 @@ def flatten(d, x):
 
 
 def unsqueeze_and_back(d, x):
-    if d.opset < 13:
-        return None
     axis = d.choose(1, 2)
     axes = d.constant(np.array([axis], np.int64))
     y = d.node("Unsqueeze", [x[0], axes], (*x[1][:axis], 1, *x[1][axis:]))
@@ -302,8 +292,6 @@ def gemm(d, x):
 
 
 def mean(d, x):
-    if d.opset < 18:
-        return None
     keep = d.choose(0, 1)
     axes = d.choose(list(range(2, len(x[1]))), [len(x[1]) - 1], [1])
     shape = [1 if i in axes else axis for i, axis in enumerate(x[1]) if keep or i not in axes]
@@ -313,8 +301,6 @@ def mean(d, x):
 
 
 def slice_axis(d, x):
-    if d.opset < 10:
-        return None
     axis = d.choose(*range(1, len(x[1])))
     start = d.choose(0, 0, 1) if x[1][axis] > 1 else 0
     ends = [d.constant(np.array([value], np.int64)) for value in (start, 2**31, axis)]
@@ -370,8 +356,6 @@ def to_tokens(d, x):
 
 
 def layer_norm(d, x):
-    if d.opset < 17:
-        return None
     scales = [d.numbers(x[1][-1]) for _ in range(2)]
     return d.node("LayerNormalization", [x[0], *scales], x[1], axis=-1, epsilon=1e-5)
 

@@ -20,7 +20,6 @@ from mlhood.compiler.lir.execute import execute
 from mlhood.compiler.lir.passes import optimize as optimize_program
 from mlhood.compiler.lir.program import Program
 from mlhood.compiler.lir.text import to_text
-from mlhood.compiler.memory.plan import plan
 from mlhood.compiler.quantize import Recipe, profile, sqnr
 from mlhood.compiler.quantize.report import constant_bytes
 from mlhood.compiler.quantize.samples import samples
@@ -86,12 +85,6 @@ def test_the_last_stop_returns_an_optimised_program(path, images, quantization, 
     expected = mlhood.compile(path, quantization=quantization).run(image=images[:4])["logits"]
     actual = execute(program, image=images[:4])["logits"]
     assert np.abs(actual - expected).max() <= (0 if target == "interpreter" else 1e-4) * np.abs(expected).max()
-
-
-def test_a_program_keeps_dynamic_axes_without_dims(path):
-    program = mlhood.compile(path, stop_after="lir")
-    assert isinstance(program, Program)
-    assert program.weights["image"].type.shape == ("batch", 1, 32, 32)
 
 
 def test_calibration_is_a_batch_batches_or_a_profile(path, images):
@@ -221,15 +214,6 @@ def test_the_command_plans_the_memory(path, tmp_path):
     assert result.exit_code == 0, result.output
     assert "efficiency 1.000" in result.output
     assert (tmp_path / "memory.svg").read_bytes().startswith(b"<?xml")
-
-
-def test_the_planned_memory_gives_the_same_outputs(path, images):
-    program = mlhood.compile(path, quantization="symmetric", stop_after="lir", dims={"batch": 2})
-    assert isinstance(program, Program)
-    (name,) = (name for name, weight in program.weights.items() if weight.kind == "input")
-    (expected,) = execute(program, **{name: images[:2]}).values()
-    (planned,) = execute(program, plan(program.lifetimes()).offsets, **{name: images[:2]}).values()
-    np.testing.assert_array_equal(planned, expected)
 
 
 def test_the_command_cuts_a_graph_for_the_neural_processor(path, tmp_path):

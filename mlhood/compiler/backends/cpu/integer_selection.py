@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.backends.cpu.machine import CpuSetup, Rule, Selection, constant, shape
+from mlhood.compiler.backends.cpu.machine import CpuSetup, Rule, Selection, constant, shape, unary
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.lir.instructions import Buffer, Compute
@@ -28,6 +28,7 @@ from mlhood.kernels import int8_conv, int8_depthwise, int8_flat, int8_pool
 from mlhood.kernels.codegen.requantize import BLOCK
 from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.int8_weights import Int8Weights
+from mlhood.kernels.native import NativeCall
 from mlhood.kernels.requantize import Rescaling, Shifts
 from mlhood.kernels.windows import Windows
 
@@ -120,7 +121,7 @@ def _convolution(operator: BlockedQuantizedConv, instruction: Compute, machine: 
     g = Geometry(
         sizes[0], channels, sizes[2], sizes[3], len(weights.w), kernel, strides, pads, dilations, operator.group
     )
-    options = {"threads": machine.threads, "target": machine.target}
+    options = machine.options
     if g.groups == g.channels == g.filters and g.groups > 1:
         call = int8_depthwise.prepare_depthwise(g, weights, rescaling, **options)
     else:
@@ -141,20 +142,17 @@ def _dense(operator: QuantizedFullyConnected, instruction: Compute, machine: Cpu
         return None
     rescaling = rescaling_of([_product_term(x.type, weight.type)], result.type, operator.activation)
     rows = math.prod(shape(x)[:-1])
-    call = int8_conv.prepare_dense(rows, weights, rescaling, threads=machine.threads, target=machine.target)
+    call = int8_conv.prepare_dense(rows, weights, rescaling, **machine.options)
     return Selection((call,), {"source": x, "out": result})
 
 
 # -- element by element
 
 
-def _rescale(operator: Rescale, instruction: Compute, machine: CpuSetup) -> Selection:
-    x, y = instruction.reads[0], instruction.results[0]
+def _rescale(operator: Rescale, x: Buffer, y: Buffer, machine: CpuSetup) -> NativeCall:
     rescaling = rescaling_of([_term(x.type)], y.type, operator.activation, bound=255)
     offset = int(parameters_of(x.type).offset[0])
-    options = {"threads": machine.threads, "target": machine.target}
-    call = int8_flat.prepare_rescale(math.prod(shape(x)), offset, rescaling, **options)
-    return Selection((call,), {"x": x, "out": y})
+    return int8_flat.prepare_rescale(math.prod(shape(x)), offset, rescaling, **machine.options)
 
 
 def _add(operator: QuantizedAdd, instruction: Compute, machine: CpuSetup) -> Selection | None:
@@ -164,63 +162,48 @@ def _add(operator: QuantizedAdd, instruction: Compute, machine: CpuSetup) -> Sel
         return None
     rescaling = rescaling_of([_term(a.type), _term(b.type)], y.type, operator.activation, b.type, bound=255)
     offset = int(parameters_of(a.type).offset[0])
-    options = {"threads": machine.threads, "target": machine.target}
-    call = int8_flat.prepare_rescale(math.prod(shape(a)), offset, rescaling, **options)
+    call = int8_flat.prepare_rescale(math.prod(shape(a)), offset, rescaling, **machine.options)
     return Selection((call,), {"x": a, "residual": b, "out": y})
 
 
-def _lookup(operator: Lookup, instruction: Compute, machine: CpuSetup) -> Selection:
-    x, y = instruction.reads[0], instruction.results[0]
-    options = {"threads": machine.threads, "target": machine.target}
-    call = int8_flat.prepare_lookup(math.prod(shape(x)), operator.table(x.type), **options)
-    return Selection((call,), {"x": x, "out": y})
+def _lookup(operator: Lookup, x: Buffer, y: Buffer, machine: CpuSetup) -> NativeCall:
+    return int8_flat.prepare_lookup(math.prod(shape(x)), operator.table(x.type), **machine.options)
 
 
-def _quantize(operator: Quantize, instruction: Compute, machine: CpuSetup) -> Selection | None:
-    x, y = instruction.reads[0], instruction.results[0]
+def _quantize(operator: Quantize, x: Buffer, y: Buffer, machine: CpuSetup) -> NativeCall | None:
     if x.type.element != "float32":
         return None
-    parameters, options = operator.quantization, {"threads": machine.threads, "target": machine.target}
-    scale, offset = float(parameters.scale[0]), int(parameters.offset[0])
-    call = int8_flat.prepare_quantize(math.prod(shape(x)), scale, offset, operator.element, **options)
-    return Selection((call,), {"x": x, "out": y})
+    scale, offset = float(operator.quantization.scale[0]), int(operator.quantization.offset[0])
+    return int8_flat.prepare_quantize(math.prod(shape(x)), scale, offset, operator.element, **machine.options)
 
 
-def _dequantize(operator: Dequantize, instruction: Compute, machine: CpuSetup) -> Selection | None:
-    x, y = instruction.reads[0], instruction.results[0]
+def _dequantize(operator: Dequantize, x: Buffer, y: Buffer, machine: CpuSetup) -> NativeCall | None:
     if x.type.element not in ("int8", "uint8"):
         return None
-    parameters, options = parameters_of(x.type), {"threads": machine.threads, "target": machine.target}
-    scale, offset = float(parameters.scale[0]), int(parameters.offset[0])
-    call = int8_flat.prepare_dequantize(math.prod(shape(x)), scale, offset, x.type.element, **options)
-    return Selection((call,), {"x": x, "out": y})
+    scale, offset = float(parameters_of(x.type).scale[0]), int(parameters_of(x.type).offset[0])
+    return int8_flat.prepare_dequantize(math.prod(shape(x)), scale, offset, x.type.element, **machine.options)
 
 
 # -- pooling
 
 
-def _max_pool(operator: BlockedMaxPool, instruction: Compute, machine: CpuSetup) -> Selection | None:
-    x, y = instruction.reads[0], instruction.results[0]
+def _max_pool(operator: BlockedMaxPool, x: Buffer, y: Buffer, machine: CpuSetup) -> NativeCall | None:
     if shape(x)[-1] != BLOCK or x.type.dtype.itemsize != 1:
         return None
-    call = int8_pool.prepare_max_pool(windows_of(operator, x, y), x.type.element, target=machine.target)
-    return Selection((call,), {"x": x, "out": y})
+    return int8_pool.prepare_max_pool(windows_of(operator, x, y), x.type.element, target=machine.target)
 
 
-def _average_pool(operator: BlockedQuantizedAveragePool, instruction: Compute, machine: CpuSetup) -> Selection | None:
-    x, y = instruction.reads[0], instruction.results[0]
+def _average_pool(operator: BlockedQuantizedAveragePool, x: Buffer, y: Buffer, machine: CpuSetup) -> NativeCall | None:
     if shape(x)[-1] != BLOCK:
         return None
-    high, wide = shape(x)[2:4]
-    ones = np.ones((1, 1, high, wide), np.int64)
+    ones = np.ones((1, 1, *shape(x)[2:4]), np.int64)
     counts = operator.window.view(ones, 0, inner=1 if operator.count_pads else 0).sum(axis=(4, 5))[0, 0]
     return _sum_pool(windows_of(operator, x, y), counts, math.prod(operator.kernel), x, y, machine)
 
 
 def _global_pool(
-    operator: BlockedQuantizedGlobalAveragePool, instruction: Compute, machine: CpuSetup
-) -> Selection | None:
-    x, y = instruction.reads[0], instruction.results[0]
+    operator: BlockedQuantizedGlobalAveragePool, x: Buffer, y: Buffer, machine: CpuSetup
+) -> NativeCall | None:
     batch, blocks, high, wide, lanes = shape(x)
     if lanes != BLOCK:
         return None
@@ -228,7 +211,9 @@ def _global_pool(
     return _sum_pool(over, np.array([[high * wide]]), high * wide, x, y, machine)
 
 
-def _sum_pool(windows: Windows, counts: np.ndarray, largest: int, x: Buffer, y: Buffer, machine: CpuSetup) -> Selection:
+def _sum_pool(
+    windows: Windows, counts: np.ndarray, largest: int, x: Buffer, y: Buffer, machine: CpuSetup
+) -> NativeCall:
     bound = largest * max_magnitude(x.type)
     scale, bits = parameters_of(x.type).scale[0], bit_width(bound)
     rescalings = {
@@ -236,8 +221,7 @@ def _sum_pool(windows: Windows, counts: np.ndarray, largest: int, x: Buffer, y: 
         for count in np.unique(counts)
     }
     offset = int(parameters_of(x.type).offset[0])
-    call = int8_pool.prepare_sum_pool(windows, offset, rescalings, counts, target=machine.target)
-    return Selection((call,), {"x": x, "out": y})
+    return int8_pool.prepare_sum_pool(windows, offset, rescalings, counts, target=machine.target)
 
 
 def windows_of(operator: Any, x: Buffer, y: Buffer) -> Windows:
@@ -250,13 +234,13 @@ def windows_of(operator: Any, x: Buffer, y: Buffer) -> Windows:
 
 INTEGER_RULES: dict[type[Operator], Rule] = {
     BlockedQuantizedConv: _convolution,
-    BlockedQuantizedAveragePool: _average_pool,
-    BlockedQuantizedGlobalAveragePool: _global_pool,
-    BlockedMaxPool: _max_pool,
+    BlockedQuantizedAveragePool: unary(_average_pool),
+    BlockedQuantizedGlobalAveragePool: unary(_global_pool),
+    BlockedMaxPool: unary(_max_pool),
     QuantizedFullyConnected: _dense,
     QuantizedAdd: _add,
-    Rescale: _rescale,
-    Lookup: _lookup,
-    Quantize: _quantize,
-    Dequantize: _dequantize,
+    Rescale: unary(_rescale),
+    Lookup: unary(_lookup),
+    Quantize: unary(_quantize),
+    Dequantize: unary(_dequantize),
 }

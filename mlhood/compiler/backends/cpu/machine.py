@@ -41,6 +41,11 @@ class CpuSetup:
     weights: WeightCache
     exact: bool = False
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What kernels are prepared for, as their arguments."""
+        return {"threads": self.threads, "target": self.target}
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -65,6 +70,17 @@ class Selection:
 
 
 Rule = Callable[[Any, Compute, CpuSetup], Selection | None]
+
+
+def unary(prepare: Callable[[Any, Buffer, Buffer, CpuSetup], NativeCall | None]) -> Rule:
+    """Return the rule of an operator of one input, given what returns its kernel with operands x and out, if any."""
+
+    def rule(operator: Any, instruction: Compute, machine: CpuSetup) -> Selection | None:
+        x, y = instruction.reads[0], instruction.results[0]
+        call = prepare(operator, x, y, machine)
+        return None if call is None else Selection((call,), {"x": x, "out": y})
+
+    return rule
 
 
 def constant(buffer: Buffer | None) -> np.ndarray | None:

@@ -10,7 +10,7 @@ import numpy as np
 from mlhood.compiler.backends.cpu.attention import mask_axes, shared_heads
 from mlhood.compiler.backends.cpu.integer_selection import select_integers, windows_of
 from mlhood.compiler.backends.cpu.lowering import OPERATIONS, epilogue_of
-from mlhood.compiler.backends.cpu.machine import CpuSetup, Rule, Selection, constant, identity, shape
+from mlhood.compiler.backends.cpu.machine import CpuSetup, Rule, Selection, constant, identity, shape, unary
 from mlhood.compiler.backends.cpu.movement_selection import select_movement
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.lir.instructions import Buffer, Compute, Instruction
@@ -88,7 +88,7 @@ def _convolution(operator: BlockedConv, instruction: Compute, machine: CpuSetup)
     operands = {"x": x, "y": result} | ({} if residual is None else {"residual": residual})
     if g.groups == g.channels == g.filters and not operator.plain_input:
         clip, steps = epilogue
-        options: Any = {"threads": machine.threads, "target": machine.target, "epilogue": steps}
+        options: Any = machine.options | {"epilogue": steps}
         call = windows.depthwise(g, w, constant(bias), clip, **options)
         return Selection((call,), operands)
     m = None if operator.plain_input or machine.exact else _winograd_tile(g, machine.target)
@@ -157,7 +157,7 @@ def _winograd(
     name = f"winograd {m}, panels of {winograd.panel_width(g, m, machine.target)}"
     packed = machine.weights.packed(w, name, lambda: winograd.pack_weights(g, w, m, machine.target))
     clip, steps = epilogue
-    options: Any = {"m": m, "threads": machine.threads, "target": machine.target, "epilogue": steps}
+    options: Any = machine.options | {"m": m, "epilogue": steps}
     rows_of_tiles, columns = winograd.tile_counts(g, m)
     lines = g.images * rows_of_tiles
     line_bytes = 4 * (m + 2) ** 2 * columns * (g.channels + g.filters)
@@ -173,7 +173,7 @@ def _pool(operator: PoolOperator, instruction: Compute, machine: CpuSetup) -> Se
     over = windows_of(operator, x, y)
     count_pads = isinstance(operator, BlockedAveragePool) and operator.count_pads
     operation = "mean" if isinstance(operator, BlockedAveragePool) else "maximum"
-    call = windows.pool(over, operation, count_pads=count_pads, threads=machine.threads, target=machine.target)
+    call = windows.pool(over, operation, count_pads=count_pads, **machine.options)
     return Selection((call,), {"x": x, "y": y})
 
 
@@ -184,7 +184,7 @@ def _global_pool(operator: BlockedGlobalAveragePool, instruction: Compute, machi
         return None
     # a window of one long row: only its length matters
     over = windows.Windows(batch * blocks, (high * wide, 1), (1, 1), (high * wide, 1), (1, 1), (1, 1), (0, 0, 0, 0))
-    call = windows.pool(over, "mean", threads=machine.threads, target=machine.target)
+    call = windows.pool(over, "mean", **machine.options)
     return Selection((call,), {"x": x, "y": y})
 
 
@@ -213,7 +213,7 @@ def _block_dense(operator: BlockDense, instruction: Compute, machine: CpuSetup) 
     form = f"panels of {width}, {bits} bits"
     packed = machine.weights.packed(w, form, lambda: small_weights.pack_weights(w, bits, width))
     clip, steps = epilogue_of(operator.activation)
-    options: Any = {"threads": machine.threads, "target": machine.target, "epilogue": steps}
+    options: Any = machine.options | {"epilogue": steps}
     call = small_weights.prepare(sizes, packed, scale, operator.block, constant(bias), clip, **options)
     return Selection((call,), {"a": x, "out": instruction.results[0]})
 
@@ -232,7 +232,7 @@ def _constant_product(
     name = f"panels of {tile.columns}{'' if b is source else ', transposed'}"
     packed = machine.weights.packed(source, name, lambda: product.pack(b, tile.columns))
     clip, steps = epilogue
-    options: Any = {"threads": machine.threads, "target": machine.target, "tile": tile, "epilogue": steps}
+    options: Any = machine.options | {"tile": tile, "epilogue": steps}
     call = product.prepare(sizes, packed, bias, clip, **options)
     return Selection((call,), {"a": a, "c": instruction.results[0]})
 
@@ -259,7 +259,7 @@ def _product(
     """Return the product of two factors that are known at run time only: the right one is packed first."""
     tile = product.choose(sizes, machine.target)
     pack = product.pack_at_run_time(sizes, tile, transposed=transposed, target=machine.target)
-    multiply = product.prepare(sizes, None, threads=machine.threads, target=machine.target, tile=tile)
+    multiply = product.prepare(sizes, None, **machine.options, tile=tile)
     size = 4 * sizes.batch * -(-sizes.n // tile.columns) * tile.columns * sizes.k
     operands = {"source": pack.operands["source"], "panels": pack.operands["out"]}
     packing = NativeCall(pack.kernel, pack.words, operands, {"panels": size}, pack.keep, pack.name)
@@ -301,16 +301,13 @@ def _gemm(operator: Gemm, instruction: Compute, machine: CpuSetup) -> Selection 
 # -- rows
 
 
-def _softmax(operator: Softmax, instruction: Compute, machine: CpuSetup) -> Selection | None:
-    x, y = instruction.reads[0], instruction.results[0]
+def _softmax(operator: Softmax, x: Buffer, y: Buffer, machine: CpuSetup) -> NativeCall | None:
     sizes = shape(x)
     axes = sorted(axis % len(sizes) for axis in operator.axes)
     if axes != list(range(len(sizes) - len(axes), len(sizes))) or not axes:
         return None
-    length = math.prod(sizes[axes[0] :])
     log = isinstance(operator, LogSoftmax)
-    call = rows.softmax(math.prod(sizes[: axes[0]]), length, log=log, target=machine.target)
-    return Selection((call,), {"x": x, "out": y})
+    return rows.softmax(math.prod(sizes[: axes[0]]), math.prod(sizes[axes[0] :]), log=log, target=machine.target)
 
 
 def _layer_norm(operator: LayerNormalization, instruction: Compute, machine: CpuSetup) -> Selection | None:
@@ -328,21 +325,16 @@ def _layer_norm(operator: LayerNormalization, instruction: Compute, machine: Cpu
     return Selection((call,), operands)
 
 
-def _global_mean(operator: GlobalAveragePool, instruction: Compute, machine: CpuSetup) -> Selection | None:
-    x, y = instruction.reads[0], instruction.results[0]
-    sizes = shape(x)
-    call = rows.reduce("Mean", math.prod(sizes[:2]), math.prod(sizes[2:]), machine.target)
-    return Selection((call,), {"x": x, "out": y})
+def _global_mean(operator: GlobalAveragePool, x: Buffer, y: Buffer, machine: CpuSetup) -> NativeCall:
+    return rows.reduce("Mean", math.prod(shape(x)[:2]), math.prod(shape(x)[2:]), machine.target)
 
 
-def _reduction(operator: Reduction, instruction: Compute, machine: CpuSetup) -> Selection | None:
-    x, y = instruction.reads[0], instruction.results[0]
+def _reduction(operator: Reduction, x: Buffer, y: Buffer, machine: CpuSetup) -> NativeCall | None:
     sizes, name = shape(x), operator.name.removeprefix("Reduce")
     axes = sorted(axis % len(sizes) for axis in operator.axes)
     if name not in rows.REDUCTIONS or not axes or axes != list(range(len(sizes) - len(axes), len(sizes))):
         return None
-    call = rows.reduce(name, math.prod(sizes[: axes[0]]), math.prod(sizes[axes[0] :]), machine.target)
-    return Selection((call,), {"x": x, "out": y})
+    return rows.reduce(name, math.prod(sizes[: axes[0]]), math.prod(sizes[axes[0] :]), machine.target)
 
 
 # -- element-wise operators
@@ -375,11 +367,11 @@ RULES: dict[type, Rule] = {
     BlockedMaxPool: _pool,
     BlockedAveragePool: _pool,
     BlockedGlobalAveragePool: _global_pool,
-    Softmax: _softmax,
-    LogSoftmax: _softmax,
+    Softmax: unary(_softmax),
+    LogSoftmax: unary(_softmax),
     LayerNormalization: _layer_norm,
-    GlobalAveragePool: _global_mean,
-    **dict.fromkeys(REDUCTIONS, _reduction),
+    GlobalAveragePool: unary(_global_mean),
+    **dict.fromkeys(REDUCTIONS, unary(_reduction)),
     FullyConnected: _dense,
     BlockDense: _block_dense,
     MatMul: _matmul,
