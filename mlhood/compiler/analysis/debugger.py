@@ -48,15 +48,10 @@ class Difference:
     count: int
     size: int
 
-    @property
-    def name(self) -> str:
-        """The value's name."""
-        return self.value.name
-
     def __str__(self) -> str:
         node = self.value.producer
-        where = f"value {self.name!r}" if node is None else f"value {self.name!r} of {node.where}"
-        lines = [where, f"  expected: {self.expected}", f"  got: {self.got}"]
+        where = "" if node is None else f" of {node.where}"
+        lines = [f"value {self.value.name!r}{where}", f"  expected: {self.expected}", f"  got: {self.got}"]
         if self.index is not None:
             error = "NaN or infinite" if math.isinf(self.error) else f"{self.error:.2g} of the largest magnitude"
             lines.insert(1, f"  where: element {list(self.index)}; {self.count:,} of {self.size:,} elements differ")

@@ -148,7 +148,7 @@ def test_values_that_the_target_has_fused_are_skipped_and_named():
     comparison = compare(graph, Fused(graph, {"v1", "v3"}, "n2"), inputs_of(graph))
     first = comparison.first_difference
     assert first is not None
-    assert first.name == "v3"
+    assert first.value.name == "v3"
     assert comparison.unseen == ("v2",)
     assert "not seen on the target: v2" in str(comparison)
 
@@ -157,7 +157,7 @@ def test_outputs_are_compared_even_if_the_target_shows_nothing():
     graph = chain(2)
     first = compare(graph, Fused(graph, set(), "n2"), inputs_of(graph)).first_difference
     assert first is not None
-    assert first.name == "v2"
+    assert first.value.name == "v2"
 
 
 FLOAT = Value("y", TensorType("float32", (4,)))
