@@ -190,9 +190,9 @@ class Simulator:
         units, reads, (target,) = self._units(instruction.units), instruction.reads(), instruction.writes()
         for operand in reads.values():
             self._check_written(units, operand)
-        for unit in units:
-            if (conflict := latest_conflict(self._in_flight[unit], instruction)) is not None:
-                is_load = isinstance(self._in_flight[unit][conflict[0]], Load)
+        for unit, transfer in ((unit, each) for unit in units for each in self._in_flight[unit]):
+            if (conflict := latest_conflict([transfer], instruction)) is not None:
+                is_load = isinstance(transfer, Load)
                 what = "a load that may not be complete writes" if is_load else "a store may still read"
                 raise self._error(
                     f"missing synchronisation: {what} what this instruction uses",

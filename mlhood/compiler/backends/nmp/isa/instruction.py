@@ -107,7 +107,7 @@ class NmpInstruction:
     def spans(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """First and end of each operand that it writes, and of each that it uses."""
         writes = [(operand.address, operand.end) for operand in self.writes()]
-        return writes, [*writes, *((operand.address, operand.end) for operand in self.reads().values())]
+        return writes, [*((operand.address, operand.end) for operand in self.reads().values()), *writes]
 
 
 @dataclass(frozen=True)
