@@ -15,6 +15,8 @@ from pkgutil import resolve_name
 from types import CodeType
 from typing import Any
 
+import numpy as np
+
 from mlhood.errors import GradingError
 from mlhood.grading.projects.package_files import (
     CELLS_FILE,
@@ -56,7 +58,7 @@ class Solution:
             GradingError: There is no such function.
         """
         function = self.function(name)
-        return resolve_name(probe)(function, *args, **kwargs) if probe else function(*args, **kwargs)
+        return _on_host(resolve_name(probe)(function, *args, **kwargs) if probe else function(*args, **kwargs))
 
     def function(self, name: str) -> Callable[..., Any]:
         """Return a function of the solutions, as plain Python.
@@ -159,6 +161,15 @@ def solution_of(project: str, values: Mapping[str, Any]) -> Solution | Recorded:
     if package_file(project, SOLUTIONS_FILE).is_file():
         return Solution(project, values)
     return Recorded(read_package_file(project, RESULTS_FILE))
+
+
+def _on_host(value: Any) -> Any:
+    """Return a result with the arrays of JAX as NumPy's, as those of a submission are."""
+    if isinstance(value, dict):
+        return {key: _on_host(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_on_host, value))
+    return np.asarray(value) if type(value).__module__.startswith("jax") and hasattr(value, "__array__") else value
 
 
 def _used(code: CodeType) -> set[str]:

@@ -6,21 +6,6 @@ from tests.grading.projects import p5_checks as check
 from tests.grading.projects.examples import changed, mistakes
 from tests.grading.projects.p5_quick import TRAINING
 
-NO_REMAINDER = {
-    "P5-6-solution-2": """
-from mlhood.jaxlab.autodiff.windows import scatter
-def vjp_conv2d(g, y, x, w, bias=None, stride=1, padding=0):
-    n, f, high, wide = g.shape
-    spread = np.zeros((n, f, (high - 1) * stride + 1, (wide - 1) * stride + 1), np.float32)
-    spread[:, :, ::stride, ::stride] = g
-    padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
-    seen = np.lib.stride_tricks.sliding_window_view(padded, spread.shape[2:], (2, 3))
-    dw = np.einsum("ncijhw,nfhw->fcij", seen, spread, optimize=True)
-    flat = np.einsum("fk,nfp->nkp", w.reshape(f, -1), g.reshape(n, f, -1))
-    dx = scatter(flat, x.shape, w.shape[2:], stride, padding)
-    return (dx, dw) if bias is None else (dx, dw, g.sum((0, 2, 3)))
-"""
-}
 RULE_OF_A_FIGURE = {
     "P5-6-solution-3": """
 from mlhood.jaxlab.autodiff.autodiff_figures import RULES
@@ -43,16 +28,13 @@ TAPE = mistakes(
         check.PULLED,
         "e\\^900|infinite",
     ),
-    ("labels have a gradient", (3, (", None", ", 0 * labels")), (check.PULLED, check.SHARED), "not None"),
     ("entries without a gradient", (4, ("if entry.output in gradients", "if True")), check.BACK, "is passed over"),
     ("the derivative at 0", (1, ("x > 0", "y >= 0")), check.BY_RELU, "At 0 the gradient is 0"),
     ("broadcast axes not summed", (5, (OPERANDS, "g.copy(), g.copy()")), check.STRETCHED, "its operand's shape"),
-    ("b is subtracted", (5, ("unbroadcast(b", "-unbroadcast(b")), (check.BY_SUM, check.STRETCHED), "gradient of b"),
     ("w is not transposed", (1, ("g.T @ x", "x.T @ g")), check.BY_DENSE, "wrong shape of the gradient of w"),
     ("the mean for the bias", (1, ("g.sum(0)", "g.mean(0)")), check.BY_BIAS, "same bias"),
     ("a flipped kernel", (2, ("flat.T @ g", "w[..., ::-1, ::-1].reshape(len(w), -1).T @ g")), check.IMAGES, "scatter"),
     ("only the first image", (2, (".sum(0)", "[0]")), check.FILTERS, "sum of"),
-    ("always with a bias", (2, ("(dx, dw) if bias is None else ", "")), check.FILTERS, "2 in a tuple"),
     (
         "stride and padding ignored",
         (2, ("columns(x, w.shape[2:], stride, padding)", "columns(x, w.shape[2:], 1, 0)")),
@@ -66,20 +48,6 @@ TAPE = mistakes(
         (4, (ADDED, "gradients[number].__iadd__(part) if number in gradients else part")),
         check.TWICE,
         "\\+=",
-    ),
-    ("attributes not passed", (4, (", **entry.attributes", "")), check.BACK, "factor"),
-    (
-        "a square has one gradient",
-        (4, ("zip(entry.inputs, parts, strict=True)", "dict(zip(entry.inputs, parts, strict=True)).items()")),
-        check.TWICE,
-        "can read a value twice",
-    ),
-    ("rows that no window reaches", NO_REMAINDER, check.MOVED, "wrong shape of the gradient of w"),
-    (
-        "from the last entry",
-        (4, ("{len(values) - 1:", "{tape.entries[-1].output:")),
-        check.BACK,
-        "there is no gradient of value 2",
     ),
     ("a rule of the figures' module", RULE_OF_A_FIGURE, (check.PULLED, check.SHARED), "RULES` is not available where"),
 )
@@ -96,7 +64,6 @@ def clipped_mean(gradients, limit):
     return jax.tree.map(clipped, gradients)
 """
 }
-SHUFFLED_IN_PLACE = "    for data in (x, y):\n        np.random.default_rng(0).shuffle(data)\n    for _"
 LEARNING = (
     *mistakes(
         "P5.7",
@@ -112,7 +79,6 @@ LEARNING = (
             check.UNROLLED,
             "loops over the examples",
         ),
-        ("norm 0", (2, (FACTOR, f"jnp.minimum(1, limit / {NORM} * {NORM} / {NORM})")), check.SHORT, "NaN"),
         ("the batch's gradient for each example", (1, (MAPPED, REPEATED)), check.OWN, "not over params"),
         ("clipped leaf by leaf", BY_LEAF, check.LONG, "over all leaves"),
         ("all scaled to the limit", (2, (FACTOR, f"limit / {NORM}")), check.SHORT, "no gradient becomes longer"),
@@ -134,12 +100,6 @@ LEARNING = (
             "are added to the weights",
         ),
         ("only parameters are donated", (2, ("(0, 1)", "0")), check.DONATED, "`state`"),
-        (
-            "the logarithm of a softmax",
-            (1, ("jax.nn.log_softmax(logits)", "jnp.log(jax.nn.softmax(logits))")),
-            check.ENTROPY,
-            "infinite",
-        ),
         ("not trained", changed(TRAINING, ("range(150)", "range(0)")), (check.LOSSES, check.READS), "takes no step"),
         (
             "invented losses",
@@ -153,14 +113,7 @@ LEARNING = (
             (check.LOSSES, check.READS),
             "other data than its arguments",
         ),
-        (
-            "the digits shuffled in place",
-            changed(TRAINING, ("    for _", SHUFFLED_IN_PLACE)),
-            check.LOSSES,
-            "changes its arguments",
-        ),
         ("update without the weights", (2, (", state, params)\n", ", state)\n")), check.DOWN, "need the weights"),
-        ("another start", changed(TRAINING, ("init(0)", "init(7)")), check.LOSSES, "other weights than"),
     ),
 )
 
@@ -234,7 +187,12 @@ def two_layers(mesh):
 CLUSTER = (
     *mistakes(
         "P5.10",
-        ("everything on every device", (1, ("in_shardings=shardings, ", "")), check.REDUCED, "all-red"),
+        (
+            "everything on every device",
+            (1, ("in_shardings=shardings, ", "")),
+            check.REDUCED,
+            "no collective|all of the work",
+        ),
         (
             "the batch replicated",
             (1, (BATCH, BATCH.replace('"data"', ""))),
@@ -242,7 +200,7 @@ CLUSTER = (
             "the devices hold the wrong shards",
         ),
         ("summed over devices", (1, (GRADIENT, SUMMED)), check.WHOLE, "pmean"),
-        ("the batch is gathered", (1, (GRADIENT, GATHERED)), check.REDUCED, "no all-reduce"),
+        ("the batch is gathered", (1, (GRADIENT, GATHERED)), check.REDUCED, "no collective"),
         (
             "the weights are donated",
             (1, ("out_shardings=everywhere", "out_shardings=everywhere, donate_argnums=0")),
@@ -272,18 +230,11 @@ CLUSTER = (
             "how much does a device send",
         ),
         (
-            "parts of whole bytes",
-            (1, ("2 * (devices - 1) / devices * total", "2 * (devices - 1) * (total // devices)")),
-            check.RING,
-            "how much does a device send",
-        ),
-        (
             "a single latency",
             (2, ("1) * (latency + total / devices / bandwidth)", "1) * total / devices / bandwidth + latency")),
             check.STEP,
             "each has its latency",
         ),
-        ("computation not divided", (2, ("compute / devices", "compute")), check.STEP, "a share of the computation"),
         (
             "the bytes of the package",
             (

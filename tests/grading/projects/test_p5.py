@@ -35,7 +35,6 @@ SETUP = """
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
 """
-TRACER = "from mlhood.jaxlab.tracing.tracer import NUMPY, SHAPES, Equation, Program, Variable, fresh"
 OPERATORS = [edited(f"P5-2-solution{part}") for part in ("", "-2", "-3", "-5", "-4")]
 TAPE = [
     "from mlhood.jaxlab.autodiff.windows import columns, scatter",
@@ -63,10 +62,11 @@ def test_gradients_of_the_convolution_in_the_notebook_agree_with_torch(stride, p
         np.testing.assert_allclose(got, tensor.grad, rtol=1e-3, atol=1e-4)
 
 
-def test_gradients_of_examples_agree_with_torch():
+def test_gradients_of_examples_in_the_notebook_agree_with_torch():
     params = {"hidden": {"w": draw(3, 4), "b": draw(4)}, "out": {"w": draw(4, 5), "b": draw(5)}}
     x, y = draw(6, 3), np.array([0, 1, 2, 3, 4, 0])
-    gradients = reference.example_gradients(params, x, y)
+    probe = "mlhood.grading.projects.p5.probes:per_example"
+    gradients = Solution("P5", P5.parameters)("per_example", params, x, y, probe=probe)
     for index in range(len(x)):
         leaves = reference.tree_map(lambda array: torch.from_numpy(array).requires_grad_(), params)
         hidden = torch.tanh(torch.from_numpy(x[index]) @ leaves["hidden"]["w"] + leaves["hidden"]["b"])
@@ -75,21 +75,6 @@ def test_gradients_of_examples_agree_with_torch():
         for name, part in leaves.items():
             for key, tensor in part.items():
                 np.testing.assert_allclose(gradients[name][key][index], tensor.grad, rtol=1e-3, atol=1e-5)
-
-
-def test_steps_with_momentum_agree_with_torch():
-    params = {"w": draw(4, 3), "b": draw(3)}
-    batches = [(draw(8, 4, seed=n), draw(8, 3, seed=n + 9)) for n in range(3)]
-    after, losses = reference.momentum_steps(params, batches, 0.1, 0.9)
-    w, b = (torch.from_numpy(params[name].copy()).requires_grad_() for name in "wb")
-    optimizer = torch.optim.SGD([w, b], lr=0.1, momentum=0.9)
-    for index, (x, y) in enumerate(batches):
-        optimizer.zero_grad()
-        loss = functional.mse_loss(torch.from_numpy(x) @ w + b, torch.from_numpy(y))
-        loss.backward()
-        optimizer.step()
-        assert loss.item() == pytest.approx(losses[index], rel=1e-4)
-        np.testing.assert_allclose(after[index]["w"], w.detach(), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("option", primitives.QUANTIZE_OPTION.values)
@@ -129,20 +114,6 @@ def test_lines_are_counted_and_the_trace_function_is_restored():
 # -- one mistake costs points only once
 
 
-def test_ignoring_the_shape_of_numbers_costs_one_check(tmp_path):
-    wrong = edited("P5-5-solution", ("x.shape if isinstance(x, Variable) else ()", "x.shape"))
-    names = names_in(TRACER, wrong, edited("P5-5-solution-2"), edited("P5-5-solution-3"))
-    messages = lost(names, tmp_path, "P5.5")
-    assert list(messages) == ["results_have_their_shapes"]
-
-
-def test_softmax_takes_the_largest_of_each_row(tmp_path):
-    wrong = edited("P5-2-solution-4", ("x.max(-1, keepdims=True)", "x.max()"))
-    messages = lost(names_in(*OPERATORS, wrong), tmp_path, "P5.2")
-    assert list(messages) == ["softmax_stands_large_numbers"]
-    assert "invalid value" in messages["softmax_stands_large_numbers"]
-
-
 def test_a_convolution_without_bias_has_two_gradients(tmp_path):
     wrong = edited("P5-6-solution-2", ("(dx, dw) if bias is None else ", ""))
     messages = lost(names_in(*TAPE, wrong), tmp_path, "P5.6")
@@ -159,18 +130,6 @@ cluster: process 1 of 2 failed; the others were ended
   what to do: read its lines"""
     assert cluster._final_error(output) == "jax._src.core.ShardingTypeError: contracting dimensions are sharded"
     assert cluster._final_error("[0] nothing to say\n") == "[0] nothing to say"
-
-
-@pytest.mark.parametrize("input_gradient", [False, True])
-@pytest.mark.parametrize("seed", range(8))
-def test_sizes_are_drawn_for_which_the_second_best_plan_is_near(seed, input_gradient):
-    parameters = SimpleNamespace(input_gradient=input_gradient)
-    sizes = plans._draw_sizes(SimpleNamespace(rng=np.random.default_rng(seed), parameters=parameters))
-    assert sorted(len(widths) for _, widths in sizes) == [3, 3, 4, 4, 4, 4, 4, 4, 4, 5, 5, 5]
-    best, leads = zip(*(plans._best(*size, input_gradient) for size in sizes), strict=True)
-    assert min(leads) >= plans.MIN_LEAD
-    assert max(leads[6:10]) < 1.15 < max(leads[:6])
-    assert all(plans.RARE & set(kinds) for kinds in best[10:])
 
 
 STEPS = {  # seconds of compute, bytes per second, and latency, by the rows of the model answer to P5.16
@@ -237,13 +196,6 @@ def square_root(a):
 """
 
 
-def test_the_library_root_is_not_an_iteration(kernel, tmp_path):
-    run(kernel, "def square_root(a):\n    return jnp.sqrt(a)")
-    messages = graded(kernel, tmp_path, "P5.4", "roots_are_found", "the_root_of_zero_stops")
-    assert all(messages.values())
-    assert "not Newton's" in messages["roots_are_found"]
-
-
 def test_endless_loops_are_reported_without_waiting_and_a_state_may_be_one_array(kernel, tmp_path):
     state = edited("P5-4-solution-3", ("total / count, (count, total)", "total / count, jnp.stack([count, total])"))
     mask = edited("P5-4-solution-4", ("rate, x.shape)", "rate, (len(x), 1))"))  # covers whole rows
@@ -256,24 +208,6 @@ def test_endless_loops_are_reported_without_waiting_and_a_state_may_be_one_array
     assert submission.value("while_loop").text.startswith("<function while_loop")
 
 
-def test_means_of_summed_gradients_get_a_hint_of_their_own(kernel, tmp_path):
-    gradient = """jax.jit(jax.shard_map(lambda p, x, y: jax.lax.pmean(jax.grad(loss)(p, x, y), "data"), mesh=mesh,
-        in_specs=(P(), P("data"), P("data")), out_specs=P()))"""
-    right = "jax.jit(jax.grad(loss), in_shardings=shardings, out_shardings=everywhere)"
-    run(kernel, *edited("P5-10-solution", (right, gradient)).values())
-    messages = graded(kernel, tmp_path, "P5.10", "gradients_are_of_the_whole_batch", "devices_add_up_their_gradients")
-    assert "summed over the devices already" in messages["gradients_are_of_the_whole_batch"]
-    assert not messages["devices_add_up_their_gradients"]
-
-
-def test_a_missing_rule_does_not_pass_for_an_empty_cell(kernel, tmp_path):
-    lowering = "mlir.register_lowering(fake_quantize_p, mlir.lower_fun(staircase, multiple_results=False))"
-    run(kernel, *(edited("P5-9-given-1") | edited("P5-9-solution", (lowering, ""))).values())
-    messages = lost(kernel, tmp_path, "P5.9")
-    assert list(messages) == ["it_is_compiled"]
-    assert "not written yet" not in messages["it_is_compiled"]
-
-
 def test_a_rule_that_was_wrong_is_right_once_its_cell_has_run_again(kernel, tmp_path):
     wrong = edited("P5-9-solution", ("ShapedArray(x.shape, x.dtype)", "ShapedArray(x.shape, jnp.float16)"))
     run(kernel, *(edited("P5-9-given-1") | wrong).values())
@@ -282,7 +216,7 @@ def test_a_rule_that_was_wrong_is_right_once_its_cell_has_run_again(kernel, tmp_
     assert not lost(kernel, tmp_path, "P5.9", "it_is_compiled")
 
 
-@pytest.mark.parametrize("answer", ["{'a': [1, 'x']}", "lambda *more: jnp.float32(0)"])
+@pytest.mark.parametrize("answer", ["{'a': [1, 'x']}"])
 @pytest.mark.parametrize("task", [task.id for task in P5.tasks if task.id not in TASKS])
 def test_nonsense_in_jax_passes_no_check_and_breaks_none(task, answer, kernel, tmp_path):
     run(kernel, f"{' = '.join(functions('P5'))} = lambda *arguments, **options: {answer}")
@@ -309,29 +243,6 @@ def measured(specs, batch, widths, input_gradient):
 
 
 @pytest.mark.parametrize(
-    ("batch", "widths", "input_gradient"),
-    [
-        (360, (72, 128, 280, 88), False),
-        pytest.param(360, (72, 128, 280, 88), True, marks=pytest.mark.exhaustive),
-    ],
-)
-def test_plans_send_what_the_model_says(kernel, batch, widths, input_gradient):
-    """Each kind of layer is the last one in one of the plans, and each device does its share."""
-    run(kernel, "from mlhood.jaxlab.cluster import plans", "from jax.sharding import PartitionSpec as P", MEASURED)
-    submission = Submission(Session(kernel, kernel.folder, kernel.scratch))
-    priced = reference.priced(batch, widths, input_gradient=input_gradient)
-    planned = {kinds[-1]: (sent, kinds) for sent, kinds in reversed(priced)}  # the least for each last layer
-    assert set(planned) == set(reference.PRICES)
-    products = [2 * batch * a * b for a, b in itertools.pairwise(widths)]
-    share = (3 * sum(products) - (0 if input_gradient else products[0])) / 8
-    for elements, kinds in planned.values():
-        plan = reference.plan_of(kinds)
-        sent, flops = submission.call("measured", plan, batch, list(widths), input_gradient)
-        assert sent == 4 * 7 / 8 * elements, plan
-        assert flops <= plans.SPARE_WORK * share + plans.ELEMENTWISE * batch * sum(widths[1:]), plan
-
-
-@pytest.mark.parametrize(
     ("batch", "widths"),
     [
         (168, (320, 104, 64)),  # data parallelism after columns
@@ -343,13 +254,12 @@ def test_no_plan_that_divides_the_work_sends_less_than_the_course(kernel, batch,
     submission = Submission(Session(kernel, kernel.folder, kernel.scratch))
     a, b, c = widths
     share = 2 * batch * (2 * a * b + 3 * b * c) / 8
-    specs = reference.WHOLE, reference.ROWS, reference.COLUMNS
-    least, best = reference.priced(batch, widths)[0]
-    for w1, h1, w2, h2 in itertools.product(specs, repeat=4):
-        plan = {"w1": w1, "h1": h1, "w2": w2, "h2": h2}
+    best = Solution("P5", P5.parameters)("best_plan", batch, widths, probe=plans.PLAIN_PLAN)
+    least, _ = submission.call("measured", best, batch, list(widths), False)
+    for specs in itertools.product(([], ["devices"], [None, "devices"]), repeat=4):
+        plan = dict(zip(("w1", "h1", "w2", "h2"), specs, strict=True))
         sent, flops = submission.call("measured", plan, batch, list(widths), False)
-        assert sent >= 4 * 7 / 8 * least or flops > plans.SPARE_WORK * share, plan
-    assert reference.plan_of(best) == reference.best_plan(batch, widths)
+        assert sent >= least or flops > plans.SPARE_WORK * share, plan
 
 
 def test_a_plan_that_is_incomplete_or_unknown_is_refused(kernel):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import numpy as np
 
 from mlhood.grading.checks import expect
@@ -154,72 +156,60 @@ def the_same_gives_the_same(submission: Submission) -> None:
         expect.true(differs, "`running_mean` gives the same for other arguments", expected="another mean", got=shown)
 
 
-def _dropouts(submission: Submission, seeds: list[int], arrays: list[np.ndarray], rate: float) -> list[np.ndarray]:
-    """Call `dropout`, compiled once, on arrays of one shape with keys of these seeds."""
-    shape, what = arrays[0].shape, "what `dropout` returns"
-    with expect.case(f"x {shape}, {_given(submission, rate)}", RATE):
-        answer = submission.probe(PROBES + "dropped", "dropout", seeds, arrays, _argument(submission, rate))
-        got = list(answer) if isinstance(answer, list | tuple) else []
-        expect.equal(len(got), len(seeds), "`dropout` returns a different number of arrays")
-        return [expect.is_array(expect.array(each, shape, what), np.float32, what) for each in got]
-
-
 def _argument(submission: Submission, rate: float) -> float:
     """Return the argument of `dropout` in this variant, for a rate."""
-    return {"rate": rate, "keep": round(1 - rate, 6), "factor": round(1 / (1 - rate), 6)}[
-        submission.parameters.dropout_by
-    ]
+    arguments = {"rate": rate, "keep": round(1 - rate, 6), "factor": round(1 / (1 - rate), 6)}
+    return arguments[submission.parameters.dropout_by]
 
 
-def _given(submission: Submission, rate: float) -> str:
-    return f"{submission.parameters.dropout_by} {_argument(submission, rate):g}"
+def _dropped(
+    submission: Submission, rate: float, shape: tuple[int, ...], seeds: list[int]
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Draw an array of numbers of which none is 0; return it, and the results of `dropout` for keys of these seeds."""
+    x, what = (1 + submission.rng.random(shape)).astype(np.float32), "what `dropout` returns"
+    results = submission.probe(PROBES + "dropped", "dropout", seeds, x, _argument(submission, rate))
+    return x, [expect.is_array(expect.array(each, shape, what), np.float32, what) for each in results]
 
 
-def _draw_dropout_input(submission: Submission, *shape: int) -> np.ndarray:
-    return (1 + submission.rng.random(shape or (60, 50))).astype(np.float32)
+def _dropout_case(
+    submission: Submission, rate: float, shape: tuple[int, ...], hint: str
+) -> AbstractContextManager[None]:
+    return expect.case(f"x {shape}, {submission.parameters.dropout_by} {_argument(submission, rate):g}", hint)
 
 
 @points(1)
 def as_many_as_asked_are_dropped(submission: Submission) -> None:
     """`dropout` works under `jax.jit` and sets about {{ {"keep": "1 - `keep`", "factor": "1 - 1 / `factor`"}.get(dropout_by, "`rate`") }} of the elements to zero, independently."""  # noqa: E501
-    x, rates, programs = _draw_dropout_input(submission), (0.25, 0.7), []
-    for rate in rates:
-        key = np.array([0, submission.rng.integers(1000)], np.uint32)
-        with expect.case(f"x {x.shape}, {_given(submission, rate)}", RATE):
-            program = submission.probe(PROBES + "dropout_program", "dropout", x, _argument(submission, rate))
-            programs.append((program, [[key, x]]))
-    for rate, report in zip(rates, run_programs(submission, *programs), strict=True):
-        ((got,),) = report["results"]
-        zero = expect.array(got, x.shape, "what `dropout` returns") == 0
-        share, margin = float(zero.mean()), 6 * np.sqrt(rate * (1 - rate) / x.size)
-        with expect.case(f"x {x.shape}, {_given(submission, rate)}", RATE):
-            what = "the wrong share of elements becomes zero in `dropout`"
-            expect.true(abs(share - rate) < margin, what, expected=f"{rate} ± {margin:.2f}", got=f"{share:.3f}")
-    for shape in ((900,), (12, 14, 16)):
-        seeds = submission.rng.choice(1000, 5, replace=False).tolist()
-        arrays = [_draw_dropout_input(submission, *shape) for _ in seeds]
-        masks = [values == 0 for values in _dropouts(submission, seeds, arrays, 0.5)]
-        with expect.case(f"x {shape}, {_given(submission, 0.5)}", RATE):
-            _check_independent(masks)
-    x, none = _draw_dropout_input(submission, 3, 2, 5), _given(submission, 0.0)
-    (got,) = _dropouts(submission, seeds[:1], [x], 0.0)
-    given, hint = f"x {x.shape}, {none}", f"with {none} nothing is dropped"
-    expect.close(got, x, "what `dropout` returns", given=given, hint=hint)
+    x, seed = (1 + submission.rng.random(500)).astype(np.float32), int(submission.rng.integers(1000))
+    with _dropout_case(submission, 0.5, x.shape, RATE):
+        program = submission.probe(PROBES + "dropout_program", "dropout", x, _argument(submission, 0.5))
+        (report,) = run_programs(submission, (program, [[np.array([0, seed], np.uint32), x]]))
+        ((traced,),) = report["results"]
+        _check_independent([expect.array(traced, x.shape, "what `dropout` returns") == 0], 0.5)
+    for rate, shape in ((0.25, (60, 50)), (0.7, (12, 14, 16)), (0.0, (3, 2, 5))):
+        with _dropout_case(submission, rate, shape, RATE):
+            x, results = _dropped(submission, rate, shape, submission.rng.choice(1000, 5, replace=False).tolist())
+            if rate:
+                _check_independent([result == 0 for result in results], rate)
+            else:
+                expect.close(results[0], x, "what `dropout` returns where nothing is dropped")
 
 
-def _check_independent(masks: list[np.ndarray]) -> None:
-    """Check masks of several keys, in which a number is dropped with probability 1/2, whatever happens to the others.
+def _check_independent(masks: list[np.ndarray], rate: float) -> None:
+    """Check masks of several keys, in which a number is dropped at a rate, whatever happens to the others.
 
     The bounds are six standard deviations wide, and five masks of the same number are as unlikely.
     """
-    mask, margin = masks[0], 3 / np.sqrt(masks[0].size)
-    share, what = float(mask.mean()), "the wrong share of elements becomes zero in `dropout`"
-    expect.true(abs(share - 0.5) < margin, what, expected=f"0.5 ± {margin:.2f}", got=f"{share:.3f}")
+    mask = masks[0]
+    share, margin = float(mask.mean()), 6 * np.sqrt(rate * (1 - rate) / mask.size)
+    what, expected = "the wrong share of elements becomes zero in `dropout`", f"{rate} ± {margin:.2f}"
+    expect.true(abs(share - rate) < margin, what, expected=expected, got=f"{share:.3f}")
+    alike = rate**2 + (1 - rate) ** 2
     for axis in range(mask.ndim):
         left, right = (np.take(mask, range(start, mask.shape[axis] - 1 + start), axis) for start in (0, 1))
-        alike, margin = float((left == right).mean()), 3 / np.sqrt(left.size)
-        what, expected = "neighbours are not dropped independently by `dropout`", f"0.5 ± {margin:.2f} of them alike"
-        expect.true(abs(alike - 0.5) < margin, what, expected=expected, got=f"{alike:.3f} along axis {axis}")
+        share, margin = float((left == right).mean()), 3 / np.sqrt(left.size)
+        what, expected = "neighbours are not dropped independently by `dropout`", f"{alike:g} ± {margin:.2f} alike"
+        expect.true(abs(share - alike) < margin, what, expected=expected, got=f"{share:.3f} along axis {axis}")
     counts = [int(mask.sum()) for mask in masks]
     drawn = any((mask != masks[0]).any() for mask in masks)  # else the key is not used, which is another mistake
     what, expected = "`dropout` drops the same number of elements for every key", "each element by itself"
@@ -229,30 +219,25 @@ def _check_independent(masks: list[np.ndarray]) -> None:
 @points(0.5)
 def what_stays_is_scaled(submission: Submission) -> None:
     """`dropout` scales the remaining elements by {{ {"keep": "1 / keep", "factor": "factor"}.get(dropout_by, "1 / (1 - rate)") }}, so that the expected sum is unchanged."""  # noqa: E501
-    x = _draw_dropout_input(submission)
-    for rate in (0.25, 0.7):
-        (got,) = _dropouts(submission, [int(submission.rng.integers(1000))], [x], rate)
-        nonzero = got != 0
-        expect.true(
-            bool(nonzero.any()), "no element remains after `dropout`", given=_given(submission, rate), hint=RATE
-        )
-        given, hint = (
-            f"x {x.shape}, {_given(submission, rate)}",
-            "by which factor do the others grow, so that the expected sum is kept?",
-        )
-        what = "the remaining elements of `dropout`"
-        expect.close(got[nonzero], (x / (1 - rate))[nonzero], what, given=given, hint=hint)
+    for rate, shape in ((0.25, (60, 50)), (0.7, (60, 50))):
+        hint = "by which factor do the others grow, so that the expected sum is kept?"
+        with _dropout_case(submission, rate, shape, hint):
+            x, (got,) = _dropped(submission, rate, shape, [int(submission.rng.integers(1000))])
+            expect.true(bool(got.any()), "no element remains after `dropout`")
+            what = "the remaining elements of `dropout`"
+            expect.close(got[got != 0], (x / (1 - rate))[got != 0], what)
 
 
 @points(0.5)
 def masks_come_from_the_key(submission: Submission) -> None:
     """`dropout` drops the same elements for the same key and others for another key."""
-    x = _draw_dropout_input(submission)
-    seed = int(submission.rng.integers(1000))
-    first, again, other = (got == 0 for got in _dropouts(submission, [seed, seed, seed + 1], [x] * 3, 0.5))
-    with expect.case(
-        f"x {x.shape}, {_given(submission, 0.5)}", "all randomness comes from the key: jax.random, and never np.random"
-    ):
+    seed, hint = (
+        int(submission.rng.integers(1000)),
+        "all randomness comes from the key: jax.random, and never np.random",
+    )
+    with _dropout_case(submission, 0.5, (60, 50), hint):
+        _, results = _dropped(submission, 0.5, (60, 50), [seed, seed, seed + 1])
+        first, again, other = (result == 0 for result in results)
         expect.true(bool((first == again).all()), "`dropout` draws another mask for the same key")
         changed = float((first != other).mean())
         what, expected = "`dropout` draws the same mask for another key", "about half of the elements changed"

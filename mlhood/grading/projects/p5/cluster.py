@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,6 @@ from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.libraries import JAX
 from mlhood.grading.projects.p5.programs import oracle, run_programs
-from mlhood.grading.projects.p5.training import check_tree
 from mlhood.grading.rpc.limited import IsolatedCallError
 from mlhood.grading.variants.parameter import Parameter
 
@@ -82,74 +80,99 @@ def _shards(value: object) -> dict[int, Any]:
 
 @dataclass(frozen=True)
 class MeshCase:
-    """A run of a function on several devices: the report on it, its arguments, the right result, and a description."""
+    """A run of what a function of the notebook returns for a mesh of devices.
+
+    Args:
+        report: Of `probes_cluster.on_mesh`.
+        arguments: Of the function.
+        want: The right result, a tree.
+        devices: Of the mesh.
+        flops: Of the matrix products, on all devices together.
+        given: The case in words.
+    """
 
     report: dict[str, Any]
     arguments: list[Any]
     want: Any
     devices: int
+    flops: int
     given: str
 
-    def check_kept(self, name: str) -> None:
-        """Fail if the arguments are gone."""
-        kept, hint = self.report["donated"] is False, "what is donated is gone, and is the caller's to use again"
-        expect.true(kept, f"{name} donates its arguments", expected="they are kept", given=self.given, hint=hint)
+    def check_result(self, name: str, hint: str) -> None:
+        """Fail unless each device that holds a result has all of it, and the arguments are kept."""
+        kept, more = self.report["donated"] is False, "what is donated is gone, and is the caller's to use again"
+        expect.true(kept, f"`{name}` donates its arguments", expected="they are kept", given=self.given, hint=more)
+        with expect.case(self.given, hint):
+            values, what = self.report["values"], f"the result of `{name}`"
+            wanted = reference.leaves(self.want)
+            expect.equal(len(values), len(wanted), f"the wrong number of arrays in {what}")
+            for value, want in zip(values, wanted, strict=True):
+                for array in _shards(value).values():
+                    divided = isinstance(array, np.ndarray) and array.ndim == want.ndim and array.size < want.size
+                    more = "the result has a sharding, too: out_shardings, or out_specs"
+                    expect.true(not divided, f"{what} is divided among the devices", hint=more)
+                    expect.close(array, want, what, rtol=1e-3, atol=1e-4, dtype=np.float32)
 
-    def check_shards(self, value: object, want: np.ndarray, what: str, hint: str) -> int:
-        """Fail unless each device that holds a result has all of it; return how many there are."""
-        shards = _shards(value)
-        for array in shards.values():
-            divided = isinstance(array, np.ndarray) and array.ndim == want.ndim and array.size < want.size
-            more = "the result has a sharding, too: out_shardings, or out_specs"
-            expect.true(not divided, f"{what} is divided among the devices", given=self.given, hint=more)
-            expect.close(array, want, what, rtol=1e-3, atol=1e-4, dtype=np.float32, given=self.given, hint=hint)
-        return len(shards)
+    def check_program(self, submission: Submission, name: str, right: Callable[[list[str]], bool], hint: str) -> None:
+        """Run the program: it communicates as it should, and its work is divided among the devices.
+
+        A device adds its share of the elementwise operations: measured in all, a third of those of the products.
+        """
+        with expect.case(self.given, hint):
+            (report,) = run_programs(submission, (self.report["program"], [reference.leaves(self.arguments)]))
+            (results,), kinds = report["results"], report["collectives"]
+            for got, want in zip(results, reference.leaves(self.want), strict=False):
+                expect.resembles(got, want, f"what the compiled `{name}` returns")
+            got = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "no collective"
+            what = f"the devices of `{name}` communicate more or less than needed"
+            expect.true(right(kinds), what, expected="an all-reduce", got=got)
+            what, expected = "each device does all of the work", f"about {self.flops / self.devices:,.0f} operations"
+            share = report["flops"] <= MOST_OF_A_DEVICE * self.flops
+            expect.true(share, what, expected=f"{expected} on each device", got=f"{report['flops']:,.0f}")
+
+
+def _on_mesh(
+    submission: Submission, name: str, arguments: list[Any], want: Any, devices: int, flops: int, given: str
+) -> MeshCase:
+    """Call a function of the notebook for a mesh of devices, and what it returns with these arguments."""
+    with expect.case(given, MEAN_HINT if name == "parallel_gradient" else None):
+        keys = ("values", "program", "donated")
+        report = submission.probe(PROBES + "on_mesh", name, arguments, devices, keys=keys)
+    return MeshCase(dict(report), arguments, want, devices, flops, given)
 
 
 def _gradients(submission: Submission) -> list[MeshCase]:
-    """Return the reports on the student's `parallel_gradient`, and the right gradients."""
-    return [_gradient(submission, devices, batch) for devices, batch in zip(DEVICES, (8, 24), strict=True)]
+    """Return runs of the student's `parallel_gradient`, with the right gradients."""
 
+    def case(devices: int, batch: int) -> MeshCase:
+        params = {"w": submission.normal(4, 3), "b": submission.normal(3)}
+        x, y = submission.normal(batch, 4), submission.normal(batch, 3)
+        decay = RATE if submission.parameters.gradient_as == "decay" else 0
+        gradient = reference.square_loss_gradient(params, x, y)
+        want = {name: part + decay * params[name] for name, part in gradient.items()}
+        given = f"a batch of {len(x)}, not divided yet, and {devices} devices"
+        flops = 4 * batch * params["w"].size
+        return _on_mesh(submission, "parallel_gradient", [params, x, y], want, devices, flops, given)
 
-def _gradient(submission: Submission, devices: int, batch: int) -> MeshCase:
-    params = {"w": submission.normal(4, 3), "b": submission.normal(3)}
-    x, y = submission.normal(batch, 4), submission.normal(batch, 3)
-    decay = RATE if submission.parameters.gradient_as == "decay" else 0
-    gradient = reference.square_loss_gradient(params, x, y)
-    want = {name: part + decay * params[name] for name, part in gradient.items()}
-    given = f"a batch of {len(x)}, not divided yet, and {devices} devices"
-    with expect.case(given, MEAN_HINT):
-        arguments = params, x, y, devices
-        keys = ("value", "program", "donated")
-        report = submission.probe(PROBES + "gradient", "parallel_gradient", *arguments, keys=keys)
-    return MeshCase(dict(report), [params, x, y], want, devices, given)
+    return submission.once("gradient", lambda: [case(*pair) for pair in zip(DEVICES, (8, 24), strict=True)])
 
 
 @points(1)
 def gradients_are_of_the_whole_batch(submission: Submission) -> None:
     """`parallel_gradient` gives every device the {{ "gradient" if gradient_as == "gradient" else "result" }} of the mean loss over the whole batch."""  # noqa: E501
-    for case in submission.once("gradient", lambda: _gradients(submission)):
-        with expect.case(case.given, MEAN_HINT):
-            case.check_kept("`parallel_gradient`")
-            value = expect.mapping(case.report["value"], tuple(case.want), "what `parallel_gradient` returns")
-            for name, want in case.want.items():
-                what = f'the gradient["{name}"] of `parallel_gradient`'
-                count = case.check_shards(value[name], want, what, MEAN_HINT)
-                expect.equal(count, case.devices, "not every device has the whole gradient of `parallel_gradient`")
+    for case in _gradients(submission):
+        case.check_result("parallel_gradient", MEAN_HINT)
+        counts = [len(value) for value in case.report["values"]]
+        what = "not every device has the whole gradient of `parallel_gradient`"
+        expect.equal(counts, [case.devices] * len(case.want), what, given=case.given, hint=MEAN_HINT)
 
 
 @points(1)
 def devices_add_up_their_gradients(submission: Submission) -> None:
     """`parallel_gradient` divides the batch among the devices, and compiles to a program with an all-reduce."""
     hint = 'shard the batch along "data", by in_shardings or in_specs, so that each device has only its part'
-    for case, program in _run(submission, submission.once("gradient", lambda: _gradients(submission))):
-        with expect.case(case.given, hint):
-            for got, want in zip(program["results"][0], reference.leaves(case.want), strict=False):
-                expect.resembles(got, want, "the gradient of the compiled program", hint=MEAN_HINT)
-            collectives = program["collectives"]
-            what, got = "there is no all-reduce in the program of `parallel_gradient`", _shown(collectives)
-            expect.true("all-reduce" in collectives, what, expected="all-reduce", got=got)
-            _check_divided(program, 4 * (8 if case.devices == DEVICES[0] else 24) * case.want["w"].size, case.devices)
+    for case in _gradients(submission):
+        case.check_program(submission, "parallel_gradient", lambda kinds: "all-reduce" in kinds, hint)
 
 
 P5_10 = Task(
@@ -162,54 +185,25 @@ P5_10 = Task(
 )
 
 
-def _run(submission: Submission, cases: list[MeshCase]) -> Iterator[tuple[MeshCase, dict[str, Any]]]:
-    """Run the programs of these cases on their arguments: yield each case with the report on its program."""
-    programs = [(case.report["program"], [reference.leaves(case.arguments)]) for case in cases]
-    return zip(cases, run_programs(submission, *programs), strict=True)
-
-
-def _check_divided(program: dict[str, Any], flops: int, devices: int) -> None:
-    """Check that the work is divided among the devices: a device that does all of it has no use for a sum.
-
-    Args:
-        program: The compiled program.
-        flops: Of the matrix products, on all devices together. A device adds its share of the elementwise operations:
-            measured in all, a third of them.
-        devices: How many there are.
-    """
-    got = program["flops"]
-    what, expected = "each device does all of the work", f"about {flops / devices:,.0f} operations on each device"
-    expect.true(got <= MOST_OF_A_DEVICE * flops, what, expected=expected, got=f"{got:,.0f}")
-
-
-def _shown(collectives: list[str]) -> str:
-    return ", ".join(f"{collectives.count(name)} {name}" for name in dict.fromkeys(collectives)) or "no collective"
-
-
 def _layers(submission: Submission) -> list[MeshCase]:
-    """Return the reports on the student's `two_layers`, and the right results."""
-    return [_two_layers(submission, *case) for case in zip(DEVICES, LAYERS, strict=True)]
+    """Return runs of the student's `two_layers`, with the right results."""
 
+    def case(devices: int, shapes: tuple[tuple[int, ...], ...]) -> MeshCase:
+        x, w1, b1, w2, b2 = arrays = [submission.normal(*shape) for shape in shapes]
+        hidden = x @ w1 + b1
+        hidden = np.tanh(hidden) if submission.parameters.activation == "tanh" else np.maximum(hidden, 0)
+        given = f"x {x.shape}, w1 {w1.shape}, w2 {w2.shape}, {devices} devices"
+        flops = 2 * len(x) * (w1.size + w2.size)
+        return _on_mesh(submission, "two_layers", arrays, hidden @ w2 + b2, devices, flops, given)
 
-def _two_layers(submission: Submission, devices: int, shapes: tuple[tuple[int, ...], ...]) -> MeshCase:
-    x, w1, b1, w2, b2 = arrays = [submission.normal(*shape) for shape in shapes]
-    hidden = x @ w1 + b1
-    hidden = np.tanh(hidden) if submission.parameters.activation == "tanh" else np.maximum(hidden, 0)
-    want = hidden @ w2 + b2
-    given = f"x {x.shape}, w1 {w1.shape}, w2 {w2.shape}, {devices} devices"
-    with expect.case(given):
-        keys = ("value", "program", "donated")
-        report = submission.probe(PROBES + "layers", "two_layers", arrays, devices, keys=keys)
-    return MeshCase(dict(report), arrays, want, devices, given)
+    return submission.once("layers", lambda: [case(*pair) for pair in zip(DEVICES, LAYERS, strict=True)])
 
 
 @points(1)
 def layers_are_right_in_parts(submission: Submission) -> None:
     """`two_layers` returns {{ activation }}(x @ w1 + b1) @ w2 + b2, the same on every device."""
-    for case in submission.once("layers", lambda: _layers(submission)):
-        hint = "the bias of the second layer is added once, and not by every device"
-        case.check_kept("`two_layers`")
-        case.check_shards(case.report["value"], case.want, "the result of `two_layers`", hint)
+    for case in _layers(submission):
+        case.check_result("two_layers", "the bias of the second layer is added once, and not by every device")
 
 
 @points(1)
@@ -219,16 +213,8 @@ def one_sum_joins_the_parts(submission: Submission) -> None:
         "the arguments come undivided: the function shards them. Each device computes some of the hidden values, and "
         "from these a partial sum of every result: which parts of w1, b1 and w2 does it need?"
     )
-    cases = _run(submission, submission.once("layers", lambda: _layers(submission)))
-    for (case, program), shapes in zip(cases, LAYERS, strict=True):
-        with expect.case(case.given, hint):
-            ((value, *_),) = program["results"]
-            expect.resembles(value, case.want, "what the compiled `two_layers` returns")
-            collectives = program["collectives"]
-            what, got = "the devices of `two_layers` communicate more or less than needed", _shown(collectives)
-            expect.true(collectives == ["all-reduce"], what, expected="1 all-reduce", got=got)
-            flops = sum(2 * shapes[0][0] * math.prod(w) for w in (shapes[1], shapes[3]))
-            _check_divided(program, flops, case.devices)
+    for case in _layers(submission):
+        case.check_program(submission, "two_layers", lambda kinds: kinds == ["all-reduce"], hint)
 
 
 P5_11 = Task(
@@ -326,7 +312,9 @@ def two_processes_give_the_gradient_of_one(submission: Submission) -> None:
         what, expected = "the two processes are not one cluster", "a process count of 2 in each of them"
         expect.true(report["processes"] == [2, 2], what, expected=expected, got=str(report["processes"]), hint=first)
         expect.true(isinstance(report["arrays"], dict), "the script has not written OUT", hint=by_hand)
-        check_tree(report["arrays"], want, "OUT")
+        arrays = expect.mapping(report["arrays"], tuple(want), "OUT")
+        for name, right in want.items():
+            expect.close(arrays[name], right, f'OUT["{name}"]', rtol=1e-3, atol=1e-4, dtype=np.float32)
         what, expected = "a process computes the loss of the whole batch", "that of its own part of the batch"
         placed = "place the global array along the mesh, and give it to the gradient as it is"
         expect.true(report["gathered"] is False, what, expected=expected, hint=placed)

@@ -66,21 +66,13 @@ def convolution_pads_with_zeros(submission: Submission) -> Iterator[Arguments]:
         yield _convolution(submission, x, w, padding=padding)
 
 
-@points(0.5)
-def convolution_adds_its_bias(submission: Submission) -> None:
+@operator(0.5, "conv2d", "one bias for each of the F output channels, at every position of every image")
+def convolution_adds_its_bias(submission: Submission) -> Iterator[Arguments]:
     """`conv2d` adds each channel's bias to its outputs."""
-    x, w = submission.normal(2, 2, 6, 5), submission.normal(3, 2, 3, 3)
-    own_x, own_w, axis = _laid(submission, x), _laid_filters(submission, w), submission.parameters.images.index("C")
-    bias = (1 + np.arange(3) + submission.rng.random(3)).astype(np.float32)
-    with expect.case(f"a bias of {[round(float(value), 2) for value in bias]}"):
-        without, with_bias = (submission.call("conv2d", own_x, own_w, b) for b in (None, bias))
-        shape = without.shape if isinstance(without, np.ndarray) else ()
-        what, expected = "wrong shape of what `conv2d` returns", _laid(submission, np.zeros((2, 3, 4, 3))).shape
-        expect.true(len(shape) == 4 and shape[axis] == len(bias), what, expected=expected, got=shape or without)
-        difference = expect.array(with_bias, shape, "what `conv2d` returns") - without
-        want = np.broadcast_to(bias.reshape(-1, *[1] * (3 - axis)), shape)
-        hint = "one bias for each of the F output channels, at every position of every image"
-        expect.close(difference, want, "what the bias of `conv2d` adds", atol=1e-3, hint=hint, dtype=np.float32)
+    for filters in (3, 5):  # of zeros, so that nothing else counts
+        bias = (1 + np.arange(filters) + submission.rng.random(filters)).astype(np.float32)
+        w = np.zeros((filters, 2, 3, 3), np.float32)
+        yield _convolution(submission, submission.normal(2, 2, 6, 5), w, bias=bias)
 
 
 @operator(

@@ -3,85 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.libraries import PLANS
 from mlhood.grading.projects.p5.programs import oracle
 from mlhood.grading.rpc.limited import IsolatedCallError
 from mlhood.grading.variants.parameter import Parameter
 
-PROBES = "mlhood.grading.projects.p5.probes_cluster:"
-INPUT_GRADIENT = Parameter("input_gradient", (False, True))  # whether the step of a plan also gives the gradient of x
-Sizes = tuple[int, list[int]]  # the batch, and the widths
-Plan = dict[str, list[str | None]]  # the arguments of each array's specification
-CANDIDATES = 30  # for sizes for which two plans send nearly as little
-RARE = {  # without these, a plan is often the best, too
-    (reference.ROWS, reference.WHOLE, reference.COLUMNS),
-    (reference.COLUMNS, reference.WHOLE, reference.ROWS),
-    (reference.COLUMNS, reference.ROWS, reference.ROWS),
-    (reference.COLUMNS, reference.ROWS, reference.COLUMNS),
-}
-MIN_LEAD = 1.02  # from here on a plan's bytes differ from the least
+PLAIN_PLAN = "mlhood.grading.projects.p5.probes_cluster:plain_plan"
 MEASURE = "mlhood.jaxlab.cluster.plans:measure_all"
+INPUT_GRADIENT = Parameter("input_gradient", (False, True))  # whether the step of a plan also gives the gradient of x
+LAYERS = (2, 3, 3, 3, 3, 3, 4, 4)  # of the networks for which plans are always measured
+MORE, MEASURED = 60, 6  # networks for which plans are asked for, and measured if they differ from the course's
 SPECS = ((), (None,), (None, None), ("devices",), ("devices", None), (None, "devices"))
 SPARE_WORK = 1.05  # times its share
 ELEMENTWISE = 8  # operations on each element of each h, forward and backward; measured, 4 at most
-
-
-def _draw_sizes(submission: Submission) -> list[Sizes]:
-    """Draw batches and widths, of which each ratio is as likely as its inverse: any of them may be the largest.
-
-    Half of them are drawn until another plan sends nearly as little: there, every term has to be counted right. For two
-    of these, the best plan has one of the kinds in `RARE`.
-    """
-    input_gradient = submission.parameters.input_gradient
-
-    def size(low: int, high: int) -> int:
-        return 8 * round(2 ** submission.rng.uniform(math.log2(low / 8), math.log2(high / 8)))
-
-    def draw(layers: int) -> Sizes:
-        return size(16, 1024), [size(32, 1024) for _ in range(layers + 1)]
-
-    def draw_close(layers: int) -> Sizes:
-        drawn = [draw(layers) for _ in range(CANDIDATES)]
-        rare = [sizes for sizes in drawn if layers == 4 and RARE & set(_best(*sizes, input_gradient)[0])]
-        return min(rare or drawn, key=lambda sizes: _best(*sizes, input_gradient)[1])
-
-    return [*map(draw, (2, 3, 3, 3, 3, 4)), *map(draw_close, (2, 3, 3, 3, 4, 4))]
-
-
-def _best(batch: int, widths: list[int], input_gradient: bool) -> tuple[tuple[reference.Kind, ...], float]:
-    """Return the best plan's layers, and how much the next plan sends, from `MIN_LEAD` times as much on."""
-    (least, best), *others = reference.priced(batch, widths, input_gradient=input_gradient)
-    return best, next(sent for sent, _ in others if sent >= MIN_LEAD * least) / least
-
-
-def _plans(submission: Submission) -> list[Planned]:
-    """Return what the student's plans, data parallelism and the course's plans send, as the grader compiles them."""
-    sizes, input_gradient = _draw_sizes(submission), submission.parameters.input_gradient
-    student = [_plan(submission, *size) for size in sizes]
-    course = [
-        {name: list(spec) for name, spec in reference.best_plan(*size, input_gradient=input_gradient).items()}
-        for size in sizes
-    ]
-    others = [i for i, plan in enumerate(student) if plan != course[i]]  # most of the student's are the course's
-    cases = [(plan, *size) for plan, size in zip(course, sizes, strict=True)]
-    try:
-        best = oracle(submission).call(MEASURE, cases, input_gradient)
-        measured = oracle(submission).call(MEASURE, [(student[i], *sizes[i]) for i in others], input_gradient)
-    except IsolatedCallError as failure:
-        raise expect.CheckSkipped(f"this machine cannot compile the plans: {failure}") from None
-    costs = dict(enumerate(best)) | dict(zip(others, measured, strict=True))
-    return [
-        Planned(batch, tuple(widths), costs[i][0], best[i][0], costs[i][1], input_gradient)
-        for i, (batch, widths) in enumerate(sizes)
-    ]
 
 
 @dataclass(frozen=True)
@@ -94,15 +34,15 @@ class Planned:
         sent: Bytes, by the student's plan.
         course: Bytes, by the course's.
         flops: Of each device, by the student's.
-        input_gradient: Whether the step also gives the gradient of x.
+        share: A device's part of the operations of the matrix products.
     """
 
     batch: int
-    widths: tuple[int, ...]
+    widths: list[int]
     sent: float
     course: float
     flops: float
-    input_gradient: bool
+    share: float
 
     @property
     def parallel(self) -> float:
@@ -112,13 +52,7 @@ class Planned:
     @property
     def given(self) -> str:
         """The case, for the student."""
-        return f"batch {self.batch}, widths {self.widths}"
-
-    @property
-    def share(self) -> float:
-        """A device's part of the operations of the matrix products."""
-        products = [2 * self.batch * a * b for a, b in itertools.pairwise(self.widths)]
-        return (3 * sum(products) - (0 if self.input_gradient else products[0])) / 8
+        return f"batch {self.batch}, widths {tuple(self.widths)}"
 
     @property
     def divided(self) -> bool:
@@ -126,23 +60,48 @@ class Planned:
         return self.flops <= SPARE_WORK * self.share + ELEMENTWISE * self.batch * sum(self.widths[1:])
 
 
-def _plan(submission: Submission, batch: int, widths: list[int]) -> Plan:
+def _plans(submission: Submission) -> list[Planned]:
+    """Return what the student's plans and the course's send, as the grader compiles them.
+
+    A batch is drawn from 64 to 1024: with less, adding up gradients is a part of the work that counts.
+    """
+    input_gradient, rng = submission.parameters.input_gradient, submission.rng
+    layers = [*LAYERS, *rng.integers(2, 5, MORE).tolist()]
+    sizes = [[8 * round(2**power) for power in (rng.uniform(3, 7), *rng.uniform(2, 7, count + 1))] for count in layers]
+    course = [submission.solution("best_plan", batch, widths, probe=PLAIN_PLAN) for batch, *widths in sizes]
+    student = [_plan(submission, batch, widths) for batch, *widths in sizes]
+    differ = [i for i, plan in enumerate(student) if plan != course[i]]
+    measured = [*range(len(LAYERS)), *[i for i in differ if i >= len(LAYERS)][:MEASURED]]
+    cases = [(course[i], sizes[i][0], sizes[i][1:]) for i in measured]
+    cases += [(student[i], sizes[i][0], sizes[i][1:]) for i in measured if i in differ]
+    try:
+        costs = iter(oracle(submission).call(MEASURE, cases, input_gradient))
+    except IsolatedCallError as failure:
+        raise expect.CheckSkipped(f"this machine cannot compile the plans: {failure}") from None
+    best = {i: next(costs) for i in measured}
+    plans = []
+    for i, (sent, flops) in best.items():
+        batch, *widths = sizes[i]
+        course_sent, (sent, flops) = sent, next(costs) if i in differ else (sent, flops)
+        products = [2 * batch * a * b for a, b in itertools.pairwise(widths)]
+        share = (3 * sum(products) - (0 if input_gradient else products[0])) / 8
+        plans.append(Planned(batch, widths, sent, course_sent, flops, share))
+    return plans
+
+
+def _plan(submission: Submission, batch: int, widths: list[int]) -> dict[str, list[str | None]]:
     """Return the student's plan in plain data; fail unless it has a specification for each array."""
     with expect.case(f"batch {batch}, widths {tuple(widths)}"):
-        names = tuple(f"{kind}{i}" for kind in "wh" for i in range(1, len(widths)))
-        plan = submission.probe(PROBES + "plain_plan", "best_plan", batch, widths, keys=names)
+        names = tuple(f"{kind}{i}" for i in range(1, len(widths)) for kind in "wh")
+        plan = submission.probe(PLAIN_PLAN, "best_plan", batch, widths, keys=names)
         for name in names:
-            spec = plan[name]
-            known = isinstance(spec, list) and tuple(spec) in SPECS
-            what, expected = (
-                f"`best_plan` has no usable specification of {name}",
-                'P(), P("devices") or P(None, "devices")',
-            )
-            expect.true(known, what, expected=expected, got=spec)
-    return {name: list(plan[name]) for name in names}  # type: ignore[call-overload]
+            known = isinstance(plan[name], list) and tuple(plan[name]) in SPECS
+            what = f"`best_plan` has no usable specification of {name}"
+            expect.true(known, what, expected='P(), P("devices") or P(None, "devices")', got=plan[name])
+    return {name: list(plan[name]) for name in names}
 
 
-@points(3)
+@points(3, solved=True)
 def plans_divide_the_work(submission: Submission) -> None:
     """`best_plan` says for every array how it is sharded, and each device does its share of the work."""
     for plan in submission.once("plans", lambda: _plans(submission)):
@@ -161,7 +120,7 @@ def _check_sent(submission: Submission, most: Callable[[Planned], float], hint: 
         expect.true(plan.sent <= most(plan), what, expected=expected, got=got, given=plan.given, hint=hint)
 
 
-@points(4)
+@points(4, solved=True)
 def plans_are_no_worse_than_data_parallelism(submission: Submission) -> None:
     """`best_plan` never moves more bytes than data parallelism, and fewer where weights are large."""
     _check_sent(submission, lambda plan: plan.parallel, "data parallelism is one of the plans to choose from")
@@ -171,19 +130,19 @@ def plans_are_no_worse_than_data_parallelism(submission: Submission) -> None:
     expect.true(fewer, what, expected="fewer bytes in one of the cases", hint=hint)
 
 
-@points(5)
+@points(5, solved=True)
 def plans_come_near_the_course(submission: Submission) -> None:
     """`best_plan` moves at most half more bytes than the course's own plan."""
     hint = "a plan may treat each layer differently: think of what each one communicates"
     _check_sent(submission, lambda plan: 1.5 * plan.course, hint)
 
 
-@points(6)
+@points(6, solved=True)
 def plans_reach_the_course(submission: Submission) -> None:
     """`best_plan` moves no more bytes than the course's own plan."""
     plans = submission.once("plans", lambda: _plans(submission))
     if all(plan.divided for plan in plans):
-        sent, course = (sum(getattr(plan, name) for plan in plans) for name in ("sent", "course"))
+        sent, course = (sum(getattr(plan, name) for plan in plans[: len(LAYERS)]) for name in ("sent", "course"))
         submission.reach(sent, course=course, smaller_is_better=True)
     hint = "add up what every kind of layer sends, forward and backward, for inputs by rows, by columns and whole"
     _check_sent(submission, lambda plan: 1.001 * plan.course, hint)

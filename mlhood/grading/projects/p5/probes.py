@@ -9,7 +9,6 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from numbers import Real
 from typing import Any
 from unittest import mock
 
@@ -69,9 +68,9 @@ def vmapped(function: Callable, args: list[Any]) -> bytes:
 def run(function: Callable, args: list[Any], static: list[Any] | tuple[Any, ...] = ()) -> Any:
     """Call a function under `jax.jit`, which is faster, or without it if it cannot be traced; `static` come last."""
     try:
-        return jax.jit(lambda *traced: function(*traced, *static))(*on_device(args))
+        return on_host(jax.jit(lambda *traced: function(*traced, *static))(*on_device(args)))
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
-        return function(*on_device(args), *static)
+        return on_host(function(*on_device(args), *static))
 
 
 # -- P5.1
@@ -135,91 +134,79 @@ class Sleepy:
 
     Attributes:
         function: The function, one object, by which JAX remembers it.
-        counts: How often it was `traced`, its program `compiled`, and how often it `ran`.
+        ran: How often its program ran.
     """
 
     def __init__(self, tracing: float, compiling: float) -> None:
         self.tracing, self.compiling = tracing, compiling
-        self.function, self.counts = self._tanh, {}
+        self.function, self.ran = self._tanh, 0
 
     def _tanh(self, x: jax.Array, y: jax.Array) -> jax.Array:
-        self.count("traced")
         time.sleep(self.tracing)
-        jax.debug.callback(lambda value: self.count("ran"), x[0])
+        jax.debug.callback(self._run, x[0])
         return jnp.tanh(x) * y
 
-    def compile(self, original: Callable, lowered: Any, *args: Any, **kwargs: Any) -> Any:
-        """Compile a program ahead of time; one without a tanh is another one."""
-        if "tanh" in lowered.as_text():
-            self.count("compiled")
-            time.sleep(self.compiling)
-        return original(lowered, *args, **kwargs)
-
-    def count(self, name: str) -> None:
-        """Count what has happened."""
-        self.counts[name] += 1
+    def _run(self, value: Any) -> None:
+        self.ran += 1
 
 
 def compile_time(function: Callable, slow: Sleepy, size: int) -> dict[str, Any]:
-    """Return what the student's `compile_seconds` returns, and the `counts` of this call."""
-    slow.counts = dict.fromkeys(("traced", "compiled", "ran"), 0)
+    """Return the `seconds` that the student's `compile_seconds` returns, and how often the program `ran` meanwhile."""
     arguments, original = (jnp.ones(size), jnp.ones(size)), jax.stages.Lowered.compile
-    with mock.patch.object(
-        jax.stages.Lowered, "compile", lambda *args, **kwargs: slow.compile(original, *args, **kwargs)
-    ):
+
+    def compile_slowly(lowered: Any, *args: Any, **kwargs: Any) -> Any:
+        if "tanh" in lowered.as_text():  # not another program
+            time.sleep(slow.compiling)
+        return original(lowered, *args, **kwargs)
+
+    slow.ran = 0
+    with mock.patch.object(jax.stages.Lowered, "compile", compile_slowly):
         seconds = function(slow.function, *arguments)
     jax.effects_barrier()
-    return {"seconds": seconds, "counts": slow.counts}
+    return {"seconds": seconds, "ran": slow.ran}
 
 
-def called_sides(
-    function: Callable, x: np.ndarray, y: np.ndarray, form: str, drawn: Mapping[str, np.ndarray]
-) -> dict[str, Any]:
-    """Call the student's `sides` on a case whose two functions have results that tell how they are called.
+def called_sides(function: Callable, x: np.ndarray, y: np.ndarray, form: str, drawn: np.ndarray) -> dict[str, Any]:
+    """Call each side of the student's `sides` twice, on a case whose functions' results tell how they are called.
 
-    It returns a dictionary, or a tuple of both sides in the order that the form names. Each side is called twice; that
-    with JAX once before, and then with other numbers in the case's arrays.
+    That with JAX is called once before, and then with other numbers in the case's arrays.
 
     Args:
         function: The student's.
         x: An argument of the case.
         y: The other argument of the case.
-        form: See above.
-        drawn: Without JAX, the result of each call is x times another one of `factors`, plus y, and only y if the
-            arguments are not NumPy's. With JAX, it is x times another one of `traced`, plus y, each time that the
-            function is traced, only y if x is no argument then, and each run adds another one of `runs`.
+        form: What `sides` returns: "dictionary", or a tuple of the sides in this order.
+        drawn: Without JAX, a call returns x times its number, the second or third, plus y; only y if the arguments are
+            not NumPy's. With JAX it returns x times another one of the numbers, each time that the function is traced,
+            plus y and the number of the call; x is left out if it is no argument then.
 
     Returns:
-        The results of both sides (`no_jax`, `with_jax`); to NumPy's arrays without JAX the `amount` is added.
+        The results of each side.
     """
-    factors, traced, runs = (iter(drawn[name].tolist()) for name in ("factors", "traced", "runs"))
+    numbers = drawn.astype(np.float32)
+    results: dict[str, list[Any]] = {"JAX": [], "No-JAX": []}
+    current, factors = [numbers[0]], iter([numbers[0], *numbers[3:]])
     # where JAX has to copy them, since they are not aligned
     x, y = arrays = [np.append(np.float32(0), array)[1:].reshape(array.shape) for array in (x, y)]
-    before = [array.copy() for array in arrays]
 
     def no_jax(x: Any, y: Any) -> Any:
-        factor = next(factors) if isinstance(x, np.ndarray) and isinstance(y, np.ndarray) else 0
-        return np.asarray(x) * np.float32(factor) + np.asarray(y)
+        return x * current[0] + y if isinstance(x, np.ndarray) and isinstance(y, np.ndarray) else np.asarray(y)
 
     def with_jax(x: Any, y: Any) -> Any:
-        run = io_callback(lambda: np.float32(next(runs)), jax.ShapeDtypeStruct((), np.float32))
-        return (x if isinstance(x, Tracer) else 0) * np.float32(next(traced)) + y + run
+        run = io_callback(lambda: current[0], jax.ShapeDtypeStruct((), np.float32))
+        return (x if isinstance(x, Tracer) else 0) * next(factors) + y + run
 
     both = function(OperatorCase(no_jax, with_jax, (x, y)))
-    if form != "dictionary":
-        both = dict(zip(form.split(", "), both, strict=True)) if isinstance(both, tuple) and len(both) == 2 else None
-    names = ["No-JAX", "JAX"]
-    if not isinstance(both, dict) or sorted(both) != sorted(names) or not all(map(callable, both.values())):
-        return {"sides": [str(key) for key in both] if isinstance(both, dict) else str(type(both).__name__)}
+    both = both if form == "dictionary" else dict(zip(form.split(", "), both, strict=True))
     jax.block_until_ready(both["JAX"]())
-    for array in arrays:
-        array += 1
-    compiled = [np.asarray(both["JAX"]()) for _ in range(2)]
-    for array, values in zip(arrays, before, strict=True):
-        array[...] = values
-    plain = [both["No-JAX"]() for _ in range(2)]
-    plain = [result + drawn["amount"] if isinstance(result, np.ndarray) else np.asarray(result) for result in plain]
-    return {"sides": names, "no_jax": plain, "with_jax": compiled}
+    for side, values in results.items():
+        for array in arrays:
+            array += 1 if side == "JAX" else -1
+        for number in numbers[1:3]:
+            current[0] = number
+            result = both[side]()
+            values.append(np.asarray(result) if side == "JAX" or isinstance(result, np.ndarray) else None)
+    return results
 
 
 # -- P5.4
@@ -272,10 +259,10 @@ def repeated(function: Callable, value: float, state: list[float]) -> list[Any]:
     return [[float(number) for leaf in leaves for number in np.ravel(leaf)] for leaves in results]
 
 
-def dropped(function: Callable, seeds: list[int], arrays: list[np.ndarray], rate: float) -> list[Any]:
-    """Call `dropout` on arrays of one shape, each with a key of its seed, under one `jax.jit`."""
+def dropped(function: Callable, seeds: list[int], x: np.ndarray, rate: float) -> list[Any]:
+    """Call `dropout` on an array with a key of each seed, under one `jax.jit`."""
     compiled = jax.jit(lambda key, values: function(key, values, rate))
-    return [compiled(jax.random.key(seed), jnp.asarray(x)) for seed, x in zip(seeds, arrays, strict=True)]
+    return [compiled(jax.random.key(seed), jnp.asarray(x)) for seed in seeds]
 
 
 # -- P5.7
@@ -304,11 +291,6 @@ def flat_program(function: Callable, args: list[Any], **options: Any) -> bytes:
     return exported(lambda *flat: function(*jax.tree.unflatten(tree, flat)), leaves, **options)
 
 
-def clipped(function: Callable, gradients: Any, limit: float) -> Any:
-    """Call the student's `clipped_mean`."""
-    return run(function, [gradients], [limit])
-
-
 def _equations(jaxpr: Any) -> Iterator[Any]:
     """Yield the equations of a jaxpr, nested ones included."""
     for equation in jaxpr.eqns:
@@ -332,41 +314,44 @@ def square_loss(params: Mapping[str, Any], x: Any, y: Any) -> Any:
 
 
 def training_steps(
-    function: Callable, params: Any, batches: list[Any], rate: float, momentum: float, names: list[str]
+    function: Callable,
+    optimizer: str,
+    options: Mapping[str, float],
+    params: Any,
+    batches: list[list[np.ndarray]],
+    names: list[str],
 ) -> dict[str, list[Any]]:
-    """Run the steps that `make_step` returns for SGD with momentum; `names` are those of the results of a step.
+    """Run the steps that `make_step` returns for an optimiser of optax; `names` are those of the results of a step.
 
     Returns:
-        For each step the `params` after it and its loss (`losses`), and the `norms` if a step returns one.
+        For each step the `params` after it and its loss (`value`), and the `norm` if a step returns one.
     """
     import optax
 
-    optimizer = optax.sgd(rate, momentum=momentum)
-    step = function(optimizer, square_loss)
+    made = getattr(optax, optimizer)(**options)
+    step = function(made, square_loss)
     params = jax.tree.map(jnp.array, params)  # copies: NumPy's own memory cannot be donated
-    state = optimizer.init(params)
-    report: dict[str, list[Any]] = {"params": [], "losses": []}
-    for x, y in batches:
-        results = step(params, state, jnp.asarray(x), jnp.asarray(y))
+    state = made.init(params)
+    report: dict[str, list[Any]] = {name: [] for name in names if name != "state"}
+    for batch in batches:
+        results = step(params, state, *on_device(batch))
         if not isinstance(results, tuple) or len(results) != len(names):
             raise TypeError(f"a step returns ({', '.join(names)})")
         named = dict(zip(names, results, strict=True))
-        params, state, loss = named["params"], named["state"], named["value"]
-        if "norm" in named:
-            report.setdefault("norms", []).append(named["norm"])
-        report["params"].append(on_host(jax.tree.map(jnp.copy, params)))  # a buffer that NumPy views cannot be donated
-        report["losses"].append(loss)
+        params, state = named["params"], named["state"]
+        for name, values in report.items():
+            values.append(on_host(jax.tree.map(jnp.copy, named[name])))  # NumPy's views cannot be donated
     return report
 
 
-def step_program(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, rate: float, names: list[str]) -> bytes:
+def step_program(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, names: list[str]) -> bytes:
     """Export a step of SGD with momentum: (leaves of params, state, x and y) -> leaves of params and state.
 
     The program donates what the compiled functions in the step do.
     """
     import optax
 
-    optimizer = optax.sgd(rate, momentum=0.5)
+    optimizer = optax.sgd(0.125, momentum=0.75)
     step, state = function(optimizer, square_loss), optimizer.init(on_device(params))
     args = [params, state, x, y]
     leaves, tree = jax.tree.flatten(on_device(args))
@@ -379,16 +364,6 @@ def step_program(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, 
     }
     places = [names.index(name) for name in ("params", "state")]
     return flat_program(lambda *args: [step(*args)[i] for i in places], args, donate_argnums=sorted(donated))
-
-
-def adamw_step(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, rate: float, names: list[str]) -> Any:
-    """Return the parameters after a step that `make_step` returns for AdamW, whose updates depend on them."""
-    import optax
-
-    optimizer = optax.adamw(rate, weight_decay=1.0)
-    step, params = function(optimizer, square_loss), jax.tree.map(jnp.array, params)
-    results = step(params, optimizer.init(params), jnp.asarray(x), jnp.asarray(y))
-    return results[names.index("params")]
 
 
 def trained(function: Callable, x: np.ndarray, y: np.ndarray, names: list[str]) -> Any:
@@ -411,34 +386,30 @@ def trained(function: Callable, x: np.ndarray, y: np.ndarray, names: list[str]) 
 
 
 def trained_by(
-    function: Callable, x: np.ndarray, y: np.ndarray, names: list[str], drawn: Mapping[str, Any]
+    function: Callable, x: np.ndarray, y: np.ndarray, names: list[str], pixel: list[int], drawn: np.ndarray
 ) -> dict[str, Any]:
-    """Call `train` with a `make_step` whose steps return losses that tell what they are called with.
+    """Call `train` with a `make_step` whose steps return drawn numbers, one after another.
 
     Args:
         function: The student's `train`.
-        x: Images, each with its label at `drawn["pixel"]`.
+        x: Images, each with its label at a pixel.
         y: The labels.
         names: Those of the results of a step.
-        drawn: Each step has another one of the `factors` of the loss at `drawn["point"]`, and multiplies `fc.weight` by
-            another one of the `ratios`; it adds the product of it with `weight`, and `STRANGE` for a batch of other
-            data than x and y.
+        pixel: Its row and column.
+        drawn: The loss of each step, which has `STRANGE` more for a batch of other data than x and y, and all of the
+            biases in `fc` after it.
 
     Returns:
-        The `losses` that it returns, whether these are Python's or NumPy's `numbers`, the `product` of the weights that
-        it returns, and the rule `broken`.
+        The `losses` that it returns, a `bias` of the weights that it returns, and the rule `broken`.
     """
-    steps = iter(zip(drawn["factors"], drawn["ratios"], strict=True))
-    row, column = drawn["pixel"]
+    left = iter(drawn.tolist())
 
     def make_step(optimizer: Any, loss: Callable) -> Callable:
-        at_point = run(loss, drawn["point"])
-
         def step(params: Any, state: Any, images: Any, labels: Any) -> tuple[Any, ...]:
-            factor, ratio = next(steps)
-            strange = not np.array_equal(np.asarray(images)[:, 0, row, column], np.asarray(labels))
-            value = factor * at_point + jnp.vdot(params["fc.weight"], drawn["weight"]) + STRANGE * strange
-            params = params | {"fc.weight": params["fc.weight"] * ratio}
+            number = next(left)
+            strange = not np.array_equal(np.asarray(images)[:, 0, pixel[0], pixel[1]], np.asarray(labels))
+            value = jnp.float32(number + STRANGE * strange)
+            params = params | {"fc.bias": jnp.full_like(params["fc.bias"], number)}
             return tuple({"params": params, "state": state, "value": value, "norm": value}[name] for name in names)
 
         return step
@@ -446,9 +417,7 @@ def trained_by(
     inner = inspect.unwrap(function)
     with patched_globals(inner, make_step=make_step):
         (params, losses), broken = guarded(inner, [x, y])
-    numbers = isinstance(losses, list) and all(isinstance(loss, Real) for loss in losses)
-    product = float(jnp.vdot(params["fc.weight"], drawn["weight"]))
-    return {"losses": losses, "numbers": numbers, "product": product, "broken": broken if broken == CHANGED else ""}
+    return {"losses": losses, "bias": params["fc.bias"][0], "broken": broken if broken == CHANGED else ""}
 
 
 # -- P5.9: `fake_quantize` takes its parameters by name
@@ -462,29 +431,21 @@ def quantized(function: Callable, x: np.ndarray, parameters: Params) -> dict[str
     return {"value": value, "dtype": str(getattr(value, "dtype", type(value).__name__))}
 
 
-def quantized_compiled_derivatives(function: Callable, x: np.ndarray, parameters: Params) -> Any:
-    """Return the gradient of the sum under `jax.jit`, and of each row by `jax.vmap` of it."""
-    fixed = partial(function, **parameters)
-    return jax.jit(jax.vmap(jax.grad(lambda values: jnp.sum(fixed(values)))))(jnp.asarray(x))
-
-
 def quantized_program(function: Callable, x: np.ndarray, parameters: Params) -> bytes:
     """Export `fake_quantize`."""
     return exported(partial(function, **parameters), [jnp.asarray(x)])
 
 
 def quantized_derivatives(function: Callable, x: np.ndarray, tangent: np.ndarray, parameters: Params) -> dict[str, Any]:
-    """Differentiate `fake_quantize`: `forward` along `tangent`, and `backward` from its product with `tangent`, summed.
-
-    Both are as float32; the names of their `dtypes` are returned, too.
-    """
-    fixed = partial(function, **parameters)
+    """Differentiate `fake_quantize` times `tangent`: `forward`, `backward`, and `backward` of each row, `compiled`."""
     primal, along = jnp.asarray(x), jnp.asarray(tangent)
-    forward = jax.jvp(lambda values: fixed(values), (primal,), (along,))[1]
-    backward = jax.grad(lambda values: jnp.sum(fixed(values) * along))(primal)
-    found = {"forward": forward, "backward": backward}
-    values = {name: np.asarray(value, np.float32) for name, value in found.items()}
-    return values | {"dtypes": [str(value.dtype) for value in found.values()]}
+
+    def product(values: Any, along: Any) -> Any:
+        return jnp.sum(function(values, **parameters) * along)
+
+    forward = jax.jvp(lambda values: function(values, **parameters), (primal,), (along,))[1]
+    compiled = jax.jit(jax.vmap(jax.grad(product)))(primal, along)
+    return {"forward": forward, "backward": jax.grad(product)(primal, along), "compiled": compiled}
 
 
 def quantized_batch(function: Callable, x: np.ndarray, parameters: Params, axis: int) -> Any:

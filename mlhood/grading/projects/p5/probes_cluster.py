@@ -75,33 +75,20 @@ def _shards(array: Any) -> list[Any]:
     return [[shard.device.id, np.asarray(shard.data)] for shard in array.addressable_shards]
 
 
-def gradient(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, devices: int) -> dict[str, Any]:
-    """Call `parallel_gradient` for `square_loss` and a batch that is not sharded yet.
+def on_mesh(function: Callable, arguments: list[Any], devices: int) -> dict[str, Any]:
+    """Call what `parallel_gradient` returns for `square_loss`, or `two_layers`, on arrays that are not sharded yet.
 
     Returns:
-        What each device has of its `value` (see `split`), its `program`, a function of the leaves of its arguments, and
-        whether it has `donated` any of them.
+        What each device has of each array in the result (`values`, see `split`), the `program`, a function of the
+        leaves of its arguments, and whether it has `donated` any of them.
     """
-    compute = function(_mesh("data", devices), square_loss)
-    value, donated = _called(compute, [params, x, y])
-    with _placing_what_is_traced(compute):
-        program = flat_program(compute, [params, x, y])
-    return {"value": jax.tree.map(_shards, value), "program": program, "donated": donated}
-
-
-def layers(function: Callable, arrays: list[np.ndarray], devices: int) -> dict[str, Any]:
-    """As `gradient`, for `two_layers` and x, w1, b1, w2 and b2, which are not sharded: that is the function's task."""
-    forward = function(_mesh("model", devices))
-    value, donated = _called(forward, arrays)
-    with _placing_what_is_traced(forward):
-        return {"value": _shards(value), "program": flat_program(forward, arrays), "donated": donated}
-
-
-def _called(function: Callable, values: list[Any]) -> tuple[Any, bool]:
-    """Call a function on JAX arrays; return its result, and whether it has donated any, so that they are gone."""
-    arguments = jax.tree.map(jnp.array, values)  # copies: NumPy's own memory cannot be donated
-    result = function(*arguments)
-    return result, any(leaf.is_deleted() for leaf in jax.tree.leaves(arguments))
+    gradient = isinstance(arguments[0], dict)
+    run = function(_mesh("data", devices), square_loss) if gradient else function(_mesh("model", devices))
+    copies = jax.tree.map(jnp.array, arguments)  # NumPy's own memory cannot be donated
+    values = [_shards(leaf) for leaf in jax.tree.leaves(run(*copies))]
+    donated = any(leaf.is_deleted() for leaf in jax.tree.leaves(copies))
+    with _placing_what_is_traced(run):
+        return {"values": values, "program": flat_program(run, arguments), "donated": donated}
 
 
 @contextmanager

@@ -53,7 +53,7 @@ def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]
     Returns:
         For each step the `returned` variable, the `operands`, and all `equations` after it.
     """
-    from mlhood.jaxlab.tracing.tracer import fresh
+    from mlhood.jaxlab.tracing.tracer import Variable, fresh
 
     values: list[Any] = [fresh(tuple(shape)) for shape in shapes]
     equations: list[Any] = []
@@ -61,6 +61,8 @@ def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]
     for op, indices in steps:
         operands = tuple(index[0] if isinstance(index, list) else values[index] for index in indices)
         values.append(function(equations, op, operands))
+        if not isinstance(values[-1], Variable):
+            raise TypeError(f"`record` returns no Variable, but {values[-1]!r}")
         written = list(map(_plain_equation, equations))
         reports.append({"returned": _plain(values[-1]), "operands": list(map(_plain, operands)), "equations": written})
     return reports
@@ -72,7 +74,7 @@ def evaluated(function: Callable, program: list[Any], *arguments: np.ndarray) ->
     A dictionary from variables is returned as one from their numbers. An output of the program that is its input is the
     argument itself; where it is another array, this is said in its place.
     """
-    outputs, broken = guarded(function, [_program(program), *arguments])
+    outputs, broken = guarded(function, [program_of(program), *arguments])
     inputs, _, wanted = program
     if isinstance(outputs, tuple) and len(outputs) == len(wanted):
         own = [arguments[inputs.index(output)] if output in inputs else None for output in wanted]
@@ -88,23 +90,24 @@ def evaluated(function: Callable, program: list[Any], *arguments: np.ndarray) ->
 
 
 def live_result(function: Callable, program: list[Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the `program` that `live` returns, in plain data, and whether its argument is `changed`.
+    """Return the `program` that `live` returns, in plain data, and the rule `broken`.
 
-    Of the options, sequences are passed as tuples. A result that is not a program is None.
+    Of the options, sequences are passed as tuples.
     """
     from mlhood.jaxlab.tracing.tracer import Program
 
-    argument = _program(program)
+    argument = program_of(program)
     passed = {name: tuple(map(_operand, value)) if name != "count" else value for name, value in options.items()}
     result = function(argument, **passed)
-    changed = argument != _program(program)
     if not isinstance(result, Program):
-        return {"program": None, "changed": changed}
+        raise TypeError(f"`live` returns no Program, but {result!r}")
     inputs, outputs = (list(map(_plain, variables)) for variables in (result.inputs, result.outputs))
-    return {"program": [inputs, list(map(_plain_equation, result.equations)), outputs], "changed": changed}
+    plain = [inputs, list(map(_plain_equation, result.equations)), outputs]
+    return {"program": plain, "broken": "" if argument == program_of(program) else CHANGED}
 
 
-def _program(plain: list[Any]) -> Any:
+def program_of(plain: list[Any]) -> Any:
+    """Return a program that is given in plain data."""
     from mlhood.jaxlab.tracing.tracer import Equation, Program
 
     inputs, equations, outputs = plain

@@ -17,6 +17,7 @@ from mlhood.grading.rpc.limited import IsolatedCallError, IsolatedProcess
 EXPORTED_RUNS = "mlhood.grading.projects.reference_runs:exported_runs"
 SECONDS, MEMORY = 300.0, 3 << 30
 ORACLE, ORACLE_SECONDS = "oracle", 500.0
+PROCESSES = EXPORTED_RUNS, ORACLE  # the processes that a session keeps
 STRANGE = 1e4  # more than any loss, see `probes.trained_by`
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
 
 from mlhood.grading.checks import expect
+from mlhood.grading.checks.compared import Arguments, Cases, compared
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.task import Check, Task, points
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.libraries import JAX
 from mlhood.grading.variants.parameter import Parameter
@@ -29,13 +31,9 @@ def _tree(submission: Submission, state: reference.State, amount: int = 0) -> ob
 
 def _lookup(tree: object, name: str) -> object:
     """Return the subtree at a dotted name."""
-    prefix = "tree"
+    hint = 'params["layer1"]["0"]["conv1"]["weight"]: one dictionary for each part of a name'
     for part in name.split("."):
-        if not isinstance(tree, dict) or part not in tree:
-            got = sorted(map(str, tree))[:8] if isinstance(tree, dict) else expect.format_value(tree)
-            hint = 'params["layer1"]["0"]["conv1"]["weight"]: one dictionary for each part of a name'
-            expect.fail(f"the tree has no `{name}`", expected=f'{prefix}["{part}"]', got=str(got), hint=hint)
-        tree, prefix = tree[part], f'{prefix}["{part}"]'
+        tree = expect.mapping(tree, (part,), f"the tree on the way to `{name}`", hint=hint)[part]
     return tree
 
 
@@ -95,39 +93,35 @@ def _names(tree: object, prefix: str = "") -> list[str]:
     return [name for part, subtree in tree.items() for name in _names(subtree, f"{prefix}.{part}".lstrip("."))]
 
 
-def _check_block(
-    submission: Submission, shape: tuple[int, ...], filters: int, stride: int, hint: str, *, projected: bool
-) -> None:
+def block_check(number: float, hint: str) -> Callable[[Cases], Check]:
+    """Return a decorator for a check of `block`: each case is a list with the tree and x, and one with the stride."""
+    tolerances = {"rtol": 2e-3, "atol": 1e-2}
+    return compared(number, "block", hint=f"{BLOCK}; {hint}", probe=PROBES + "run", typed=True, **tolerances)
+
+
+def _block(submission: Submission, shape: tuple[int, ...], filters: int, stride: int, *, projected: bool) -> Arguments:
     state = reference.draw_block(submission.rng, shape[1], filters, projected=projected)
-    params, x = network.tree(reference.with_small_variances(state)), submission.normal(*shape)
-    kind = "with" if projected else "without"
-    with expect.case(f"x {x.shape}, {filters} filters, stride {stride}, {kind} downsample", hint):
-        own = reference.tree_map(partial(_stored, submission), params)
-        got = submission.probe(PROBES + "run", "block", [own, x], [stride])
-        want = np.asarray(network.block(no_jax, params, x, stride))
-        tolerance = 2e-3 * np.abs(want).max()
-        expect.close(got, want, "what `block` returns", rtol=2e-3, atol=tolerance, dtype=np.float32)
+    params = network.tree(reference.with_small_variances(state))
+    return [reference.tree_map(partial(_stored, submission), params), submission.normal(*shape)], [stride]
 
 
-@points(1)
-def blocks_add_their_input(submission: Submission) -> None:
+@block_check(1, "normalise by running_mean and running_var, with 1e-5 added to the variance")
+def blocks_add_their_input(submission: Submission) -> Iterator[Arguments]:
     """`block` adds its input if there is no `downsample`."""
-    hint = f"{BLOCK}; normalise by running_mean and running_var, with 1e-5 added to the variance"
     for shape in ((2, 4, 9, 7), (1, 3, 6, 8)):
-        _check_block(submission, shape, shape[1], 1, hint, projected=False)
+        yield _block(submission, shape, shape[1], 1, projected=False)
 
 
-@points(2)
-def blocks_project_their_input(submission: Submission) -> None:
+@block_check(2, "the shortcut goes through downsample if, and only if, params has one, with the stride of conv1")
+def blocks_project_their_input(submission: Submission) -> Iterator[Arguments]:
     """`block` projects its input by `downsample` if there is one, whatever the stride and the number of channels."""
-    hint = f"{BLOCK}; the shortcut goes through downsample if, and only if, params has one, with the stride of conv1"
     for shape, filters, stride in (
         ((2, 4, 9, 7), 6, 2),
         ((1, 4, 6, 8), 6, 1),
         ((2, 3, 8, 7), 3, 2),
         ((1, 5, 7, 5), 5, 1),
     ):
-        _check_block(submission, shape, filters, stride, hint, projected=True)
+        yield _block(submission, shape, filters, stride, projected=True)
 
 
 @points(1)
