@@ -154,20 +154,20 @@ def _geometric_mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
+def _check_traffic(submission: Submission, limit: float, what: str, hint: str) -> None:
+    """Fail unless the slicings have at most this much of the analysis's traffic."""
+    figures = _figures(submission)
+    expected = f"at most {limit:.3f} of the analysis's traffic, as the geometric mean over {LAYERS} layers"
+    right = figures.reached <= limit
+    expect.true(right, what, expected=expected, got=f"{figures.reached:.3f}", given=figures.worst, hint=hint)
+
+
 def _check_share(submission: Submission, share: float) -> None:
     """Fail unless the slicings gain at least this share of what the course's own search gains."""
     figures = _figures(submission)
-    limit = figures.course**share
     what = f"`choose` gains too little over the analysis: {figures.gain:.0%} of what the course's search gains"
     hint = "the prediction is cheap and narrows the choice, the simulation decides; what does not fit is allowed, too"
-    expect.true(
-        figures.reached <= limit,
-        what,
-        expected=f"at most {limit:.3f} of the analysis's traffic, as the geometric mean over {LAYERS} layers",
-        got=f"{figures.reached:.3f}",
-        given=figures.worst,
-        hint=hint,
-    )
+    _check_traffic(submission, figures.course**share, what, hint)
 
 
 @points(2)
@@ -180,13 +180,10 @@ def slicings_are_possible(submission: Submission) -> None:
 @points(3)
 def traffic_is_less_than_the_analysis(submission: Submission) -> None:
     """The slicings of `choose` have less simulated traffic than those of the analysis, by at least one percent."""
-    figures = _figures(submission)
-    what = "the slicings of `choose` have no less traffic than those of the analysis"
     both = " of both orders" if submission.parameters.order_of == "choose" else ""
     hint = f"predict all triples{both} first, and simulate the few with the least predicted traffic"
-    expected = f"at most {BEATEN} of it, as the geometric mean over {LAYERS} layers"
-    beaten = figures.reached <= BEATEN
-    expect.true(beaten, what, expected=expected, got=f"{figures.reached:.3f}", given=figures.worst, hint=hint)
+    what = "the slicings of `choose` have no less traffic than those of the analysis"
+    _check_traffic(submission, BEATEN, what, hint)
 
 
 @points(3)

@@ -35,10 +35,8 @@ from mlhood.grading.projects.p4.kernels import (
 from mlhood.grading.projects.p4.libraries import SLICINGS
 from mlhood.grading.projects.p4.nests import PROBES
 from mlhood.grading.variants.parameter import Parameter
-from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18
 from mlhood.measure.claims import ratio
-from mlhood.measure.ratio import Ratio
 from mlhood.measure.table import Table
 
 # the keys of what `triples` returns: a row, then an order; an order, then a row; or pairs of both
@@ -248,35 +246,40 @@ P4_5 = Task(
 )
 
 
-def _check_remeasured(submission: Submission, table: Table) -> None:
-    what = "the analysed tiles are not as much faster as the table claims"
-    check_remeasured_claims(submission, lambda: _timing_claims(submission, table), what, OWN_CALLABLES)
+def _check_remeasured(submission: Submission, table: Table, *, network: bool = False) -> None:
+    """Time too small and analysed tiles, both by the student's `triples`, in both orders: a layer, or a network."""
 
+    def claims() -> list[TimingClaim]:
+        choice = submission.value("CHOICE")
+        layer = RESNET18[choice if isinstance(choice, str) and choice in RESNET18 else "C2"]
+        problem, caches = sliced_problem(layer.geometry), of_machine()
+        small, analysed = (row(submission, problem, caches) for row in (_too_small, _analysed))
+        timed_side, course = partial(timed.timed_slices, layer), partial(timed.same_slices, layer)
+        if network:
+            asked = timed.every_layer(submission)
+            kernel = lambda order, tiles: submission.solution("sliced_kernel", order, tiles, *asked)  # noqa: E731
+            timed_side, course = timed.timed_network, partial(timed.same_network, kernel)
+        return [
+            TimingClaim(
+                f"{'the network, ' if network else ''}too small over analysed, {order}",
+                timed_side(order, small[order]),
+                timed_side(order, analysed[order]),
+                ratio(table["too small", order], table["analysed", order]),
+                course(order, small[order]),
+                directed=not network,
+            )
+            for order in ORDERS
+        ]
 
-def _timing_claims(submission: Submission, table: Table) -> list[TimingClaim]:
-    """Return timed comparisons of too small and analysed tiles, both by the student's `triples`, in both orders."""
-    layer, small, analysed = _measured_rows(submission)
-    sides = partial(timed.timed_slices, layer), partial(timed.same_slices, layer)
-    return timed.claims("", small, analysed, _claimed(table), sides)
-
-
-def _measured_rows(submission: Submission) -> tuple[Layer, dict[Order, Triple], dict[Order, Triple]]:
-    """Return the layer that the notebook chose, and its too small and analysed tiles by the student's `triples`."""
-    choice = submission.value("CHOICE")
-    layer = RESNET18[choice if isinstance(choice, str) and choice in RESNET18 else "C2"]
-    problem, caches = sliced_problem(layer.geometry), of_machine()
-    return layer, _too_small(submission, problem, caches), _analysed(submission, problem, caches)
-
-
-def _claimed(table: Table) -> dict[Order, Ratio]:
-    return {order: ratio(table["too small", order], table["analysed", order]) for order in ORDERS}
+    what = f"{'the network is' if network else 'the analysed tiles are'} not as much faster as the table claims"
+    check_remeasured_claims(submission, claims, what, OWN_NETWORKS if network else OWN_CALLABLES)
 
 
 @points(2)
 def network_rows_are_comparisons(submission: Submission) -> None:
     """All cells of the network's table are filled by one comparison."""
     _check_one_comparison(_network_table(submission))
-    _check_remeasured_network(submission, _network_table(submission))
+    _check_remeasured(submission, _network_table(submission), network=True)
 
 
 @points(2)
@@ -284,23 +287,7 @@ def network_is_the_same_in_both_orders(submission: Submission) -> None:
     """Both orders compute the same network in every row, and the table's ratios agree with the grader's."""
     table = _network_table(submission)
     check_agreed(filled_rows(table, FILL))
-    _check_remeasured_network(submission, table)
-
-
-def _check_remeasured_network(submission: Submission, table: Table) -> None:
-    what = "the network is not as much faster as the table claims"
-
-    def claims() -> list[TimingClaim]:
-        _, small, analysed = _measured_rows(submission)
-        asked = timed.every_layer(submission)
-
-        def solution(order: Order, tiles: Triple) -> Any:
-            return submission.solution("sliced_kernel", order, tiles, *asked)
-
-        sides = timed.timed_network, partial(timed.same_network, solution)
-        return timed.claims("the network, ", small, analysed, _claimed(table), sides, directed=False)
-
-    check_remeasured_claims(submission, claims, what, OWN_NETWORKS)
+    _check_remeasured(submission, table, network=True)
 
 
 P4_6 = Task(

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from mlhood.dataflow.slicing.problem import ORDERS, Order
+from mlhood.dataflow.slicing.problem import Order
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.timed_images import Placed, course_on_images, timed_on_images
-from mlhood.grading.checks.timing_verdict import CourseVersion, TimedCall, TimingClaim
+from mlhood.grading.checks.timing_verdict import CourseVersion, TimedCall
 from mlhood.grading.projects.p3.timed import draw
 from mlhood.grading.projects.p4 import probes
 from mlhood.grading.projects.p4.kernels import Triple
 from mlhood.jaxlab.operators import no_jax
 from mlhood.kernels.conv import CONV2D
 from mlhood.kernels.layers import Layer
-from mlhood.measure.ratio import Ratio
 
 CALLS, NETWORK_CALLS = 16, 4  # in one message: they take several times as long as the round trip
 MOST = 3.0
@@ -28,39 +27,6 @@ NETWORK = (Layer(64, 56, 64, 3), Layer(64, 56, 128, 3, 2), Layer(128, 28, 128, 3
 """The grader's network: C1 and C2 of ResNet-18, and the convolutions of stride 2 after them."""
 EVERY_LAYER: dict[str, list[Any]] = {"sizes": [(3,)], "strides": [(1, 2)], "windows": [1]}
 """What `sliced_kernel` is also called with to run all of this network in slices, by the parameter `sliced_by`."""
-Tiles = Mapping[Order, Triple]
-
-
-def claims(
-    name: str,
-    small: Tiles,
-    analysed: Tiles,
-    claimed: Mapping[Order, Ratio],
-    sides: tuple[Any, Any],
-    directed: bool = True,
-) -> list[TimingClaim]:
-    """Return one timed comparison for each order.
-
-    Args:
-        name: What is timed, for messages.
-        small: Tiles that are too small.
-        analysed: The tiles of the analysis.
-        claimed: Ratio "too small" / "analysed" in the table, by order.
-        sides: Functions of an order and tiles: the timed call, and the course's version.
-        directed: Whether the analysed tiles have to be faster.
-    """
-    call, course = sides
-    return [
-        TimingClaim(
-            f"{name}too small over analysed, {order}",
-            call(order, small[order]),
-            call(order, analysed[order]),
-            claimed[order],
-            course(order, small[order]),
-            directed=directed,
-        )
-        for order in ORDERS
-    ]
 
 
 def timed_slices(layer: Layer, order: Order, tiles: Triple) -> TimedCall:
