@@ -145,13 +145,6 @@ def test_a_scaled_ratio_fails_only_if_it_becomes_larger(factor, state, submissio
     assert timing.measure_claim(submission, claim(scaled(LARGE, factor))).state == state
 
 
-def test_compilation_at_the_first_call_is_not_measured(submission, names, clock):
-    names.update(fast=clock.doubling([30.0] + [0.01] * 99))
-    verdict = timing.measure_claim(submission, claim())
-    assert verdict.state == "holds"
-    assert verdict.ratio.value == pytest.approx(25, rel=0.01)
-
-
 def test_an_empty_call_that_is_slowed_down_gains_nothing(submission, names, clock, monkeypatch):
     def slow_empty_call(size):
         clock.now += 5
@@ -252,11 +245,6 @@ def test_a_claim_without_a_direction_is_about_the_ratio_alone(fast, table, state
     assert timing.measure_claim(submission, undirected).state == state
 
 
-def test_a_table_that_says_nothing_is_not_confirmed(submission, clock):
-    undirected = replace(claim(Ratio(1.2, 0.05, 30.0)), directed=False)
-    assert timing.measure_claim(submission, undirected).state == "inconclusive"
-
-
 def test_claims_are_measured_once_for_all_checks_of_a_table(submission, monkeypatch):
     measured = []
     failed = timing.TimingVerdict("fails", "", LARGE)
@@ -291,14 +279,6 @@ def test_one_refusal_is_not_enough(submission, names, clock, waited):
     names.update(fast=clock.doubling([0.5] * rounds + [0.01] * 99))
     assert timing.measure_claim(submission, claim()).state == "holds"
     assert len(waited) == 1
-
-
-def test_no_argument_is_sent_twice(submission, names, clock):
-    sent = []
-    names["fast"] = lambda x, calls: sent.append(x.tobytes()) or 2 * x
-    names["slow"] = names["fast"]
-    timing.time_rounds(submission, claim(), Rounds(), 5)
-    assert len(set(sent)) == len(sent) == 2 * 5
 
 
 def test_a_replayed_result_fails(submission, names, clock):

@@ -1,12 +1,7 @@
-"""Honest and forged tables on simulated laptops, whose clock only simulated work advances, with random noise.
-
-`python -m tests.grading.checks.test_timing_noise` prints the rates of what the tests below bound, for many seeds.
-"""
+"""Honest and forged tables on simulated laptops, whose clock only simulated work advances, with random noise."""
 
 from __future__ import annotations
 
-import tempfile
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -167,20 +162,3 @@ def test_tables_are_decided_on_a_quiet_machine(name, tmp_path):
 @pytest.mark.parametrize("kind", ["noisy", "throttled", "very slow"])
 def test_noise_does_not_confirm_a_forged_table(kind, name, table, tmp_path):
     assert "holds" not in states(kind, name, table, tmp_path, seeds=3)
-
-
-TABLES = {
-    "honest": honest,
-    **{f"inflated x{factor}": inflated(factor) for factor in (1.5, 2, 4, 8)},
-    "swapped": swapped,
-    **{f"identical, claimed {ratio}": identical(ratio) for ratio in (1.02, 1.2, 2, 10)},
-}
-
-if __name__ == "__main__":
-    timing.wait_until_quiet = lambda: None
-    with tempfile.TemporaryDirectory() as scratch:
-        for kind in LAPTOPS:
-            for table_name, table in TABLES.items():
-                for name in CLAIMS:
-                    counted = Counter(states(kind, name, table, Path(scratch), 100))
-                    print(f"{kind:10} {table_name:24} {name:13}", dict(counted))

@@ -84,15 +84,6 @@ def test_memories_with_lru_replacement_arrive_at_the_same_counts(seed, tmp_path)
         assert SOLUTION("loads", *sizes) == simulated_loads(*sizes), sizes
 
 
-def test_loads_count_tiles_that_a_memory_would_still_hold():
-    groups_of_one = 6, 4, 2, 1  # a group of one stationary tile meets the next streamed group immediately
-    assert SOLUTION("loads", *groups_of_one)["L1"] == (12, 24)
-    assert simulated_loads(*groups_of_one)["L1"] == (6, 24)
-    one_group = 6, 4, 4, 3  # every group of stationary tiles meets the same group of streamed tiles
-    assert SOLUTION("loads", *one_group)["L2"] == (6, 8)
-    assert simulated_loads(*one_group)["L2"] == (6, 4)
-
-
 # -- the analysis
 
 
