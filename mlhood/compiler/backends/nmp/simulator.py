@@ -190,7 +190,7 @@ class Simulator:
         units, reads, (target,) = self._units(instruction.units), instruction.reads(), instruction.writes()
         for operand in reads.values():
             self._check_written(units, operand)
-        for unit, transfer in ((unit, each) for unit in units for each in self._in_flight[unit]):
+        for unit, transfer in ((each, transfer) for each in units for transfer in self._in_flight[each]):
             if (conflict := latest_conflict([transfer], instruction)) is not None:
                 is_load = isinstance(transfer, Load)
                 what = "a load that may not be complete writes" if is_load else "a store may still read"
