@@ -161,11 +161,3 @@ def test_an_operator_without_a_rule_is_refused_when_the_graph_is_prepared(lenet_
     graph.output(graph.add(with_indices, x).outputs[1], "indices")
     with pytest.raises(CompilerError, match="with indices"):
         Xla(graph)
-
-
-def test_invalid_inputs_raise(lenet_onnx):
-    compiled = mlhood.compile(lenet_onnx, target="xla")
-    with pytest.raises(CompilerError, match="wrong shape"):
-        compiled.run(image=np.zeros((1, 1, 31, 32), np.float32))
-    with pytest.raises(CompilerError, match="do not match"):
-        compiled.run(photo=np.zeros((1, 1, 32, 32), np.float32))

@@ -127,14 +127,6 @@ def test_a_program_with_dynamic_axes_cannot_run():
     assert "lower(graph, {'n': 1})" in str(caught.value)
 
 
-def test_invalid_inputs_raise():
-    executor = Executor(program_of(*TWO))
-    with pytest.raises(CompilerError, match="do not match"):
-        executor.run({"z": X})
-    with pytest.raises(CompilerError, match="wrong dtype"):
-        executor.run({"x": X.astype(np.float64)})
-
-
 def test_an_operator_that_fails_is_named_with_its_instruction():
     def make(b):
         return b(Gather(0), b.x(3), b.x(2, name="i", element="int64"))
