@@ -41,34 +41,13 @@ _CONSTANT_NAMES = {
 
 
 def example_inputs(example: Any, dynamic_batch: bool) -> tuple[torch.Tensor, ...]:
-    """Return an example as tensors; with a dynamic batch, none of them has just one element on the first axis.
-
-    Raises:
-        ExchangeError: It is no input with a batch axis.
-    """
+    """Return an example as tensors; with a dynamic batch, none of them has just one element on the first axis."""
     parts = example if isinstance(example, (tuple, list)) else (example,)
-    tensors = tuple(part.detach() if isinstance(part, torch.Tensor) else _tensor(part) for part in parts)
-    if not tensors or any(tensor.ndim == 0 or len(tensor) == 0 for tensor in tensors):
-        raise ExchangeError(
-            "the example must be at least one input with a batch axis",
-            got=[list(tensor.shape) for tensor in tensors],
-            todo="pass, for example, torch.zeros(1, 1, 32, 32)",
-        )
+    tensors = tuple(p.detach() if isinstance(p, torch.Tensor) else torch.tensor(np.asarray(p)) for p in parts)
     if not dynamic_batch:
         return tensors
     # torch.export specializes axes of size 1, so a model that only works for one image would be accepted.
     return tuple(torch.cat([tensor, tensor]) if len(tensor) == 1 else tensor for tensor in tensors)
-
-
-def _tensor(values: Any) -> torch.Tensor:
-    try:
-        return torch.tensor(np.asarray(values))
-    except (TypeError, ValueError) as error:
-        raise ExchangeError(
-            "the example cannot be converted to a tensor",
-            expected="a torch tensor, an array, or a tuple of them",
-            got=type(values).__name__,
-        ) from error
 
 
 def trace(
@@ -102,7 +81,7 @@ def trace(
         raise ExchangeError(
             "torch cannot export this model",
             where=type(model).__name__,
-            got=cause(error),
+            got=_cause(error),
             todo="check that the model runs on the example; in `forward`, do not hard-code the batch size "
             "(torch.flatten(x, 1) instead of x.view(1, -1)) and do not branch on values",
         ) from error
@@ -111,7 +90,7 @@ def trace(
     return program
 
 
-def cause(error: BaseException) -> str:
+def _cause(error: BaseException) -> str:
     """Return the first line of the innermost exception, the one the author of the model can act on."""
     while error.__cause__ is not None:
         error = error.__cause__

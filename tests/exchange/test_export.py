@@ -154,32 +154,13 @@ class Branching(LeNet):
         return super().forward(x) if x.sum() > 0 else x
 
 
-@pytest.mark.parametrize(
-    ("model", "options"),
-    [
-        (OneImageOnly(), {}),
-        (Branching(), {}),
-        (MLP(), {}),
-        (LeNet(), {"input_names": ("a", "b")}),
-        (LeNet(), {"output_names": ("a", "b")}),
-        (LeNet(), {"input_names": ("same",), "output_names": ("same",)}),
-        (LeNet(), {"input_names": "image"}),
-        (LeNet(), {"opset": 9}),
-        (LeNet(), {"opset": 1000}),
-    ],
-)
-def test_a_failed_export_raises_and_leaves_no_file(tmp_path, capfd, model, options):
+@pytest.mark.parametrize("model", [OneImageOnly(), Branching(), MLP()], ids=["one image only", "branching", "MLP"])
+def test_a_failed_export_raises_and_leaves_no_file(tmp_path, capfd, model):
     with pytest.raises(ExchangeError) as caught:
-        export(model, IMAGE, tmp_path / "x.onnx", **options)
+        export(model, IMAGE, tmp_path / "x.onnx")
     assert caught.value.parts
     assert not list(tmp_path.iterdir())
     assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("example", [(), 3.0, "text", torch.zeros(0, 1, 32, 32)])
-def test_an_invalid_example_raises(tmp_path, example):
-    with pytest.raises(ExchangeError):
-        export(LeNet(), example, tmp_path / "x.onnx")
 
 
 def test_a_missing_folder_raises(tmp_path):
