@@ -76,7 +76,7 @@ def view(
     output: Annotated[
         Path | None, typer.Option(help="Draw to this .svg, .png or .pdf file instead of serving the page.")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Port to serve on; a free one by default.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to serve on; a free one by default.")] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
     """Show an ONNX file with Netron until Ctrl-C, or draw it to a file.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 import time
 import webbrowser
 from collections.abc import Callable, Iterator
@@ -35,7 +34,7 @@ def view(model: str | Path | bytes | onnx.ModelProto, port: int | None = None, *
         height: Height of the frame in pixels.
 
     Raises:
-        ExchangeError: The model cannot be read, or the port is in use.
+        ExchangeError: The model cannot be read, or the port cannot be used.
     """
     from IPython.display import IFrame
 
@@ -58,7 +57,7 @@ def show(
         echo: Called with a message that contains the page's URL.
 
     Raises:
-        ExchangeError: The model cannot be read, or the port is in use.
+        ExchangeError: The model cannot be read, or the port cannot be used.
     """
     address = _serve(model, port)
     try:
@@ -70,49 +69,20 @@ def show(
     except KeyboardInterrupt:
         pass
     finally:
-        _stop(address)
-
-
-def _stop(address: tuple[str, int]) -> None:
-    """Stop the server and wait until it has released its port; its thread polls four times a second."""
-    netron.stop(address)
-    deadline = time.monotonic() + 60
-    while netron.status(address) and time.monotonic() < deadline:
-        time.sleep(0.02)
+        netron.stop(address)
 
 
 def _serve(model: str | Path | bytes | onnx.ModelProto, port: int | None) -> tuple[str, int]:
     proto = load(model)
     data = Path(model).read_bytes() if isinstance(model, (str, Path)) else proto.SerializeToString()
-    if port is not None:
-        _stop((_HOST, port))
-        _check_port(port)
     try:
         with _silent_netron():
-            # A fixed name: Netron puts it into a URL, which a space or a quote would break.
-            host, actual_port = netron.serve("model.onnx", bytearray(data), (_HOST, port))
+            # a fixed name: Netron puts it into a URL, which a space or a quote would break
+            host, actual = netron.serve("model.onnx", bytearray(data), (_HOST, port))
+            return str(host), int(actual or 0)
     except OSError as error:
-        raise _in_use(port, error) from error
-    return str(host), int(actual_port or 0)
-
-
-def _check_port(port: int) -> None:
-    if not 1 <= port <= 65535:
-        raise ExchangeError("invalid port", expected="1 to 65535", got=port)
-    # Checked before serving, because Windows lets two servers share a port.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.settimeout(0.5)
-        if probe.connect_ex((_HOST, port)) == 0:
-            raise _in_use(port, "another program is listening on it")
-
-
-def _in_use(port: int | None, got: object) -> ExchangeError:
-    return ExchangeError(
-        f"port {port} is in use" if port else "no free port",
-        where=f"{_HOST}:{port}" if port else _HOST,
-        got=got,
-        todo="stop the program that uses it, choose another port, or omit the port to use a free one",
-    )
+        todo = "stop the program that uses it, choose another port, or omit the port to use a free one"
+        raise ExchangeError("the port cannot be used", where=f"{_HOST}:{port}", got=error, todo=todo) from error
 
 
 @contextlib.contextmanager

@@ -67,18 +67,12 @@ def test_ctrl_c_ends_the_server(lenet_onnx, monkeypatch):
         fetch(url)
 
 
-@pytest.mark.parametrize("port", [0, -1, 70_000])
-def test_an_invalid_port_raises(lenet_onnx, port):
-    with pytest.raises(ExchangeError, match="invalid port"):
-        view(lenet_onnx, port)
-
-
 def test_a_port_in_use_raises(lenet_onnx):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(ExchangeError, match=f"port {port} is in use") as caught:
+        with pytest.raises(ExchangeError, match="the port cannot be used") as caught:
             view(lenet_onnx, port)
     assert "another port" in caught.value.parts["what to do"]
 
