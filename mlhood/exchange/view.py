@@ -22,23 +22,22 @@ if TYPE_CHECKING:
 _HOST = "127.0.0.1"
 
 
-def view(model: str | Path | bytes | onnx.ModelProto, port: int | None = None, *, height: int = 600) -> IFrame:
-    """Show `model` with Netron in a notebook: serve its page and return a frame that displays it.
+def view(model: str | Path | bytes | onnx.ModelProto, *, height: int = 600) -> IFrame:
+    """Show `model` with Netron in a notebook: serve its page on a free port and return a frame that displays it.
 
-    The server runs until the kernel exits; another call with the same port replaces it. The frame works only while
-    the kernel runs, and on the kernel's machine; for a permanent picture, use `render`.
+    The server runs until the kernel exits. The frame works only while the kernel runs, and on the kernel's machine; for
+    a permanent picture, use `render`.
 
     Args:
         model: What `load` takes.
-        port: Port to serve on; None picks a free one.
         height: Height of the frame in pixels.
 
     Raises:
-        ExchangeError: The model cannot be read, or the port cannot be used.
+        ExchangeError: The model cannot be read.
     """
     from IPython.display import IFrame
 
-    address = _serve(model, port)
+    address = _serve(model, None)
     return IFrame(f"http://{address[0]}:{address[1]}", width="100%", height=height)
 
 
@@ -52,7 +51,8 @@ def show(
     """Serve `model` with Netron until Ctrl-C; the command line's counterpart of `view`.
 
     Args:
-        model, port: As for `view`.
+        model: What `load` takes.
+        port: Port to serve on; None picks a free one.
         browse: Open the user's browser.
         echo: Called with a message that contains the page's URL.
 
