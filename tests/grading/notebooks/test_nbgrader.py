@@ -122,7 +122,11 @@ def test_released_metadata_are_valid(course, tmp_path):
 
 
 @pytest.mark.slow
-def test_small_project_in_nbgrader(course, tmp_path):
+def test_small_project_in_nbgrader(course, tmp_path, monkeypatch):
+    startup = tmp_path / "profile_default" / "startup"  # of nbgrader's kernels
+    startup.mkdir(parents=True)
+    (startup / "install.py").write_text(course.INSTALL)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     source_notebook = tmp_path / "T9.ipynb"
     write(course.notebook(), source_notebook)
     (released,) = release([source_notebook], tmp_path / "nbgrader")
