@@ -10,6 +10,7 @@ import itertools
 import platform
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import llvmlite.binding as llvm
 
@@ -84,16 +85,8 @@ def assembly(*, gpu: bool) -> str:
     return machine.emit_assembly(parsed)
 
 
-@dataclass(frozen=True)
-class LoweringStep:
-    """An instruction of the loop in LLVM IR, and what becomes of it.
-
-    Args:
-        ir: The instruction.
-        meaning: What it is for.
-        ptx: The instructions of a GPU; none if others do its work.
-        host: Those of this machine's processor.
-    """
+class LoweringStep(NamedTuple):
+    """An instruction of the loop in LLVM IR, what it is for, and the instructions of a GPU and of this machine."""
 
     ir: str
     meaning: str

@@ -57,7 +57,6 @@ class Access:
         place: The line.
         requests: Number of requests.
         lanes: Number of threads in them, of all requests together.
-        partial: Requests in which only some threads of the warp take part, because the others went another way.
         served: Sectors of global memory, or passes through shared memory, of all requests together.
         needed: The fewest that could serve as many different bytes.
         lanes_of_first: Offset in bytes that each thread of the first request accesses; -1 where it takes no part.
@@ -70,7 +69,6 @@ class Access:
     place: Place
     requests: int
     lanes: int
-    partial: int
     served: int
     needed: int
     lanes_of_first: np.ndarray
@@ -131,8 +129,6 @@ class Report:
         text = f"{self.requests:,} requests to global memory, {self.sectors:,} sectors, {self.bytes:,} bytes"
         if self.passes:
             text += f"; {self.passes:,} passes through shared memory, {self.conflicts:,} of them bank conflicts"
-        if partial := sum(each.partial for each in self.accesses):
-            text += f"; in {partial:,} requests, only some threads of the warp take part"
         return f"{text}; barriers: {self.barriers}" if self.barriers else text
 
     def __str__(self) -> str:
@@ -172,24 +168,13 @@ def analyse(
         return Report((), tuple(barriers[:MOST_PROBLEMS]), 0)
     columns: dict[str, np.ndarray] = dict(zip(FIELDS, log.T, strict=True))
     requests = _requests(columns)
-    threads = int(np.prod(block))
     accesses = []
     kinds = _number(columns["memory"], columns["place"], columns["write"])
     for kind in range(kinds.max() + 1):
         chosen = np.flatnonzero(kinds == kind)
-        first = chosen[0]
-        memory = memories[int(columns["memory"][first])]
-        accesses.append(
-            _access(
-                memory,
-                places[int(columns["place"][first])],
-                bool(columns["write"][first]),
-                requests[chosen],
-                columns["thread"][chosen],
-                columns["offset"][chosen],
-                threads,
-            )
-        )
+        memory, place, write = (int(columns[name][chosen[0]]) for name in ("memory", "place", "write"))
+        who, what = columns["thread"][chosen], columns["offset"][chosen]
+        accesses.append(_access(memories[memory], places[place], bool(write), requests[chosen], who, what))
     names = [memory.name for memory in memories]
     accesses.sort(key=lambda each: (each.shared, names.index(each.array), each.place.line, each.write))
     problems = [*barriers[:MOST_PROBLEMS], *_races(columns, memories, places, grid, block)]
@@ -227,19 +212,10 @@ def _requests(columns: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def _access(
-    memory: Memory,
-    place: Place,
-    write: bool,
-    requests: np.ndarray,
-    threads: np.ndarray,
-    offsets: np.ndarray,
-    block: int,
+    memory: Memory, place: Place, write: bool, requests: np.ndarray, threads: np.ndarray, offsets: np.ndarray
 ) -> Access:
     requests = _number(requests)
     count = int(requests.max()) + 1
-    lanes = np.bincount(requests)
-    warps = np.zeros(count, np.int64)
-    warps[requests] = threads // WARP
     words = max(memory.itemsize // WORD, 1)
     if memory.shared:
         unit = np.concatenate([offsets // WORD + word for word in range(words)])
@@ -255,9 +231,8 @@ def _access(
         served, needed = different, -(-np.bincount(_distinct(requests, offsets)[0]) * memory.itemsize // SECTOR)
     first = np.full(WARP, -1)
     first[threads[requests == 0] % WARP] = offsets[requests == 0]
-    partial = int((lanes < np.minimum(WARP, block - warps * WARP)).sum())
     total = int(served.sum()), int(needed.sum())
-    return Access(memory.name, memory.shape, memory.shared, write, place, count, len(threads), partial, *total, first)
+    return Access(memory.name, memory.shape, memory.shared, write, place, count, len(threads), *total, first)
 
 
 def _distinct(request: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

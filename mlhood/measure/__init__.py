@@ -13,25 +13,21 @@ from mlhood.measure.machine import Machine, machine
 if TYPE_CHECKING:
     from mlhood.measure.claims import Claim, agree, faster
     from mlhood.measure.comparison import Comparison, compare
-    from mlhood.measure.limits import Ceilings, bandwidth, ceilings, peak, reading
+    from mlhood.measure.limits import ceilings, peak, reading
     from mlhood.measure.measurement import Count, Measurement
     from mlhood.measure.ratio import Ratio
-    from mlhood.measure.roofline import Roofline
     from mlhood.measure.table import Table
     from mlhood.measure.threading import environment, session_options, threads
 
 __all__ = [
-    "Ceilings",
     "Claim",
     "Comparison",
     "Count",
     "Machine",
     "Measurement",
     "Ratio",
-    "Roofline",
     "Table",
     "agree",
-    "bandwidth",
     "ceilings",
     "compare",
     "environment",
@@ -45,12 +41,11 @@ __all__ = [
 
 # No module has the name of something that it exports: importing the module would shadow the function.
 _MODULES = {
-    "limits": ("Ceilings", "bandwidth", "ceilings", "peak", "reading"),
+    "limits": ("ceilings", "peak", "reading"),
     "claims": ("Claim", "agree", "faster"),
     "comparison": ("Comparison", "compare"),
     "measurement": ("Count", "Measurement"),
     "ratio": ("Ratio",),
-    "roofline": ("Roofline",),
     "table": ("Table",),
     "threading": ("environment", "session_options", "threads"),
 }

@@ -154,11 +154,9 @@ def ratio(cell: Cell, other: Cell, where: str = "cells") -> Ratio:
     Raises:
         MeasureError: One is a measurement, the other a count.
     """
-    if isinstance(cell, Measurement) and isinstance(other, Measurement):
-        return cell.ratio(other)
-    if isinstance(cell, Count) and isinstance(other, Count):
-        return cell.ratio(other)
-    raise MeasureError("a measurement and a count have no ratio", where=where)
+    if type(cell) is not type(other):
+        raise MeasureError("a measurement and a count have no ratio", where=where)
+    return cell.ratio(other)  # type: ignore[arg-type]
 
 
 def _agreement(cell: Cell, other: Cell, where: str) -> tuple[State, str]:

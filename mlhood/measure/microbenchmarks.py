@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mlhood.errors import MeasureError
@@ -59,9 +59,7 @@ _READ = """\
 
 
 class Native:
-    """A function `run(a, b, c, count, repeats)` compiled for this processor, which owns its machine code.
-
-    A call releases the GIL.
+    """A function `run(a, b, c, count, repeats)` compiled for this processor; a call releases the GIL.
 
     Args:
         source: LLVM IR.
@@ -72,16 +70,16 @@ class Native:
 
     def __init__(self, source: str) -> None:
         try:
-            self._engine = _compile(source)
+            self._engine = _compile(source)  # which owns the machine code
         except (ImportError, OSError, RuntimeError) as error:
             raise MeasureError("LLVM cannot compile for this machine", got=error, todo="run mlhood doctor") from error
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         kind = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, integer, integer)
-        self.call: Callable[..., None] = kind(self._engine.get_function_address("run"))
+        self._call = kind(self._engine.get_function_address("run"))
 
     def __call__(self, *arguments: int) -> None:
         """Call it."""
-        self.call(*arguments)
+        self._call(*arguments)
 
 
 def multiply_add_source(lanes: int, accumulators: int) -> str:

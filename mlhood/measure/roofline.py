@@ -53,14 +53,11 @@ class Roofline:
             intensity: Operations per byte moved from the level.
             level: A key of `bandwidths`; the slowest by default.
         """
-        return min(self.peak, intensity * self._bandwidth(level))
+        return min(self.peak, intensity * (self.bandwidths[level] if level else min(self.bandwidths.values())))
 
     def ridge(self, level: str | None = None) -> float:
         """Return the ridge point: the intensity above which a kernel is compute bound."""
-        return self.peak / self._bandwidth(level)
-
-    def _bandwidth(self, level: str | None) -> float:
-        return min(self.bandwidths.values()) if level is None else self.bandwidths[level]
+        return self.peak / (self.bandwidths[level] if level else min(self.bandwidths.values()))
 
     def plot(self, *points: Point, title: str = "Roofline") -> Figure:
         """Draw one roof per level and the kernels under it, on two logarithmic axes.

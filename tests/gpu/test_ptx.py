@@ -4,7 +4,6 @@ What they need is optional: the wheels nvidia-cuda-nvcc, nvidia-nvvm and nvidia-
 """
 
 import ctypes
-import ctypes.util
 import importlib.util
 import os
 import re
@@ -23,7 +22,6 @@ _NVIDIA = importlib.util.find_spec("nvidia")
 WHEELS = [Path(root) / "cu13" for root in (_NVIDIA.submodule_search_locations or () if _NVIDIA else ())]
 PTXAS = shutil.which("ptxas", path=os.pathsep.join([*(f"{root}/bin" for root in WHEELS), os.environ["PATH"]]))
 NVVM = next((path for root in WHEELS for path in root.glob("lib/libnvvm.so.*")), None)
-DRIVER = ctypes.util.find_library("cuda")
 
 # Prints the PTX of a kernel. Numba looks for a GPU only where a kernel calls a function that it has to compile as well.
 COMPILE = """
@@ -87,32 +85,3 @@ def test_the_ladder_compiles_for_a_gpu(kernel, shared, tmp_path):
     assert int(re.search(r"Used (\d+) registers", told)[1]) < 128
     assert "0 bytes spill stores" in told
     assert (re.findall(r"(\d+) bytes smem", told) or ["0"]) == [str(shared)]
-
-
-@pytest.mark.skipif(DRIVER is None, reason="no driver of a GPU here")
-def test_a_gpu_computes_the_same():
-    driver = ctypes.CDLL(DRIVER)
-
-    def call(name, *arguments):
-        assert getattr(driver, name)(*arguments) == 0, name
-
-    device, (context, module, function) = ctypes.c_int(), (ctypes.c_void_p() for _ in range(3))
-    call("cuInit", 0)
-    call("cuDeviceGet", ctypes.byref(device), 0)
-    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-    call("cuCtxSetCurrent", context)
-    call("cuModuleLoadData", ctypes.byref(module), ptx.assembly(gpu=True).encode())
-    call("cuModuleGetFunction", ctypes.byref(function), module, ptx.NAME.encode())
-    rng = np.random.default_rng(0)
-    row, column, c = rng.standard_normal(7, np.float32), rng.standard_normal(7, np.float32), np.zeros(1, np.float32)
-    at = [ctypes.c_uint64() for _ in range(3)]
-    for pointer, array in zip(at, (row, column, c), strict=True):
-        size = ctypes.c_size_t(array.nbytes)
-        call("cuMemAlloc_v2", ctypes.byref(pointer), size)
-        call("cuMemcpyHtoD_v2", pointer, ctypes.c_void_p(array.ctypes.data), size)
-    arguments = at[0], at[1], ctypes.c_int64(1), ctypes.c_int64(7), at[2]
-    pointers = (ctypes.c_void_p * 5)(*map(ctypes.addressof, arguments))
-    call("cuLaunchKernel", function, *(1,) * 6, 0, None, pointers, None)
-    call("cuMemcpyDtoH_v2", ctypes.c_void_p(c.ctypes.data), at[2], ctypes.c_size_t(c.nbytes))
-    call("cuDevicePrimaryCtxRelease_v2", device)
-    np.testing.assert_allclose(c[0], row @ column, rtol=1e-5)

@@ -4,7 +4,9 @@ import threading
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from mlhood.cli import app
 from mlhood.errors import MeasureError
 from mlhood.measure import limits
 from mlhood.measure.limits import (
@@ -188,3 +190,13 @@ def test_usable_processors_are_counted(monkeypatch):
             limits, "this_machine", lambda cores=cores: type(actual)(**{**vars(actual), "cores": cores})
         )
         assert limits.all_threads() == expected
+
+
+def test_the_command_prints_the_ceilings(monkeypatch):
+    monkeypatch.setattr(limits, "SECONDS", 1e-5)
+    actual = limits.this_machine()
+    small = type(actual)(**{**vars(actual), "caches": CacheSizes(l1d=2**15, l2=2**17)})
+    monkeypatch.setattr(limits, "this_machine", lambda: small)
+    result = CliRunner().invoke(app, ["bench", "machine", "--threads", "1"])
+    assert result.exit_code == 0, result.output
+    assert "peak" in result.output

@@ -22,8 +22,3 @@ def test_every_name_is_exported(name):
     first = getattr(measure, name)
     assert callable(first)
     assert getattr(measure, name) is first
-
-
-def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute 'guess'"):
-        _ = measure.guess

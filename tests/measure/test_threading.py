@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_info
 from mlhood.errors import MeasureError
 from mlhood.kernels import parallel
 from mlhood.measure import compare, environment, session_options, threads
+from tests.kernels.guards import use_threads
 
 JAX_THREADS = """
 import os, sys
@@ -58,7 +59,7 @@ def test_numba_is_set():
 
 
 def test_our_kernels_are_set():
-    with parallel.use_threads(5):
+    with use_threads(5):
         with threads(2):
             assert parallel.threads() == 2
             with threads(1) as inner:
@@ -70,7 +71,7 @@ def test_our_kernels_are_set():
 
 def test_a_comparison_sets_our_kernels():
     counts = []
-    with parallel.use_threads(5):
+    with use_threads(5):
         compare({"kernel": lambda: counts.append(parallel.threads())}, threads=2, check=False, shortest=0)
     assert set(counts) == {2}
 

@@ -30,7 +30,7 @@ def machine() -> Machine:
         vector=hardware.vector(hardware.host_features(), architecture),
         caches=found.caches,
         memory=MainMemory(total, min(limits, default=None)),
-        system=software.system_name(),
+        system=platform.platform(terse=True),
         python=f"{platform.python_implementation()} {platform.python_version()}",
         blas=software.numpy_blas(),
         versions=software.versions(),

@@ -141,7 +141,7 @@ def parse_sysctl(text: str) -> Hardware:
 
 def read_windows() -> Hardware:
     """Query Windows for the hardware's facts; missing ones are unknown."""
-    return Hardware(cpu=_name(), caches=parse_caches(_processor_records()))
+    return Hardware(caches=parse_caches(_processor_records()))
 
 
 def parse_caches(records: bytes) -> CacheSizes:
@@ -178,18 +178,6 @@ def _processor_records() -> bytes:
     query(_ALL_RELATIONS, None, ctypes.byref(size))  # fails, and returns the size of the buffer
     buffer = ctypes.create_string_buffer(size.value)
     return buffer.raw if query(_ALL_RELATIONS, buffer, ctypes.byref(size)) else b""
-
-
-def _name() -> str | None:
-    if sys.platform != "win32":
-        return None
-    import winreg
-
-    try:
-        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, r"HARDWARE\DESCRIPTION\System\CentralProcessor\0") as key:
-            return str(winreg.QueryValueEx(key, "ProcessorNameString")[0]).strip()
-    except OSError:
-        return None
 
 
 # -- vector instruction sets: how many float32 a register holds

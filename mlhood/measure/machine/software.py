@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-import sys
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import Any
@@ -75,19 +73,6 @@ def choose_blas(loaded: Iterable[Mapping[str, Any]], configured: Mapping[str, An
         facts = library.get("internal_api"), library.get("version"), library.get("num_threads"), kernel
         return Blas(*facts, _KERNEL_LANES.get(str(kernel).lower()))
     return Blas(configured.get("name") or None, configured.get("version") or None)
-
-
-def system_name() -> str:
-    """Return the operating system and its version, such as `Debian GNU/Linux 12 (Linux 6.1.0)`."""
-    if sys.platform == "darwin":
-        return f"macOS {platform.mac_ver()[0]}"
-    if not sys.platform.startswith("linux"):
-        return f"{platform.system()} {platform.release()} ({platform.version()})"
-    try:
-        distribution = platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
-    except OSError:
-        distribution = "Linux"
-    return f"{distribution} (Linux {platform.release()})"
 
 
 def _version(name: str) -> str | None:
