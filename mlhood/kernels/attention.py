@@ -191,27 +191,21 @@ def build_blocks(target: Target, depth: int, width: int, tile: Tile, rows: int, 
     """
     module = ir.Module()
     multiply = microkernel(module, "multiply", MicrokernelSpec(tile, None, unroll=4), target)
-    return _Blocks(Arguments(FIELDS, module), target, depth, width, tile, rows, multiply).build(masked, causal)
+    blocks = _Blocks(target, (depth, width), tile, rows, Arguments(FIELDS, module), multiply)
+    return blocks.build(masked, causal)
 
 
 class _Blocks:
     """The loops of a block of queries: it has a copy of them, scores of one block of keys, and sums of the values."""
 
     def __init__(
-        self,
-        arguments: Arguments,
-        target: Target,
-        depth: int,
-        width: int,
-        tile: Tile,
-        rows: int,
-        multiply: FunctionBuilder,
+        self, target: Target, sizes: tuple[int, int], tile: Tile, rows: int, arguments: Arguments, multiply: Any
     ) -> None:
-        self.target, self.depth, self.width, self.tile, self.rows = target, depth, width, tile, rows
+        (self.depth, self.width), self.target, self.tile, self.rows = sizes, target, tile, rows
         self.multiply, self.arguments, self.code = multiply, arguments, arguments.code
         code = self.code
-        self.padded = -(-width // tile.columns) * tile.columns
-        self.q, self.scores, self.sums = (code.buffer(rows * length) for length in (depth, KEYS, self.padded))
+        self.padded = -(-self.width // tile.columns) * tile.columns
+        self.q, self.scores, self.sums = (code.buffer(rows * length) for length in (self.depth, KEYS, self.padded))
         self.largest, self.totals = code.buffer(rows), code.buffer(rows * target.lanes)
         self.kind = ir.VectorType(FLOAT, target.lanes)
         self.zero = ir.Constant(self.kind, [0.0] * target.lanes)
@@ -250,23 +244,8 @@ class _Blocks:
     def _multiply(
         self, a: Pointer, a_ld: int, b: Pointer, count: Int | int, partial: Pointer | None, out: Pointer, ld: int
     ) -> None:
-        null, infinity = ir.Constant(ADDRESS, None), math.inf
-        limits = [ir.Constant(FLOAT, bound) for bound in (-infinity, infinity)]
-        self.code.call(
-            self.multiply,
-            a,
-            b,
-            null,
-            count,
-            partial or null,
-            ld,
-            out,
-            ld,
-            null,
-            null,
-            *limits,
-            self.code.constant(a_ld),
-        )
+        null = ir.Constant(ADDRESS, None)
+        self.code.call(self.multiply, a, b, null, count, partial or null, ld, out, ld, null, null, a_ld)
 
     def _start(self, q: Pointer, count: Int) -> None:
         """Copy the queries, multiplied by the scale, and reset what is kept for each."""
@@ -275,7 +254,7 @@ class _Blocks:
         with code.loop(0, count) as row:
             for i in range(0, self.depth, lanes):
                 valid = min(lanes, self.depth - i)
-                query = load_lanes(code, q.at(row * self.depth + i), lanes, valid, self.target)
+                query = load_lanes(code, q.at(row * self.depth + i), lanes, valid)
                 scaled = code.builder.fmul(query, scale)
                 store_lanes(code, self.q.at(row * self.depth + i), scaled, valid, self.target)
             self.largest.at(row).store(ir.Constant(FLOAT, _LOWEST))

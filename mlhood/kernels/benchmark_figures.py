@@ -172,7 +172,7 @@ def ratios(layers: Mapping[str, Mapping[str, Ratio]]) -> Figure:
         axes.axhspan(y - 0.5, y + 0.5, color="#f4f4f4", zorder=0)
     for i, name in enumerate(names):
         shift = 0.22 * (i - (len(names) - 1) / 2)
-        _plot_baseline(axes, i, name, {y + shift: row[name] for y, row in enumerate(layers.values()) if name in row})
+        _plot_baseline(axes, i, name, {y + shift: row[name] for y, row in enumerate(layers.values())})
     axes.axvline(1, color=DARK, lw=1.4)
     low, high = axes.get_xlim()
     axes.set_xticks([tick for tick in _FACTORS if low <= tick <= high])
@@ -184,7 +184,7 @@ def ratios(layers: Mapping[str, Mapping[str, Ratio]]) -> Figure:
     return set_alt_text(
         figure,
         f"Times of other kernels divided by those of direct, with their intervals, for {len(layers)} layers.",
-        "; ".join(_summary([row[name] for row in layers.values() if name in row], name) for name in names) + ".",
+        "; ".join(_summary([row[name] for row in layers.values()], name) for name in names) + ".",
     )
 
 
@@ -203,13 +203,13 @@ def _plot_baseline(axes: Axes, i: int, name: str, ratios: Mapping[float, Ratio])
     bars.lines[0].set(markeredgecolor="black", markeredgewidth=0.6)
 
 
-def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
+def amdahl(rows: Mapping[str, tuple[float, float, float]]) -> Figure:
     """Draw the predicted time of a whole model by implementation, split by Amdahl's law, and the measured time.
 
     A bar that is much longer than all others is broken within its convolutions, and labelled so.
 
     Args:
-        rows: Predicted seconds in convolutions and in everything else, and measured seconds or None.
+        rows: Predicted seconds in convolutions and in everything else, and measured seconds.
     """
     convolutions = [row[0] for row in rows.values()]
     other = np.array([row[1] for row in rows.values()])
@@ -223,11 +223,10 @@ def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
     axes.barh(y, shown * 1e3, 0.55, color=SKY, label="convolutions", **style)
     axes.barh(y, other * 1e3, 0.55, left=shown * 1e3, color=ORANGE, hatch="//", label="everything else", **style)
     # the measured time of a broken bar is off the scale; its label states it
-    measured = {i: row[2] for i, row in enumerate(rows.values()) if row[2] is not None and not omitted[i]}
+    measured = {i: row[2] for i, row in enumerate(rows.values()) if not omitted[i]}
     ends = [max(bar, measured.get(i, 0.0)) for i, bar in enumerate(shown + other)]
-    if measured:
-        values = np.array(list(measured.values())) * 1e3
-        axes.plot(values, list(measured), "D", color=VERMILION, mec="black", ms=7, label="measured")
+    values = np.array(list(measured.values())) * 1e3
+    axes.plot(values, list(measured), "D", color=VERMILION, mec="black", ms=7, label="measured")
     patch = {"fc": "white", "ec": "none", "pad": 2}
     for i, text in enumerate(_speedups(rows)):
         if ends[i] > 0.5 * max(ends):  # no room beside it
@@ -246,17 +245,14 @@ def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
     return set_alt_text(figure, f"Bar chart of the predicted and measured time of the whole model. {'; '.join(bars)}.")
 
 
-def _speedups(rows: Mapping[str, tuple[float, float, float | None]]) -> list[str]:
+def _speedups(rows: Mapping[str, tuple[float, float, float]]) -> list[str]:
     """Return each row's label: its times, and their speed-ups over the first row."""
     first = next(iter(rows.values()))
     labels = []
     for convolutions, other, measured in rows.values():
         total = convolutions + other
-        lines = [f"{duration(total)}, {times((first[0] + first[1]) / total)}"]
-        if measured is not None:
-            speedup = "" if first[2] is None else f", {times(first[2] / measured)}"
-            lines.append(f"measured {duration(measured)}{speedup}")
-        labels.append("\n".join(lines))
+        predicted = f"{duration(total)}, {times((first[0] + first[1]) / total)}"
+        labels.append(f"{predicted}\nmeasured {duration(measured)}, {times(first[2] / measured)}")
     return labels
 
 

@@ -158,7 +158,8 @@ def direct(
         return _epilogue(np.zeros(g.out_shape, np.float32), bias, residual, clip)
     bias, residual = (None if array is None else np.ascontiguousarray(array) for array in (bias, residual))
     count = parallel.resolve_threads(threads)
-    prepared = Direct(g, np.ascontiguousarray(w), bias, clip, threads=count)
+    steps = () if clip is None else (("Clip", clip, (0,)),)
+    prepared = Direct(g, np.ascontiguousarray(w), bias, threads=count, epilogue=steps)
     return prepared(np.ascontiguousarray(x), residual, threads=count)
 
 

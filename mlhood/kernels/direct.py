@@ -24,8 +24,6 @@ from mlhood.kernels.geometry import Geometry, Layout, Pair, geometry, stored_sha
 from mlhood.kernels.native import NativeCall
 from mlhood.kernels.parallel import aligned
 
-Clip = tuple[float, float]
-
 _TASKS_PER_THREAD = 4  # more would have both threads read the weights of a block
 _PAD_TASKS_PER_THREAD = 4
 _ADDRESSES = ("source", "x", "out", "scratch", "residual")  # fields that differ from call to call
@@ -38,12 +36,11 @@ class Direct:
         g: The geometry.
         w: float32 [F, C / groups, KH, KW].
         bias: float32 [F] or None.
-        clip: Bounds that the result is clamped to: (0, inf) for ReLU; None for none.
         target: The processor; the host by default.
         input_layout: Layout of the input; blocks have the target's lanes.
         output_layout: Layout of the result and of the residual.
         threads: Threads that pack the weights.
-        epilogue: Steps on the result as their only input, see `elementwise.prepare`; they replace the clamping.
+        epilogue: Steps on the result as their only input, see `elementwise.prepare`.
 
     Raises:
         KernelError: If w or bias has the wrong shape, dtype or strides, or a block of channels would span two groups.
@@ -54,7 +51,6 @@ class Direct:
         g: Geometry,
         w: np.ndarray,
         bias: np.ndarray | None = None,
-        clip: Clip | None = None,
         target: Target | None = None,
         *,
         input_layout: Layout = "plain",
@@ -72,10 +68,8 @@ class Direct:
         _check_array("w", w, (g.filters, g.channels // g.groups, *g.kernel))
         if bias is not None:
             _check_array("bias", bias, (g.filters,))
-        self.variant = choose(g, self.target, input_layout, output_layout)
-        if epilogue:
-            self.variant = replace(self.variant, epilogue=checked_steps(epilogue))
-        self.floor, self.ceiling = clip or (-math.inf, math.inf)
+        variant = choose(g, self.target, input_layout, output_layout)
+        self.variant = replace(variant, epilogue=checked_steps(epilogue))
         tile = Tile(self.variant.rows, self.variant.vectors, lanes)
         by_channel = self.variant.lanes == "channels"
         self.width, self.pixels = (tile.columns, tile.rows) if by_channel else (tile.rows, tile.columns)
@@ -90,11 +84,11 @@ class Direct:
         depth_blocks = -(-g.depth * self.width * 4 // _WEIGHT_BYTES)
         unroll = self.variant.unroll
         self.depth_block = -(-g.depth // (depth_blocks * unroll)) * unroll
-        self.templates: dict[int, np.ndarray] = {}
+        self.calls: dict[int, NativeCall] = {}
         self.table = _offset_table(g, channel_block(input_layout, self.target), self.variant, self.pixels)
         w = w if input_layout == "plain" else _by_blocks(w, unroll)
         self.weights = pack_weights(g, w, self.width, self.target, parallel.resolve_threads(threads))
-        self.bias = None if bias is None else _padded_bias(g, bias, self.width)
+        self.bias = _padded_bias(g, bias, self.width)
 
     def __call__(
         self,
@@ -109,7 +103,7 @@ class Direct:
 
         Args:
             x: The input.
-            residual: Added to the result before it is clamped; of the result's shape.
+            residual: Added to the result before the steps; of the result's shape.
             out: An array for the result; neither x nor residual.
             threads: Number of threads; `parallel.threads()` by default.
         """
@@ -124,6 +118,8 @@ class Direct:
 
     def prepare(self, threads: int = 1) -> NativeCall:
         """Return the native call for a number of threads: operands "x", "y" and optionally "residual"."""
+        if threads in self.calls:
+            return self.calls[threads]
         words = {name: word_index(FIELDS, name) for name in _ADDRESSES}
         operands = {"x": words["source" if self.pads else "x"], "y": words["out"], "residual": words["residual"]}
         workspace = {}
@@ -132,17 +128,11 @@ class Direct:
         if self.depth_block < self.geometry.depth:
             operands["sums"] = words["scratch"]
             workspace["sums"] = 4 * threads * self._chunk(threads) * self.pixels * self.width
-        keep = tuple(array for array in (self.weights, self.table, self.bias) if array is not None)
-        return NativeCall(self.kernel, self._template(threads), operands, workspace, keep, "direct")
-
-    def _template(self, threads: int) -> np.ndarray:
-        """Return the argument block for a number of threads, with all addresses that change per call left zero."""
-        if threads not in self.templates:
-            values = self._task_fields(threads) | self._input_fields() | self._output_fields()
-            values |= dict.fromkeys(_ADDRESSES, 0)
-            limits = {"floor": self.floor, "ceiling": self.ceiling}
-            self.templates[threads] = pack_arguments(FIELDS, values, limits)
-        return self.templates[threads]
+        fields = self._task_fields(threads) | self._input_fields() | self._output_fields()
+        arguments = pack_arguments(FIELDS, fields | dict.fromkeys(_ADDRESSES, 0))
+        keep = self.weights, self.table, self.bias
+        self.calls[threads] = NativeCall(self.kernel, arguments, operands, workspace, keep, "direct")
+        return self.calls[threads]
 
     def _task_fields(self, threads: int) -> dict[str, int]:
         g, chunk = self.geometry, self._chunk(threads)
@@ -195,7 +185,7 @@ class Direct:
             "out_block": self.width * image,
             "out_row": self.rows[1] * block,
             "ld": image * block,
-            "bias": 0 if self.bias is None else self.bias.ctypes.data,
+            "bias": self.bias.ctypes.data,
         }
 
     def _chunk(self, threads: int) -> int:
@@ -214,7 +204,6 @@ def prepare(
     *,
     dilation: Pair = 1,
     groups: int = 1,
-    clip: Clip | None = None,
 ) -> Direct:
     """Prepare a convolution for inputs of one shape: pack its weights and compile its kernel.
 
@@ -225,7 +214,7 @@ def prepare(
         KernelError: If shapes or parameters are inconsistent.
     """
     g = geometry(shape, w.shape, stride, padding, dilation, groups)
-    return Direct(g, np.ascontiguousarray(w), None if bias is None else np.ascontiguousarray(bias), clip)
+    return Direct(g, np.ascontiguousarray(w), None if bias is None else np.ascontiguousarray(bias))
 
 
 def _check_array(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
@@ -290,8 +279,8 @@ def pack_weights(g: Geometry, w: np.ndarray, width: int, target: Target, threads
     return out
 
 
-def _padded_bias(g: Geometry, bias: np.ndarray, width: int) -> np.ndarray:
+def _padded_bias(g: Geometry, bias: np.ndarray | None, width: int) -> np.ndarray:
     filters = g.filters // g.groups
     padded = np.zeros((g.groups, -(-filters // width) * width), np.float32)
-    padded[:, :filters] = bias.reshape(g.groups, filters)
+    padded[:, :filters] = 0 if bias is None else bias.reshape(g.groups, filters)
     return padded

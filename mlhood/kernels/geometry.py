@@ -18,7 +18,6 @@ from mlhood.errors import KernelError
 
 Pair = int | Sequence[int]
 Layout = Literal["plain", "blocked"]
-LAYOUTS: tuple[Layout, ...] = ("plain", "blocked")
 
 
 @dataclass(frozen=True)
@@ -161,13 +160,7 @@ def _padding(value: Pair) -> tuple[int, int, int, int]:
 
 
 def stored_shape(shape: Sequence[int], layout: Layout, lanes: int) -> tuple[int, ...]:
-    """Return the shape in memory of activations [N, C, H, W]: in the blocked layout C is rounded up to full blocks.
-
-    Raises:
-        KernelError: If the layout is unknown.
-    """
-    if layout not in LAYOUTS:
-        raise KernelError("unknown layout", expected=list(LAYOUTS), got=repr(layout))
+    """Return the shape in memory of activations [N, C, H, W]: in the blocked layout C is rounded up to full blocks."""
     images, channels, high, wide = shape
     if layout == "plain":
         return images, channels, high, wide

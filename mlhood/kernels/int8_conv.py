@@ -199,13 +199,12 @@ def _plan(
     """Return the plan for weights [F, segments, elements of a segment]."""
     filters, segments, elements = rows.shape
     tile_rows, vectors = choose_tile(target, pixels, -(-filters // BLOCK) if groups == 1 else 1)
-    narrow = not words.bytes and int(rows.min()) >= -128 and int(rows.max()) <= 127
-    variant = Int8Variant(tile_rows, vectors, kind, words.bytes, narrow, rescaling.kind())
+    quads = words.elements == 4
+    narrow = not quads and int(rows.min()) >= -128 and int(rows.max()) <= 127
+    variant = Int8Variant(tile_rows, vectors, kind, quads, narrow, rescaling.kind())
     columns, count = vectors * target.lanes, -(-elements // words.elements)
     tiles = -(-filters // columns)
-    packed = np.zeros(
-        (tiles * columns, segments, count * words.elements), np.int8 if words.bytes or narrow else np.int16
-    )
+    packed = np.zeros((tiles * columns, segments, count * words.elements), np.int8 if quads or narrow else np.int16)
     packed[:filters, :, :elements] = rows
     by_tile = packed.reshape(tiles, columns, segments, count, words.elements).transpose(0, 2, 3, 1, 4)
     used = np.asarray(by_tile.any(axis=(0, 3, 4)))  # of a block that is not full, some words have no channel

@@ -27,6 +27,7 @@ from mlhood.kernels.codegen.requantize import (
 )
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.geometry import Geometry
+from mlhood.kernels.int8_tiles import conv_values
 from mlhood.kernels.int8_weights import Int8Weights
 from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.requantize import Rescaling
@@ -62,9 +63,8 @@ def prepare_depthwise(
     chunk = rows * -(-pixel_count // (rows * max(1, min(threads * _TASKS_PER_THREAD // planes, pixel_count // rows))))
     chunks = -(-pixel_count // chunk)
     pads = min(planes * g.padded[0], 1 if threads == 1 else _PAD_TASKS_PER_THREAD * threads)
-    values = {"channels": g.channels, "high": g.height, "wide": g.width, "copied": g.width, "step_y": 1, "step_x": 1}
+    values = conv_values(g, 1) | {"step_y": 1, "step_x": 1, "padded_high": g.padded[0], "padded_wide": g.padded[1]}
     values |= {"base": weights.x_zero_point, "padding": 0, "in_blocks": blocks, "in_pixel": BLOCK}
-    values |= {"padded_high": g.padded[0], "padded_wide": g.padded[1], "top": g.padding[0], "left": g.padding[1]}
     values |= {"pads": pads, "rows": planes * g.padded[0], "tasks": pads + planes * chunks, "chunks": chunks}
     values |= {"chunk": chunk, "pixel_count": pixel_count, "plane": plane, "pairs": taps.size // 2}
     values |= {"pixels": pixels.ctypes.data, "taps": taps.ctypes.data, "w": packed.ctypes.data, "residual": 0}

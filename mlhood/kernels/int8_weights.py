@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,22 +44,11 @@ class Int8Weights:
         return (bias - remaining * self.centred().reshape(filters, -1).sum(axis=1, dtype=np.int64)).astype(np.int32)
 
 
-@dataclass(frozen=True)
-class Words:
-    """What a word of the workspace holds.
+class Words(NamedTuple):
+    """How many elements a word of the workspace holds, four bytes or two 16-bit integers, and what is subtracted."""
 
-    Args:
-        bytes: Elements of a word: four bytes, or two 16-bit integers.
-        base: What is subtracted from the input.
-    """
-
-    bytes: bool
+    elements: int
     base: int
-
-    @property
-    def elements(self) -> int:
-        """Elements of a word."""
-        return 4 if self.bytes else 2
 
 
 def choose_words(target: Target, weights: Int8Weights, centred: np.ndarray, signed: bool) -> Words:
@@ -71,11 +61,11 @@ def choose_words(target: Target, weights: Int8Weights, centred: np.ndarray, sign
         signed: Whether the input is int8.
     """
     least, zero_point = -128 if signed else 0, weights.x_zero_point
-    pairs_only = Words(False, zero_point)
+    pairs_only = Words(2, zero_point)
     if centred.min() < -128 or centred.max() > 127:
         return pairs_only
     if target.dot:
-        return Words(True, least)
+        return Words(4, least)
     if target.name != "avx2":
         return pairs_only
     low, high = weights.x_limits or (least, least + 255)
@@ -84,4 +74,4 @@ def choose_words(target: Target, weights: Int8Weights, centred: np.ndarray, sign
     padded = np.pad(centred, [(0, 0)] * (centred.ndim - 1) + [(0, missing)]) if missing else centred
     pairs = padded.astype(np.int32).reshape(-1, 2)
     largest = max(np.maximum(pairs, 0).sum(axis=1).max(), -np.minimum(pairs, 0).sum(axis=1).min())
-    return Words(True, low) if largest * (high - low) <= _LARGEST else pairs_only
+    return Words(4, low) if largest * (high - low) <= _LARGEST else pairs_only

@@ -13,9 +13,8 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import pairwise
 from queue import SimpleQueue
 from typing import Any
@@ -35,7 +34,7 @@ _SCRATCH = threading.local()
 
 
 def threads() -> int:
-    """Return the number of threads for kernels: `use_threads`' setting, else `OMP_NUM_THREADS`, else all processors."""
+    """Return the number of threads for kernels: `set_threads`' setting, else `OMP_NUM_THREADS`, else all processors."""
     count = getattr(_SETTING, "count", None)
     if count is not None:
         return count
@@ -46,20 +45,6 @@ def threads() -> int:
 @functools.cache
 def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def use_threads(count: int) -> Iterator[None]:
-    """Run kernels that the calling thread starts within the block with `count` threads.
-
-    Raises:
-        KernelError: If `count` is not a positive integer.
-    """
-    before = set_threads(resolve_threads(count))
-    try:
-        yield
-    finally:
-        set_threads(before)
 
 
 def set_threads(count: int | None) -> int | None:

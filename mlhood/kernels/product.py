@@ -1,4 +1,4 @@
-"""Batches of matrix products with packed right factors: c[m, n] = activation(a[m, :] b[:, n] + bias[n]).
+"""Batches of matrix products with packed right factors: c[m, n] = steps(a[m, :] b[:, n] + bias[n]).
 
 The rows of a are read where they are. b is packed into panels [columns / width, k, width], zero-padded in the last one.
 Rows that do not fill a register tile have their own microkernel, so no row is computed in vain.
@@ -24,13 +24,11 @@ from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.parallel import aligned
 
-Clip = tuple[float, float]
-UNBOUNDED: Clip = (-math.inf, math.inf)
 _TASKS_PER_THREAD = 8
 _CACHED_BYTES = 256 * 1024  # of a right factor that stays in the second-level cache from run to run
 _TASKS = ("tasks", "row_chunks", "panel_chunks", "chunk_rows", "chunk_panels", "panels")
 _OPERANDS = ("a", "a_batch", "a_ld", "b", "b_batch", "b_panel", "c", "c_batch", "c_ld", "bias")
-FIELDS = (*_TASKS, "m", "n", "k", *_OPERANDS, "floor", "ceiling")
+FIELDS = (*_TASKS, "m", "n", "k", *_OPERANDS)
 UNROLL = 4
 
 
@@ -89,7 +87,6 @@ def prepare(
     sizes: ProductSizes,
     b: np.ndarray | None,
     bias: np.ndarray | None = None,
-    clip: Clip | None = None,
     *,
     a_ld: int | None = None,
     c_ld: int | None = None,
@@ -106,23 +103,21 @@ def prepare(
         b: float32 [K, N] or [batch, K, N]; or what `pack` made of it, if a tile is given. None if it is only known at
             run time, as the operand "b", in panels as `pack_at_run_time` makes them.
         bias: float32 [N] or None.
-        clip: Bounds that the result is clamped to; None for none.
         a_ld: Elements between the rows of a; K by default.
         c_ld: Elements between the rows of c; N by default.
         threads: Number of threads.
         target: The processor; the host by default.
         tile: The register tile; by default the cheapest.
         name: For reports.
-        epilogue: Steps on the result as their only input, see `elementwise.prepare`; they replace the clamping.
+        epilogue: Steps on the result as their only input, see `elementwise.prepare`.
     """
     target = target or host()
     is_packed = tile is not None and b is not None and b.ndim >= 3 and b.shape[-2:] == (sizes.k, tile.columns)
     tile = tile or choose(sizes, target)
     weights = b if b is None or is_packed else pack(np.asarray(b, np.float32), tile.columns)
     panels = -(-sizes.n // tile.columns)
-    padded = None if bias is None else np.zeros(panels * tile.columns, np.float32)
-    if padded is not None:
-        padded[: sizes.n] = bias
+    padded = np.zeros(panels * tile.columns, np.float32)
+    padded[: sizes.n] = 0 if bias is None else bias
     a_ld, c_ld = sizes.k if a_ld is None else a_ld, sizes.n if c_ld is None else c_ld
     values = chunks(sizes, tile, panels, threads) | {
         "m": sizes.m,
@@ -135,14 +130,12 @@ def prepare(
         "b_panel": sizes.k * tile.columns,
         "c_batch": sizes.m * c_ld,
         "c_ld": c_ld,
-        "bias": 0 if padded is None else padded.ctypes.data,
+        "bias": padded.ctypes.data,
     }
-    floor, ceiling = clip or UNBOUNDED
     ahead, steps = _ahead(sizes, tile, values["chunk_rows"]), checked_steps(epilogue)
     kernel = jit.load(build, target, tile.rows, tile.vectors, sizes.m % tile.rows, steps, ahead)
-    keep = tuple(array for array in (weights, padded) if array is not None)
-    floats, operands = {"floor": floor, "ceiling": ceiling}, ("a", "c") if weights is not None else ("a", "b", "c")
-    return native_call(kernel, FIELDS, values, operands, floats=floats, keep=keep, name=name)
+    keep, operands = ((padded,), ("a", "b", "c")) if weights is None else ((weights, padded), ("a", "c"))
+    return native_call(kernel, FIELDS, values, operands, keep=keep, name=name)
 
 
 def pack_at_run_time(
@@ -209,7 +202,7 @@ def build(target: Target, rows: int, vectors: int, rest: int, epilogue: tuple[St
         rows: Rows of the register tile.
         vectors: Vector registers in one of its rows.
         rest: Rows that remain below the last full tile; 0 for none.
-        epilogue: Steps that are applied to the result instead of clamping it.
+        epilogue: Steps that are applied to the result.
         ahead: Cache lines per iteration that are prefetched of the next panel of b.
     """
     module = ir.Module()
@@ -238,7 +231,6 @@ class _LoopNest:
         self.field = {name: arguments.integer(name) for name in FIELDS}
         self.edge = code.buffer(tile.rows * tile.columns)
         self.null = Pointer(code.builder, ir.Constant(ir.PointerType(), None))
-        self.limits = [arguments.float32(name) for name in ("floor", "ceiling")]
 
     def build(self) -> str:
         """Build the function: a task multiplies a chunk of rows with a chunk of panels, of one product."""
@@ -257,8 +249,7 @@ class _LoopNest:
     def _panel(self, batch: Int, panel: Int, first: Int) -> None:
         f, builder, column = self.field, self.code.builder, panel * self.tile.columns
         b = self.arguments.pointer("b").at(batch * f["b_batch"] + panel * f["b_panel"])
-        bias = self.arguments.pointer("bias")
-        bias = Pointer(builder, builder.select(bias.is_null(), self.null.value, bias.at(column).value))
+        bias = self.arguments.pointer("bias").at(column)
         a = self.arguments.pointer("a").at(batch * f["a_batch"])
         c = self.arguments.pointer("c").at(batch * f["c_batch"] + column)
         columns = (f["n"] - column).minimum(self.tile.columns)
@@ -289,5 +280,5 @@ class _LoopNest:
         self, rows: int, a: Pointer, b: Pointer, out: Pointer, ld: Int, bias: Pointer, ahead: Pointer
     ) -> None:
         f, null, zero = self.field, self.null, self.code.constant(0)
-        arguments: list[Any] = [a, b, null, f["k"], null, zero, out, ld, bias, null, *self.limits, f["a_ld"]]
+        arguments: list[Any] = [a, b, null, f["k"], null, zero, out, ld, bias, null, f["a_ld"]]
         self.code.call(self.kernels[rows], *arguments, *([ahead] if self.ahead else []))

@@ -26,11 +26,10 @@ from mlhood.kernels.native import NativeCall, native_call
 
 FIELDS = ("tasks", "rows", "row_block", "length", "x", "out")
 NORM_FIELDS = (*FIELDS, "scale", "bias", "epsilon")
-REDUCTIONS = ("L1", "L2", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+REDUCTIONS = ("Max", "Mean", "Min", "Sum")
 _PARALLEL = 4
 # how two values are combined, and the value that changes nothing
 _SUM: tuple[Combine, float] = BINARY["Add"], 0.0
-_PRODUCT: tuple[Combine, float] = BINARY["Mul"], 1.0
 _MAXIMUM: tuple[Combine, float] = vector_math.maximum, -math.inf
 _MINIMUM: tuple[Combine, float] = vector_math.minimum, math.inf
 
@@ -54,24 +53,22 @@ def layer_norm(
     length: int,
     epsilon: float = 1e-5,
     *,
-    scale: bool = True,
     bias: bool = True,
     target: Target | None = None,
 ) -> NativeCall:
     """Return a call that normalises each row of "x" [rows, length] to mean 0 and variance 1 (arXiv 1607.06450).
 
-    "out" [rows, length] may be the same memory.
+    The result, "out" [rows, length], is multiplied by "scale" [length]; it may be the same memory as x.
 
     Args:
         rows, length: The shape.
         epsilon: Is added to the variance.
-        scale: Whether the result is multiplied by "scale" [length].
         bias: Whether "bias" [length] is added to it.
         target: The processor; this machine's by default.
     """
-    kernel = jit.load(build_layer_norm, target or host(), bool(scale), bool(bias))
-    operands = ("x", "out", *(("scale",) if scale else ()), *(("bias",) if bias else ()))
-    values = _sizes(rows, length) | {"scale": 0, "bias": 0}
+    kernel = jit.load(build_layer_norm, target or host(), bool(bias))
+    operands = ("x", "out", "scale", *(("bias",) if bias else ()))
+    values = _sizes(rows, length) | {"bias": 0}
     return native_call(kernel, NORM_FIELDS, values, operands, floats={"epsilon": epsilon}, name="layer_norm")
 
 
@@ -80,7 +77,7 @@ def reduce(name: str, rows: int, length: int, target: Target | None = None) -> N
 
     Args:
         name: One of `REDUCTIONS`: an operator of ONNX without "Reduce". NaN propagates; the reduction of nothing is 0,
-            1 for Prod, NaN for Mean, and the infinity that changes nothing for Max and Min.
+            NaN for Mean, and the infinity that changes nothing for Max and Min.
         rows, length: The shape.
         target: The processor; this machine's by default.
     """
@@ -196,8 +193,8 @@ def build_softmax(target: Target, log: bool) -> str:
     return rows.arguments.finished()
 
 
-def build_layer_norm(target: Target, scale: bool, bias: bool) -> str:
-    """Return the LLVM IR of a kernel for (x - mean) / sqrt(variance + epsilon), with or without scale and bias."""
+def build_layer_norm(target: Target, bias: bool) -> str:
+    """Return the LLVM IR of a kernel for (x - mean) / sqrt(variance + epsilon) times scale, with or without bias."""
     rows = _Rows(target, NORM_FIELDS)
     code, builder = rows.code, rows.code.builder
     factors, offsets = rows.arguments.pointer("scale"), rows.arguments.pointer("bias")
@@ -217,7 +214,7 @@ def build_layer_norm(target: Target, scale: bool, bias: bool) -> str:
 
         def normalise(i: Int, count: Int | None, _: int) -> None:
             y = builder.fmul(difference(i, count), factor)
-            y = builder.fmul(y, rows.load(factors, i, count)) if scale else y
+            y = builder.fmul(y, rows.load(factors, i, count))
             y = builder.fadd(y, rows.load(offsets, i, count)) if bias else y
             rows.store(out, i, count, y)
 
@@ -229,18 +226,10 @@ def build_reduction(target: Target, name: str) -> str:
     """Return the LLVM IR of a kernel that reduces each row to one element, by one of `REDUCTIONS`."""
     rows = _Rows(target, FIELDS)
     code = rows.code
-    operation = {"Max": _MAXIMUM, "Min": _MINIMUM, "Prod": _PRODUCT}.get(name, _SUM)
+    operation = {"Max": _MAXIMUM, "Min": _MINIMUM}.get(name, _SUM)
     with rows.each() as row:
         x = rows.arguments.pointer("x").at(row * rows.length)
-
-        def value(i: Int, count: Int | None) -> Any:
-            vector = rows.load(x, i, count)
-            if name == "L1":
-                return vector_math.absolute(code, vector)
-            return code.builder.fmul(vector, vector) if name in ("L2", "SumSquare") else vector
-
-        y = rows.reduce(operation, value)
+        y = rows.reduce(operation, lambda i, count: rows.load(x, i, count))
         y = rows.mean(y) if name == "Mean" else y
-        y = vector_math.sqrt(code, y) if name == "L2" else y
         rows.arguments.pointer("out").at(row).store(code.builder.extract_element(y, INT32(0)))
     return rows.arguments.finished()

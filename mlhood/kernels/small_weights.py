@@ -18,14 +18,14 @@ from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.arguments import Arguments
 from mlhood.kernels.codegen.ir_builder import BYTE, FLOAT, INT32, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.remainder import store_first
-from mlhood.kernels.codegen.steps import Step, finish
+from mlhood.kernels.codegen.steps import Step, evaluate
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.native import NativeCall, native_call
-from mlhood.kernels.product import UNBOUNDED, Clip, ProductSizes, pack
+from mlhood.kernels.product import ProductSizes, pack
 
 _TASKS_PER_THREAD = 4
-FIELDS = ("tasks", "chunk_panels", "panels", "m", "n", "k", "group", "a", "b", "s", "bias", "out", "floor", "ceiling")
+FIELDS = ("tasks", "chunk_panels", "panels", "m", "n", "k", "group", "a", "b", "s", "bias", "out")
 
 
 def bits_of(w: np.ndarray, group: int) -> int:
@@ -57,7 +57,6 @@ def prepare(
     scale: np.ndarray,
     group: int,
     bias: np.ndarray | None = None,
-    clip: Clip | None = None,
     *,
     threads: int = 1,
     target: Target | None = None,
@@ -71,10 +70,9 @@ def prepare(
         scale: float32 [n, ceil(k / group)].
         group: Number of weights of a row that share a scale.
         bias: float32 [n] or None.
-        clip: Bounds that the result is clamped to; None for none.
         threads: Number of threads; any number gives the same bits.
         target: The processor; the host by default.
-        epilogue: Steps on the result as their only input; they replace the clamping.
+        epilogue: Steps on the result as their only input.
 
     Raises:
         KernelError: A size is 0.
@@ -92,13 +90,10 @@ def prepare(
     values = {"tasks": -(-panels // chunk), "chunk_panels": chunk, "panels": panels, "group": group}
     values |= {"m": sizes.m, "n": sizes.n, "k": sizes.k}
     values |= {"b": packed.ctypes.data, "s": scales.ctypes.data, "bias": padded.ctypes.data}
-    floor, ceiling = clip or UNBOUNDED
     options = bits, rows, sizes.m % rows, vectors, checked_steps(epilogue)
     kernel = jit.load(build, target, *options)
-    floats = {"floor": floor, "ceiling": ceiling}
-    return native_call(
-        kernel, FIELDS, values, ("a", "out"), floats=floats, keep=(packed, scales, padded), name=f"int{bits}_product"
-    )
+    keep = packed, scales, padded
+    return native_call(kernel, FIELDS, values, ("a", "out"), keep=keep, name=f"int{bits}_product")
 
 
 # -- the generated code
@@ -113,13 +108,12 @@ def build(target: Target, bits: int, rows: int, rest: int, vectors: int, epilogu
         rows: Rows of the register tile.
         rest: Rows that remain below the last full tile; 0 for none.
         vectors: Vector registers in one of its rows.
-        epilogue: Steps that are applied to the result instead of clamping it.
+        epilogue: Steps that are applied to the result.
     """
     arguments, width = Arguments(FIELDS), vectors * target.lanes
     code = arguments.code
     f = {name: arguments.integer(name) for name in ("tasks", "chunk_panels", "panels", "m", "n", "k", "group")}
     pointers = {name: arguments.pointer(name) for name in ("a", "s", "bias", "out")}
-    limits = [arguments.float32(name) for name in ("floor", "ceiling")]
     groups = (f["k"] + f["group"] - 1) // f["group"]
     with arguments.tasks(f["tasks"]) as task:
         first = task * f["chunk_panels"]
@@ -134,7 +128,7 @@ def build(target: Target, bits: int, rows: int, rest: int, vectors: int, epilogu
                     for v, value in enumerate(vector_sums):
                         place = column + v * target.lanes
                         biased = code.builder.fadd(value, pointers["bias"].at(place).load(target.lanes))
-                        result = finish(code, epilogue, biased, limits)
+                        result = evaluate(code, epilogue, [biased], target.lanes)
                         count = (f["n"] - place).minimum(target.lanes)
                         with code.builder.if_then(code.constant(0) < count):
                             out = pointers["out"].at((row + m) * f["n"] + place)

@@ -13,7 +13,6 @@ number of threads.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from llvmlite import ir
 from mlhood.kernels import native
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.arguments import Arguments
-from mlhood.kernels.codegen.ir_builder import FLOAT, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.ir_builder import FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import CACHE_LINE, MicrokernelSpec, Tile, cheapest, microkernel
 from mlhood.kernels.codegen.packing import packer
 from mlhood.kernels.codegen.target import Target, host
@@ -92,15 +91,6 @@ def _contiguous_axis(matrix: np.ndarray) -> np.ndarray:
 # -- the generated code
 
 
-@dataclass(frozen=True)
-class _Callees:
-    """The functions that the loops call."""
-
-    multiply: FunctionBuilder
-    pack_a: FunctionBuilder
-    pack_b: FunctionBuilder
-
-
 def build(target: Target, rows: int, vectors: int, a_contiguous_rows: bool, b_contiguous_columns: bool) -> str:
     """Return the module as LLVM IR.
 
@@ -113,19 +103,25 @@ def build(target: Target, rows: int, vectors: int, a_contiguous_rows: bool, b_co
     """
     module = ir.Module()
     tile = Tile(rows, vectors, target.lanes)
-    callees = _Callees(
-        microkernel(module, "multiply", MicrokernelSpec(tile, unroll=_UNROLL, ahead=1), target),
-        packer(module, "pack_a", tile.rows, a_contiguous_rows, target),
-        packer(module, "pack_b", tile.columns, b_contiguous_columns, target),
-    )
-    return _LoopNest(Arguments(FIELDS, module), tile, callees).build()
+    multiply = microkernel(module, "multiply", MicrokernelSpec(tile, unroll=_UNROLL, ahead=1), target)
+    pack_a = packer(module, "pack_a", tile.rows, a_contiguous_rows, target)
+    pack_b = packer(module, "pack_b", tile.columns, b_contiguous_columns, target)
+    return _LoopNest(Arguments(FIELDS, module), tile, multiply, pack_a, pack_b).build()
 
 
 class _LoopNest:
     """The loops around the microkernel."""
 
-    def __init__(self, arguments: Arguments, tile: Tile, callees: _Callees) -> None:
-        self.code, self.arguments, self.tile, self.callees = arguments.code, arguments, tile, callees
+    def __init__(
+        self,
+        arguments: Arguments,
+        tile: Tile,
+        multiply: FunctionBuilder,
+        pack_a: FunctionBuilder,
+        pack_b: FunctionBuilder,
+    ) -> None:
+        self.code, self.arguments, self.tile = arguments.code, arguments, tile
+        self.multiply, self.pack_a, self.pack_b = multiply, pack_a, pack_b
         self.field = {name: arguments.integer(name) for name in FIELDS}
         self.edge = self.code.buffer(tile.rows * tile.columns)
         self.null = Pointer(self.code.builder, ir.Constant(ir.PointerType(), None))
@@ -155,7 +151,7 @@ class _LoopNest:
         with self.code.builder.if_then(column < f["n"]):
             source = self.arguments.pointer("b").at(k * f["b_k"] + column * f["b_column"])
             out = self.arguments.pointer("packed_b").at(panel * f["kc"] * width)
-            self.code.call(self.callees.pack_b, source, f["b_ld"], (f["n"] - column).minimum(width), depth, out)
+            self.code.call(self.pack_b, source, f["b_ld"], (f["n"] - column).minimum(width), depth, out)
 
     def _multiply_rows(self, i: Int, j: Int, k: Int, depth: Int, packed_a: Pointer) -> None:
         """Multiply a block of rows of a with all packed panels of b."""
@@ -164,7 +160,7 @@ class _LoopNest:
         with self.code.loop(i, i_end, width) as row:
             source = self.arguments.pointer("a").at(row * f["a_row"] + k * f["a_k"])
             out = packed_a.at((row - i) * depth)
-            self.code.call(self.callees.pack_a, source, f["a_ld"], (i_end - row).minimum(width), depth, out)
+            self.code.call(self.pack_a, source, f["a_ld"], (i_end - row).minimum(width), depth, out)
         with self.code.loop(j, j_end, self.tile.columns) as column:
             panel = self.arguments.pointer("packed_b").at((column - j) * f["kc"])
             following = panel.at(f["kc"] * self.tile.columns)
@@ -201,8 +197,8 @@ class _LoopNest:
     def _multiply(
         self, a: Pointer, b: Pointer, depth: Int, partial: Pointer, pld: Int, out: Pointer, ld: Int, ahead: Pointer
     ) -> None:
-        null, limits = self.null, [ir.Constant(FLOAT, float("-inf")), ir.Constant(FLOAT, float("inf"))]
-        self.code.call(self.callees.multiply, a, b, null, depth, partial, pld, out, ld, null, null, *limits, ahead)
+        null = self.null
+        self.code.call(self.multiply, a, b, null, depth, partial, pld, out, ld, null, null, ahead)
 
     def _accumulate_edge(self, out: Pointer, rows: Int, columns: Int, is_first: Any) -> None:
         """Add the part of an edge tile that is inside the result."""

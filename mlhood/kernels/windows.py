@@ -23,7 +23,6 @@ from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.native import NativeCall, native_call
-from mlhood.kernels.product import UNBOUNDED, Clip
 
 _TASKS_PER_THREAD = 4
 _MAX_PIXELS = 8  # that are computed at once
@@ -31,7 +30,7 @@ _TILE, _SINGLE = 2, 4  # costs in pixels: of beginning a tile, and of a pixel on
 Operation = Literal["convolution", "maximum", "mean"]
 _IMAGE = ("tasks", "planes", "row_chunks", "chunk_rows", "high", "wide", "out_high", "out_wide", "first", "last")
 _OPERANDS = ("x", "y", "residual", "w", "bias", "blocks", "rows", "columns", "row_counts", "column_counts")
-FIELDS = (*_IMAGE, *_OPERANDS, "top", "left", "floor", "ceiling")
+FIELDS = (*_IMAGE, *_OPERANDS, "top", "left")
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,6 @@ def depthwise(
     g: Geometry,
     w: np.ndarray,
     bias: np.ndarray | None = None,
-    clip: Clip | None = None,
     *,
     threads: int = 1,
     target: Target | None = None,
@@ -87,10 +85,9 @@ def depthwise(
         g: The geometry, with as many groups as channels and filters.
         w: float32 [C, 1, KH, KW].
         bias: float32 [C] or None.
-        clip: Bounds that the result is clamped to; None for none.
         threads: Number of threads.
         target: The processor; the host by default.
-        epilogue: Steps on the result as their only input, see `elementwise.prepare`; they replace the clamping.
+        epilogue: Steps on the result as their only input, see `elementwise.prepare`.
     """
     target = target or host()
     lanes = target.lanes
@@ -106,7 +103,7 @@ def depthwise(
     windows = Windows(g.images * blocks, size, g.out, g.kernel, g.stride, g.dilation, g.padding)
     addresses = {"w": packed.ctypes.data, "bias": padded.ctypes.data, "blocks": blocks}
     keep, steps = (packed, padded), checked_steps(epilogue)
-    return _prepare(windows, "convolution", addresses, clip or UNBOUNDED, keep, threads, target, steps)
+    return _prepare(windows, "convolution", addresses, keep, threads, target, steps)
 
 
 def pool(
@@ -128,7 +125,7 @@ def pool(
     """
     counts = [np.diff(windows.bounds(axis, with_pads=count_pads)).astype(np.float32) for axis in (0, 1)]
     addresses = {"row_counts": counts[0].ctypes.data, "column_counts": counts[1].ctypes.data}
-    return _prepare(windows, operation, addresses, UNBOUNDED, tuple(counts), threads, target or host())
+    return _prepare(windows, operation, addresses, tuple(counts), threads, target or host())
 
 
 def pixels_at_once(count: int, most: int) -> int:
@@ -141,7 +138,6 @@ def _prepare(
     windows: Windows,
     operation: Operation,
     values: dict[str, int],
-    clip: Clip,
     keep: tuple[np.ndarray, ...],
     threads: int,
     target: Target,
@@ -169,7 +165,6 @@ def _prepare(
         "top": windows.padding[0],
         "left": windows.padding[1],
     }
-    floats = {"floor": clip[0], "ceiling": clip[1]}
     pixels = pixels_at_once(inside.size, min(_MAX_PIXELS, target.registers // 2))
     variant = WindowVariant(operation, windows.kernel, windows.stride, windows.dilation, pixels, epilogue)
     return native_call(
@@ -177,7 +172,6 @@ def _prepare(
         FIELDS,
         fields | values,
         ("x", "y", "residual"),
-        floats=floats,
         keep=(rows, columns, *keep),
         name="depthwise" if operation == "convolution" else f"{operation} pool",
     )
@@ -196,7 +190,7 @@ class WindowVariant:
         stride: Vertical and horizontal.
         dilation: Vertical and horizontal.
         pixels: Number of pixels that are computed at once.
-        epilogue: Steps that are applied to a convolution instead of clamping it.
+        epilogue: Steps that are applied to a convolution.
     """
 
     operation: Operation

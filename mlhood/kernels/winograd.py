@@ -6,7 +6,7 @@ t^2 matrix products. (Winograd, Arithmetic Complexity of Computations, 1980; Lav
 Convolutional Neural Networks, CVPR 2016.)
 
     input     d -> v[t * t, tiles, channels]         a task transforms a row of tiles of one block of channels
-    output    p[t * t, tiles, filters] -> y          with bias, residual, and steps or clamping
+    output    p[t * t, tiles, filters] -> y          with bias, residual and steps
 
 A number that is not finite, or an overflow, reaches all results of its tile. If there is any, the word `nonfinite` is
 set, and the convolution has to be computed in another way.
@@ -31,7 +31,7 @@ from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.parallel import aligned
-from mlhood.kernels.product import UNBOUNDED, Clip, ProductSizes, choose, cost, prepare
+from mlhood.kernels.product import ProductSizes, choose, cost, prepare
 
 _TRANSFORM = 4  # cycles per element of a tile: loading, transforming, storing
 BANDWIDTH = 4  # bytes per cycle from memory, on one core
@@ -64,9 +64,9 @@ OUTPUT: dict[int, Matrix] = {
     4: ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
 }
 TILES = tuple(WEIGHTS)  # widths of a tile of outputs, m
-_TILES = ("tasks", "first", "blocks", "tile_rows", "tile_columns", "high", "wide", "plane", "image")
+_TILES = ("tasks", "first", "blocks", "tile_rows", "tile_columns", "high", "wide", "plane")
 INPUT_FIELDS = (*_TILES, "x", "top", "left", "v", "v_element", "v_ld")
-OUTPUT_FIELDS = (*_TILES, "p", "p_element", "p_ld", "y", "bias", "residual", "nonfinite", "floor", "ceiling")
+OUTPUT_FIELDS = (*_TILES, "p", "p_element", "p_ld", "y", "bias", "residual", "nonfinite")
 
 
 def supports(g: Geometry, lanes: int) -> bool:
@@ -123,7 +123,6 @@ def prepare_winograd(
     g: Geometry,
     weights: np.ndarray,
     bias: np.ndarray | None = None,
-    clip: Clip | None = None,
     *,
     m: int,
     chunk: int | None = None,
@@ -141,84 +140,42 @@ def prepare_winograd(
         g: The geometry; see `supports`.
         weights: What `pack_weights` returned for the same m and target.
         bias: float32 [F] or None.
-        clip: Bounds that the result is clamped to; None for none.
         m: Width of a tile of outputs, one of `TILES`.
         chunk: Rows of tiles that go through all three calls before the next ones, so that the workspaces stay in the
             second-level cache; None for all.
         threads: Number of threads.
         target: The processor; the host by default.
-        epilogue: Steps on the result as their only input, see `elementwise.prepare`; they replace the clamping.
+        epilogue: Steps on the result as their only input, see `elementwise.prepare`.
     """
     target = target or host()
-    steps = checked_steps(epilogue)
-    convolution = _Winograd(g, weights, bias, clip or UNBOUNDED, m, threads, target, steps)
-    lines = convolution.lines
-    step = min(lines, chunk or lines)
-    return [call for first in range(0, lines, step) for call in convolution.calls(first, min(step, lines - first))]
-
-
-class _Winograd:
-    """What the calls of all chunks have in common."""
-
-    def __init__(
-        self,
-        g: Geometry,
-        weights: np.ndarray,
-        bias: np.ndarray | None,
-        clip: Clip,
-        m: int,
-        threads: int,
-        target: Target,
-        epilogue: tuple[Step, ...],
-    ) -> None:
-        self.geometry, self.weights, self.clip, self.m, self.epilogue = g, weights, clip, m, epilogue
-        self.threads, self.target, self.lanes = threads, target, target.lanes
-        self.blocks = -(-g.channels // self.lanes), -(-g.filters // self.lanes)
-        self.rows, self.columns = tile_counts(g, m)
-        self.lines = g.images * self.rows
-        self.tile = choose(_sizes(g, m, target.lanes), target)
-        self.bias = np.zeros(self.blocks[1] * self.lanes, np.float32)
-        if bias is not None:
-            self.bias[: g.filters] = bias
-
-    def calls(self, first: int, lines: int) -> list[NativeCall]:
-        """Return the three calls for some rows of tiles."""
-        g, tiles, elements = self.geometry, lines * self.columns, (self.m + 2) ** 2
-        v_ld, p_ld = self.blocks[0] * self.lanes, self.blocks[1] * self.lanes
+    lanes, elements, (rows, columns) = target.lanes, (m + 2) ** 2, tile_counts(g, m)
+    blocks, images = [-(-count // lanes) for count in (g.channels, g.filters)], ((g.height, g.width), g.out)
+    v_ld, p_ld = (count * lanes for count in blocks)
+    padded = np.zeros(p_ld, np.float32)
+    padded[: g.filters] = 0 if bias is None else bias
+    tile, lines = choose(_sizes(g, m, lanes), target), g.images * rows
+    transform, finish = jit.load(build_input, target, m), jit.load(build_output, target, m, checked_steps(epilogue))
+    calls, step = [], min(lines, chunk or lines)
+    for first in range(0, lines, step):
+        count = min(step, lines - first)
+        tiles, common = count * columns, {"first": first, "tile_rows": rows, "tile_columns": columns}
         workspace = {"v": 4 * elements * tiles * v_ld, "p": 4 * elements * tiles * p_ld}
-        before = self._tasks(first, lines, self.blocks[0], (g.height, g.width))
+        before, after = (
+            common | {"tasks": count * n, "blocks": n, "high": high, "wide": wide, "plane": high * wide * lanes}
+            for n, (high, wide) in zip(blocks, images, strict=True)
+        )
         before |= {"top": g.padding[0], "left": g.padding[1], "v_element": tiles * v_ld, "v_ld": v_ld}
-        after = self._tasks(first, lines, self.blocks[1], g.out)
-        after |= {"p_element": tiles * p_ld, "p_ld": p_ld, "bias": self.bias.ctypes.data}
-        sizes = ProductSizes(tiles, p_ld, g.channels, elements)
-        options = {"a_ld": v_ld, "c_ld": p_ld, "threads": self.threads, "target": self.target, "tile": self.tile}
-        product = prepare(sizes, self.weights, **options)
+        after |= {"p_element": tiles * p_ld, "p_ld": p_ld, "bias": padded.ctypes.data}
+        options: Any = {"a_ld": v_ld, "c_ld": p_ld, "threads": threads, "target": target, "tile": tile}
+        product = prepare(ProductSizes(tiles, p_ld, g.channels, elements), weights, **options)
         operands = {"v": product.operands["a"], "p": product.operands["c"]}
-        kernels = [
-            jit.load(build_input, self.target, self.m),
-            jit.load(build_output, self.target, self.m, self.epilogue),
-        ]
-        floats = {"floor": self.clip[0], "ceiling": self.clip[1]}
-        return [
-            native_call(kernels[0], INPUT_FIELDS, before, ("x", "v"), workspace=workspace, name="winograd input"),
+        calls += [
+            native_call(transform, INPUT_FIELDS, before, ("x", "v"), workspace=workspace, name="winograd input"),
             NativeCall(product.kernel, product.words, operands, workspace, product.keep, "winograd product"),
-            native_call(
-                kernels[1],
-                OUTPUT_FIELDS,
-                after,
-                ("p", "y", "residual", "nonfinite"),
-                floats=floats,
-                workspace=workspace,
-                keep=(self.bias,),
-                name="winograd output",
-            ),
         ]
-
-    def _tasks(self, first: int, lines: int, blocks: int, image: tuple[int, int]) -> dict[str, int]:
-        plane = image[0] * image[1] * self.lanes
-        tasks = {"tasks": lines * blocks, "first": first, "blocks": blocks}
-        tiles = {"tile_rows": self.rows, "tile_columns": self.columns}
-        return tasks | tiles | {"high": image[0], "wide": image[1], "plane": plane, "image": blocks * plane}
+        options = {"workspace": workspace, "keep": (padded,), "name": "winograd output"}
+        calls.append(native_call(finish, OUTPUT_FIELDS, after, ("p", "y", "residual", "nonfinite"), **options))
+    return calls
 
 
 def _sizes(g: Geometry, m: int, lanes: int) -> ProductSizes:
@@ -241,7 +198,7 @@ def build_output(target: Target, m: int, epilogue: tuple[Step, ...] = ()) -> str
     Args:
         target: The processor.
         m: Width of a tile of outputs.
-        epilogue: Steps that are applied to the result instead of clamping it.
+        epilogue: Steps that are applied to the result.
     """
     return _OutputTransform(target, m, epilogue).build()
 
@@ -264,7 +221,7 @@ class _Transform:
             image, row = (line + f["first"]) // f["tile_rows"], (line + f["first"]) % f["tile_rows"]
             with self.code.loop(0, f["tile_columns"]) as column:
                 index = line * f["tile_columns"] + column
-                self._tile(image * f["image"] + block * f["plane"], block, row, column, index)
+                self._tile((image * f["blocks"] + block) * f["plane"], block, row, column, index)
         return self.arguments.finished()
 
     def _tile(self, plane: Int, block: Int, row: Int, column: Int, index: Int) -> None:

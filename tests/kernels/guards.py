@@ -1,11 +1,13 @@
 """Runs of native calls that notice accesses outside of the operands: guards of NaN around what is read and written."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from mlhood.kernels import parallel
 from mlhood.kernels.native import NativeCall, run
 
 GUARD = 256  # bytes on either side
@@ -59,3 +61,13 @@ def run_guarded(call: NativeCall, shape: Sequence[int], dtype: Any = np.float32,
         results.append(out)
     assert results[0].tobytes() == results[1].tobytes(), "the result depends on the number of threads or alignment"
     return results[0].copy()
+
+
+@contextmanager
+def use_threads(count: int) -> Iterator[None]:
+    """Run kernels that the calling thread starts within the block with `count` threads."""
+    before = parallel.set_threads(count)
+    try:
+        yield
+    finally:
+        parallel.set_threads(before)

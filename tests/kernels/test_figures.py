@@ -23,11 +23,11 @@ BASELINES = {
     "C1": {"im2col + BLAS": (90e9, 85e9, 97e9), "torch": (160e9, 150e9, 165e9), "ours": (235e9, 230e9, 255e9)},
     "C2": {"torch": (100e9, 90e9, 120e9), "ours": (208e9, 200e9, 209e9)},
 }
-MODELS = {"definition": (2.4, 0.008, 2.5), "BLAS": (0.038, 0.008, 0.05), "direct": (0.017, 0.008, None)}
+MODELS = {"definition": (2.4, 0.008, 2.5), "BLAS": (0.038, 0.008, 0.05), "direct": (0.017, 0.008, 0.03)}
 LAYERS = [("conv", 118e6, 60.0, False), ("3x3 @56", 115.6e6, 131.0, True), ("3x3 @28", 115.6e6, 166.0, True)]
 RATIOS = {
     "C1": {"torch": Ratio(1.3, 1.2, 1.4), "ONNX Runtime": Ratio(0.97, 0.9, 1.01)},
-    "C2": {"torch": Ratio(2.6, 2.5, 2.7)},
+    "C2": {"torch": Ratio(2.6, 2.5, 2.7), "ONNX Runtime": Ratio(0.97, 0.9, 1.01)},
 }
 FIGURES = {
     "window": convolution_figures.window,
@@ -37,15 +37,10 @@ FIGURES = {
     "packing": gemm_figures.packing,
     "register_tile": gemm_figures.register_tile,
     "ladder": lambda: benchmark_figures.ladder(LADDER, PEAK),
-    "ladder, one size": lambda: benchmark_figures.ladder({"a": {7: 1e9}, "b": {7: 1.01e9}}, 1e9),
     "baselines": lambda: benchmark_figures.baselines(BASELINES, PEAK),
-    "baselines, one": lambda: benchmark_figures.baselines({"x": {"ours": (1e9, 1e9, 1e9)}}, PEAK),
     "ratios": lambda: benchmark_figures.ratios(RATIOS),
-    "ratios, one": lambda: benchmark_figures.ratios({"a layer": {"torch": Ratio(1.0, 1.0, 1.0)}}),
     "amdahl": lambda: benchmark_figures.amdahl(MODELS),
-    "amdahl, nothing measured": lambda: benchmark_figures.amdahl({"a": (0.02, 0.01, None), "b": (0.01, 0.01, None)}),
     "inventory": lambda: benchmark_figures.inventory(LAYERS),
-    "inventory, long": lambda: benchmark_figures.inventory(LAYERS * 15),
 }
 
 
@@ -97,7 +92,7 @@ def test_baselines_are_labelled_with_rates_and_shares():
 def test_models_are_labelled_with_predicted_and_measured_speedups():
     shown = strings(benchmark_figures.amdahl(MODELS))
     assert "46.0 ms, 52.3x\nmeasured 50.0 ms, 50.0x" in shown
-    assert "25.0 ms, 96.3x" in shown
+    assert "25.0 ms, 96.3x\nmeasured 30.0 ms, 83.3x" in shown
     assert sum("cut" in text for text in shown) == 1
 
 

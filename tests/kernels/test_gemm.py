@@ -11,6 +11,7 @@ from mlhood.errors import KernelError
 from mlhood.kernels import GEMM, parallel, vectorised
 from mlhood.kernels.codegen.microkernel import cheapest
 from mlhood.kernels.codegen.target import Target, available
+from tests.kernels.guards import use_threads
 
 SIZES = st.one_of(st.integers(0, 40), st.sampled_from([63, 64, 65, 100, 513, 530]))
 LAYOUTS = ("plain", "transposed", "every other", "reversed", "broadcast")
@@ -112,9 +113,9 @@ def test_invalid_numbers_of_threads_are_refused(threads):
 
 def test_threads_as_a_setting():
     default = parallel.threads()
-    with parallel.use_threads(7):
+    with use_threads(7):
         assert parallel.threads() == 7
-        with parallel.use_threads(1):
+        with use_threads(1):
             assert parallel.threads() == 1
         assert parallel.threads() == 7
     assert parallel.threads() == default >= 1

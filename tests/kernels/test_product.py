@@ -38,7 +38,8 @@ def test_products_agree_with_numpy_and_stay_in_bounds(sizes, target):
     x, results = Guarded(a.shape, a, shift=3), []
     for threads in (1, 2):
         c = Guarded((sizes.batch, sizes.m, sizes.n), shift=5)
-        call = product.prepare(sizes, b, bias, (0.0, 2.0), threads=threads, target=target)
+        steps = (("Clip", (0.0, 2.0), (0,)),)
+        call = product.prepare(sizes, b, bias, threads=threads, target=target, epilogue=steps)
         native.run(call, threads, a=x.array, c=c.array)
         c.check()
         check(c.array, np.clip(a @ b + bias, 0, 2))
@@ -101,7 +102,8 @@ def test_a_product_over_nothing_is_the_bias():
 def test_nan_and_infinities_propagate():
     a = np.array([[np.nan, 1], [np.inf, 1], [1, 2]], np.float32)
     c = np.empty((3, 2), np.float32)
-    native.run(product.prepare(ProductSizes(3, 2, 2), np.ones((2, 2), np.float32), clip=(0.0, np.inf)), a=a, c=c)
+    b, steps = np.ones((2, 2), np.float32), (("Relu", (), (0,)),)
+    native.run(product.prepare(ProductSizes(3, 2, 2), b, epilogue=steps), a=a, c=c)
     np.testing.assert_array_equal(c[:, 0], [np.nan, np.inf, 3])
 
 

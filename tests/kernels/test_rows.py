@@ -12,14 +12,10 @@ from tests.kernels.guards import guarded, run_guarded
 
 SHAPES = [(3, 1), (2, 7), (5, 8), (3, 31), (4, 49), (70, 128), (2, 1000), (1, 10_007), (0, 5), (3000, 3)]
 REFERENCES = {
-    "L1": lambda x: np.abs(x).sum(1),
-    "L2": lambda x: np.sqrt((x * x).sum(1)),
     "Max": lambda x: x.max(1),
     "Mean": lambda x: x.mean(1),
     "Min": lambda x: x.min(1),
-    "Prod": lambda x: x.prod(1),
     "Sum": lambda x: x.sum(1),
-    "SumSquare": lambda x: (x * x).sum(1),
 }
 shapes = pytest.mark.parametrize("shape", SHAPES, ids=str)
 
@@ -50,20 +46,20 @@ def test_softmax_of_infinities_is_that_of_numpy(log, target):
 
 
 @shapes
-@pytest.mark.parametrize(("scale", "bias"), [(True, True), (False, False), (True, False), (False, True)])
-def test_layer_norm_is_that_of_torch(shape, scale, bias, target):
+@pytest.mark.parametrize("bias", [True, False])
+def test_layer_norm_is_that_of_torch(shape, bias, target):
     x, factor, offset = values(shape) + 3, values(shape[1]) + 1, values(shape[1])
-    parameters = ({"scale": factor} if scale else {}) | ({"bias": offset} if bias else {})
+    parameters = {"scale": factor} | ({"bias": offset} if bias else {})
     expected = torch.nn.functional.layer_norm(torch.from_numpy(x).double(), shape[1:], eps=1e-3).numpy()
-    expected = expected * (factor if scale else 1) + (offset if bias else 0)
-    call = rows.layer_norm(*shape, epsilon=1e-3, scale=scale, bias=bias, target=target)
+    expected = expected * factor + (offset if bias else 0)
+    call = rows.layer_norm(*shape, epsilon=1e-3, bias=bias, target=target)
     np.testing.assert_allclose(run_guarded(call, shape, x=x, **parameters), expected, rtol=1e-4, atol=2e-5)
 
 
 def test_a_constant_row_is_normalised_to_the_bias(target):
-    call = rows.layer_norm(2, 13, scale=False, target=target)
+    call = rows.layer_norm(2, 13, target=target)
     bias = values(13)
-    y = run_guarded(call, (2, 13), x=np.full((2, 13), 0.1, np.float32), bias=bias)
+    y = run_guarded(call, (2, 13), x=np.full((2, 13), 0.1, np.float32), scale=bias, bias=bias)
     np.testing.assert_allclose(y, np.broadcast_to(bias, (2, 13)), atol=1e-4)
 
 
@@ -71,8 +67,6 @@ def test_a_constant_row_is_normalised_to_the_bias(target):
 @pytest.mark.parametrize("name", rows.REDUCTIONS)
 def test_reductions_are_those_of_numpy(name, shape, target):
     x = values(shape)
-    if name == "Prod":
-        x = 1 + x / 100
     expected = REFERENCES[name](x.astype(np.float64))
     y = run_guarded(rows.reduce(name, *shape, target=target), shape[:1], x=x)
     # sums are accurate relative to the sum of the magnitudes
@@ -91,7 +85,7 @@ def test_nan_and_infinities_propagate_from_every_position(name, target):
 
 
 def test_reductions_of_nothing_are_neutral(target):
-    neutral = {"Max": -np.inf, "Mean": np.nan, "Min": np.inf, "Prod": 1}
+    neutral = {"Max": -np.inf, "Mean": np.nan, "Min": np.inf}
     for name in rows.REDUCTIONS:
         y = run_guarded(rows.reduce(name, 3, 0, target), (3,), x=np.empty((3, 0), np.float32))
         np.testing.assert_array_equal(y, np.full(3, neutral.get(name, 0)))
@@ -99,10 +93,11 @@ def test_reductions_of_nothing_are_neutral(target):
 
 def test_the_result_may_take_the_place_of_the_input(target):
     x = values((3, 77))
-    for call in (rows.softmax(3, 77, target=target), rows.layer_norm(3, 77, scale=False, bias=False, target=target)):
+    softmax, layer_norm = rows.softmax(3, 77, target=target), rows.layer_norm(3, 77, bias=False, target=target)
+    for call, more in ((softmax, {}), (layer_norm, {"scale": x[0]})):
         _, inside = guarded(x)
-        run(call, 2, x=inside, out=inside)
-        np.testing.assert_array_equal(inside, run_guarded(call, x.shape, x=x))
+        run(call, 2, x=inside, out=inside, **more)
+        np.testing.assert_array_equal(inside, run_guarded(call, x.shape, x=x, **more))
 
 
 def test_softmax_for_arm_is_assembled():

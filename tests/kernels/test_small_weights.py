@@ -35,11 +35,10 @@ def test_products(case, target):
     expected = a.astype(np.float64) @ (w * np.repeat(scale, group, 1)[:, :k]).T + bias
     assert small_weights.bits_of(w, group) == bits
     packed = small_weights.pack_weights(w, bits, small_weights.tile_of(m, target)[1] * target.lanes)
-    for clip in (None, (0.0, np.inf)):
-        call = small_weights.prepare(ProductSizes(m, n, k), packed, scale, group, bias, clip, target=target)
+    for steps, least in (((), -np.inf), ((("Relu", (), (0,)),), 0)):
+        call = small_weights.prepare(ProductSizes(m, n, k), packed, scale, group, bias, target=target, epilogue=steps)
         y = run_guarded(call, (m, n), a=a)
-        bounds = clip or (-np.inf, np.inf)
-        np.testing.assert_allclose(y, expected.clip(*bounds), rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+        np.testing.assert_allclose(y, expected.clip(least), rtol=1e-4, atol=1e-4 * np.abs(expected).max())
     assert packed.nbytes == packed.shape[0] * packed.shape[2] * k * bits // 8
 
 

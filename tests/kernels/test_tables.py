@@ -20,10 +20,3 @@ def test_the_table_takes_comparisons_of_all_layers():
     assert table.missing == []
     assert table.verdicts()[1].state == "holds"
     assert table.read(table.to_dict()).verdicts() == table.verdicts()
-
-
-def test_every_call_returns_a_new_table():
-    first, second = convolution_table(), convolution_table()
-    first.fill("C1", compare({name: lambda: 1.0 for name in first.columns}, shortest=0))
-    assert len(first.missing) == 6
-    assert len(second.missing) == 8

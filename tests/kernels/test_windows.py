@@ -47,7 +47,8 @@ def test_depthwise_convolution_agrees_with_torch(shape, target):
     residual = draw.standard_normal(expected.shape).astype(np.float32)
     results = []
     for threads in (1, 2):
-        call = windows.depthwise(g, w, bias, (0.0, 4.0), threads=threads, target=target)
+        steps = (("Clip", (0.0, 4.0), (0,)),)
+        call = windows.depthwise(g, w, bias, threads=threads, target=target, epilogue=steps)
         results.append(run(call, x, expected.shape, target, threads, residual=residual))
     np.testing.assert_allclose(results[0], np.clip(expected + residual, 0, 4), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(*results)

@@ -21,11 +21,10 @@ def reference(x, w, bias, padding):
     return torch.nn.functional.conv2d(padded, torch.tensor(w).double(), torch.tensor(bias).double()).numpy()
 
 
-def run(g, x, w, bias, residual=None, *, m, target, threads=1, clip=None, chunk=None):
+def run(g, x, w, bias, residual=None, *, m, target, threads=1, epilogue=(), chunk=None):
     lanes = target.lanes
-    calls = winograd.prepare_winograd(
-        g, winograd.pack_weights(g, w, m, target), bias, clip, m=m, chunk=chunk, threads=threads, target=target
-    )
+    options = {"m": m, "chunk": chunk, "threads": threads, "target": target, "epilogue": epilogue}
+    calls = winograd.prepare_winograd(g, winograd.pack_weights(g, w, m, target), bias, **options)
     sizes = {name: max(c.workspace.get(name, 0) for c in calls) for name in ("v", "p")}
     spaces = {name: Guarded(size // 4) for name, size in sizes.items()}
     blocked = to_blocked(x, lanes)
@@ -73,10 +72,10 @@ def test_threads_and_chunks_give_the_same_bits(m):
 
 
 @pytest.mark.parametrize("m", winograd.TILES)
-def test_the_residual_is_added_before_clamping(m):
+def test_the_residual_is_added_before_the_steps(m):
     g, x, w, bias = problem(16, 16, 6, 10, 1)
     residual = np.random.default_rng(1).standard_normal(g.out_shape).astype(np.float32)
-    actual, _ = run(g, x, w, bias, residual, m=m, target=host(), clip=(0.0, 6.0))
+    actual, _ = run(g, x, w, bias, residual, m=m, target=host(), epilogue=(("Clip", (0.0, 6.0), (0,)),))
     np.testing.assert_allclose(actual, np.clip(reference(x, w, bias, g.padding) + residual, 0, 6), atol=1e-3)
 
 

@@ -100,7 +100,8 @@ class _PackedConv:
 
     def _plan(self, shape: tuple[int, ...]) -> Direct:
         g = geometry(shape, self.w.shape, **self.fallback.arguments)
-        return Direct(g, self.w, self.bias, self.fallback.clip)
+        steps = () if self.fallback.clip is None else (("Clip", self.fallback.clip, (0,)),)
+        return Direct(g, self.w, self.bias, epilogue=steps)
 
 
 class _CustomConv:

@@ -23,7 +23,7 @@ from mlhood.kernels import parallel
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.arguments import Arguments, pack_arguments
 from mlhood.kernels.codegen.direct_kernel import WEIGHT_PREFETCH
-from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.ir_builder import INDEX, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import MicrokernelSpec, Tile, candidates, microkernel
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.direct import pack_weights
@@ -333,6 +333,5 @@ class _Writer:
 
     def _call(self, callee: FunctionBuilder, inputs: Any, out: Pointer, ld: Int, bias: Pointer) -> None:
         window, weights, table, count, begun = inputs
-        limits = [ir.Constant(FLOAT, float(bound)) for bound in ("-inf", "inf")]
         columns = self.code.constant(self.tile.columns)
-        self.code.call(callee, window, weights, table, count, begun, columns, out, ld, bias, self.null, *limits)
+        self.code.call(callee, window, weights, table, count, begun, columns, out, ld, bias, self.null)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments
-from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.ir_builder import INDEX, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import CACHE_LINE, MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.packing import padder
 from mlhood.kernels.codegen.steps import Step
@@ -24,17 +24,8 @@ _PADDING = ("tasks", "pads", "planes", "source", "high", "wide", "padded_high", 
 _TASKS = ("blocks", "chunks", "groups", "chunk", "tiles", "row_tiles", "last")
 _INPUTS = ("x", "x_image", "x_group", "x_row", "x_tile", "x_last", "w", "w_block", "table", "count", "depth")
 _OUTPUT = ("out", "out_image", "out_group", "out_block", "out_row", "ld", "bias", "residual", "filters")
-FIELDS = (*_PADDING, *_TASKS, *_INPUTS, *_OUTPUT, "scratch", "floor", "ceiling", "chunk_inner")
+FIELDS = (*_PADDING, *_TASKS, *_INPUTS, *_OUTPUT, "scratch", "chunk_inner")
 WEIGHT_PREFETCH = 32  # k; the weights of a network come from memory in every run
-
-
-@dataclass(frozen=True)
-class _Callees:
-    """The functions that the loops call: microkernels that store partial or final sums, and the padder."""
-
-    partial: FunctionBuilder
-    final: FunctionBuilder
-    pad: FunctionBuilder
 
 
 @dataclass(frozen=True)
@@ -52,7 +43,7 @@ class DirectVariant:
         prefetch: Distance in k at which the input is prefetched; 0: none.
         unroll: Adjacent elements of the input that one entry of the table of offsets stands for.
         ahead: Cache lines per iteration that are prefetched of the weights that come after those of this call.
-        epilogue: Steps that are applied to the result instead of clamping it.
+        epilogue: Steps that are applied to the result.
     """
 
     rows: int
@@ -83,20 +74,20 @@ class DirectVariant:
 def build(target: Target, variant: DirectVariant) -> str:
     """Return the module as LLVM IR."""
     module = ir.Module()
-    partial, final = variant.specs(target)
-    callees = _Callees(
-        microkernel(module, "partial", partial, target),
-        microkernel(module, "final", final, target),
-        padder(module, "pad", target),
-    )
-    return _LoopNest(Arguments(FIELDS, module), partial.tile, callees, variant).build()
+    specs = variant.specs(target)
+    kernels = [microkernel(module, name, spec, target) for name, spec in zip(("partial", "final"), specs, strict=True)]
+    kernels.append(padder(module, "pad", target))
+    return _LoopNest(Arguments(FIELDS, module), specs[0].tile, kernels, variant).build()
 
 
 class _LoopNest:
     """The loops around the microkernel."""
 
-    def __init__(self, arguments: Arguments, tile: Tile, callees: _Callees, variant: DirectVariant) -> None:
-        self.arguments, self.tile, self.callees, self.variant = arguments, tile, callees, variant
+    def __init__(
+        self, arguments: Arguments, tile: Tile, kernels: list[FunctionBuilder], variant: DirectVariant
+    ) -> None:
+        self.arguments, self.tile, self.variant = arguments, tile, variant
+        self.partial, self.final, self.pad = kernels  # microkernels that store partial and final sums, and the padder
         self.code = code = arguments.code
         self.channels, self.pixels = tile.columns, tile.rows
         if variant.lanes == "pixels":
@@ -126,7 +117,7 @@ class _LoopNest:
             source = self.arguments.pointer("source").at(plane * (f["high"] * f["wide"]))
             out = x.at(plane * (f["padded_high"] * f["padded_wide"]))
             padded = [f[name] for name in ("padded_high", "padded_wide", "top", "left")]
-            self.code.call(self.callees.pad, source, f["high"], f["wide"], out, *padded)
+            self.code.call(self.pad, source, f["high"], f["wide"], out, *padded)
 
     def _convolve(self, task: Int, scratch: Pointer) -> None:
         """Compute a chunk of tiles of one block of output channels, of one group, of one image."""
@@ -173,7 +164,7 @@ class _LoopNest:
             )
             with b.if_else(is_partial) as (partial, final):
                 with partial:
-                    self._call(self.callees.partial, inputs, initial, sums, self.code.constant(self.tile.columns))
+                    self._call(self.partial, inputs, initial, sums, self.code.constant(self.tile.columns))
                 with final:
                     offset = out + row * f["out_row"] + column * self.channel_block
                     self._finish(inputs, initial, offset, bias, filters)
@@ -194,11 +185,8 @@ class _LoopNest:
     ) -> None:
         window, w, table, count, ahead = inputs
         a, b = (w, window) if self.variant.lanes == "pixels" else (window, w)
-        limits = [ir.Constant(FLOAT, float(bound)) for bound in ("-inf", "inf")]
-        if callee is self.callees.final:
-            limits = [self.arguments.float32("floor"), self.arguments.float32("ceiling")]
         columns = self.code.constant(self.tile.columns)
-        epilogue = (bias or self.null, residual or self.null, *limits)
+        epilogue = (bias or self.null, residual or self.null)
         prefetched = [ahead] if self.variant.ahead else []
         self.code.call(callee, a, b, table, count, initial, columns, out, ld, *epilogue, *prefetched)
 
@@ -206,22 +194,21 @@ class _LoopNest:
         """Call the final microkernel; a block with fewer channels than the tile is computed in a buffer and copied."""
         out, residual = self.arguments.pointer("out").at(offset), self.arguments.pointer("residual")
         residual = self._null_if(residual, residual.at(offset))
-        bias = self._null_if(self.arguments.pointer("bias"), bias)
         if self.variant.lanes == "pixels":
             ld = self.code.constant(self.channel_block) if self.variant.blocked else self.field["ld"]
-            self._call(self.callees.final, inputs, initial, out, ld, bias, residual)
+            self._call(self.final, inputs, initial, out, ld, bias, residual)
             return
         lanes, blocks = self.channel_block, self.tile.columns // self.channel_block
         valid = (filters + lanes - 1) // lanes
         b, rows = self.code.builder, self.code.constant(self.tile.rows * lanes)
         with b.if_else(valid.equals(blocks)) as (full, at_edge):
             with full:
-                self._call(self.callees.final, inputs, initial, out, self.field["ld"], bias, residual)
+                self._call(self.final, inputs, initial, out, self.field["ld"], bias, residual)
             with at_edge:
                 with self.code.builder.if_then(b.not_(residual.is_null())):
                     self._copy(self.edge_residual, rows, residual, self.field["ld"], valid)
                 edge_residual = self._null_if(residual, self.edge_residual)
-                self._call(self.callees.final, inputs, initial, self.edge, rows, bias, edge_residual)
+                self._call(self.final, inputs, initial, self.edge, rows, bias, edge_residual)
                 self._copy(out, self.field["ld"], self.edge, rows, valid)
 
     def _null_if(self, condition: Pointer, pointer: Pointer) -> Pointer:

@@ -30,7 +30,7 @@ from mlhood.kernels.codegen.ir_builder import (
     transpose,
 )
 from mlhood.kernels.codegen.remainder import load_lanes, store_lanes
-from mlhood.kernels.codegen.steps import Step, finish
+from mlhood.kernels.codegen.steps import Step, evaluate
 from mlhood.kernels.codegen.target import Target
 
 CACHE_LINE = 16  # float32 in a cache line
@@ -108,7 +108,7 @@ class MicrokernelSpec:
         b_prefetch: Likewise for b, which is packed: all of a k at once.
         ahead: Cache lines per iteration that are prefetched into the second-level cache, from the parameter `ahead` on:
             what a later call reads. 0: none, and no parameter.
-        epilogue: Steps that are applied to the result instead of clamping it.
+        epilogue: Steps that are applied to the result.
     """
 
     tile: Tile
@@ -136,10 +136,8 @@ PARAMETERS = {
     "partial_ld": INDEX,
     "out": ADDRESS,
     "ld": INDEX,
-    "bias": ADDRESS,  # null: none
+    "bias": ADDRESS,  # ignored without an axis
     "residual": ADDRESS,  # laid out like `out`; null: none
-    "floor": FLOAT,
-    "ceiling": FLOAT,
 }
 
 
@@ -231,16 +229,16 @@ def _strided_load(code: FunctionBuilder, b: Pointer, first: int, lanes: int, str
 
 
 def _epilogue(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[StackSlot]], target: Target) -> None:
-    """Add bias and residual, apply the steps or clamp to [floor, ceiling], and store the tile."""
+    """Add bias and residual, apply the steps, and store the tile."""
     tile = spec.tile
     if spec.bias_axis != "none":
         _add_bias(code, spec, sums)
-    out, residual, ld = code.pointer("out"), code.pointer("residual"), code.integer("ld")
+    ld = code.integer("ld")
     if spec.store != "columns":
         row_step, vector_step = (ld, tile.lanes) if spec.store == "rows" else (code.constant(tile.lanes), ld)
         for v in range(tile.vectors):
             pieces = [(row_step * m + code.constant(v) * vector_step, row[v].get()) for m, row in enumerate(sums)]
-            _store(code, spec, pieces, _valid_lanes(spec, v), out, residual, target)
+            _store(code, spec, pieces, _valid_lanes(spec, v), target)
         return
     zero = ir.Constant(ir.VectorType(FLOAT, tile.lanes), None)
     for v in range(tile.vectors):
@@ -249,7 +247,7 @@ def _epilogue(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Stac
             filled = [*rows, *[zero] * (tile.lanes - len(rows))] if spec.fill_lanes else rows
             columns = transpose(code, filled, tile.lanes)[: _valid_lanes(spec, v)]
             pieces = [(ld * (v * tile.lanes + n) + first, column) for n, column in enumerate(columns)]
-            _store(code, spec, pieces, len(filled), out, residual, target)
+            _store(code, spec, pieces, len(filled), target)
 
 
 def _valid_lanes(spec: MicrokernelSpec, vector: int) -> int:
@@ -260,30 +258,21 @@ def _valid_lanes(spec: MicrokernelSpec, vector: int) -> int:
 
 def _add_bias(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[StackSlot]]) -> None:
     tile, bias = spec.tile, code.pointer("bias")
-    with code.builder.if_then(code.builder.not_(bias.is_null())):
-        for m, row in enumerate(sums):
-            for v, total in enumerate(row):
-                if spec.bias_axis == "columns":
-                    vector = bias.at(v * tile.lanes).load(tile.lanes)
-                else:
-                    vector = code.splat(bias.at(m).load(), tile.lanes)
-                total.set(code.builder.fadd(total.get(), vector))
+    for m, row in enumerate(sums):
+        for v, total in enumerate(row):
+            if spec.bias_axis == "columns":
+                vector = bias.at(v * tile.lanes).load(tile.lanes)
+            else:
+                vector = code.splat(bias.at(m).load(), tile.lanes)
+            total.set(code.builder.fadd(total.get(), vector))
 
 
-def _store(
-    code: FunctionBuilder,
-    spec: MicrokernelSpec,
-    pieces: list[Any],
-    count: int,
-    out: Pointer,
-    residual: Pointer,
-    target: Target,
-) -> None:
-    """Store `count` lanes of each (offset, vector), with the residual added, after the steps or clamped."""
-    kind, limits = pieces[0][1].type, [code.parameters[name] for name in ("floor", "ceiling")]
+def _store(code: FunctionBuilder, spec: MicrokernelSpec, pieces: list[Any], count: int, target: Target) -> None:
+    """Store `count` lanes of each (offset, vector), with the residual added, after the steps."""
+    kind, out, residual = pieces[0][1].type, code.pointer("out"), code.pointer("residual")
     values = [code.variable(kind, vector) for _, vector in pieces]
     with code.builder.if_then(code.builder.not_(residual.is_null())):
         for (offset, _), value in zip(pieces, values, strict=True):
-            value.set(code.builder.fadd(value.get(), load_lanes(code, residual.at(offset), kind.count, count, target)))
+            value.set(code.builder.fadd(value.get(), load_lanes(code, residual.at(offset), kind.count, count)))
     for (offset, _), value in zip(pieces, values, strict=True):
-        store_lanes(code, out.at(offset), finish(code, spec.epilogue, value.get(), limits), count, target)
+        store_lanes(code, out.at(offset), evaluate(code, spec.epilogue, [value.get()], kind.count), count, target)

@@ -70,7 +70,7 @@ def _copy_rows(code: FunctionBuilder, width: int, target: Target) -> None:
     source, ld, out = code.pointer("source"), code.integer("ld"), code.pointer("out")
     with code.loop(0, code.integer("depth")) as k:
         for first, count in _lane_groups(width, target.lanes):
-            vector = load_lanes(code, source.at(ld * k + first), target.lanes, count, target)
+            vector = load_lanes(code, source.at(ld * k + first), target.lanes, count)
             store_lanes(code, out.at(k * width + first), vector, count, target)
 
 

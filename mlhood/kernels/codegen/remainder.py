@@ -48,41 +48,17 @@ def store_first(code: FunctionBuilder, address: Pointer, vector: Any, count: Int
         size //= 2
 
 
-def _powers_of_two(count: int) -> list[tuple[int, int]]:
-    """Split `count` lanes into powers of two: (first lane, lanes)."""
-    chunks, first = [], 0
-    while first < count:
-        size = 1 << ((count - first).bit_length() - 1)
-        chunks.append((first, size))
-        first += size
-    return chunks
-
-
 def store_lanes(code: FunctionBuilder, address: Pointer, vector: Any, count: int, target: Target) -> None:
     """Store the first `count` lanes of a vector without touching memory beyond them."""
-    lanes = vector.type.count
-    if count == lanes:
+    if count == vector.type.count:
         address.store(vector)
-    elif target.masked:
-        mask = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [int(lane < count) for lane in range(lanes)])
-        code.builder.call(masked_intrinsic(code, "store", vector.type), [vector, address.value, INT32(4), mask])
     else:
-        for first, size in _powers_of_two(count):
-            address.at(first).store(code.shuffle(vector, vector, range(first, first + size)))
+        store_first(code, address, vector, code.constant(count), target)
 
 
-def load_lanes(code: FunctionBuilder, address: Pointer, lanes: int, count: int, target: Target) -> Any:
+def load_lanes(code: FunctionBuilder, address: Pointer, lanes: int, count: int) -> Any:
     """Load `count` lanes without touching memory beyond them; the other lanes are zero."""
-    if count == lanes:
-        return address.load(lanes)
-    kind = ir.VectorType(FLOAT, lanes)
-    vector = ir.Constant(kind, [0.0] * lanes)
-    if target.masked:
-        mask = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [int(lane < count) for lane in range(lanes)])
-        return code.builder.call(masked_intrinsic(code, "load", kind), [address.value, INT32(4), mask, vector])
-    for lane in range(count):
-        vector = code.builder.insert_element(vector, address.at(lane).load(), INT32(lane))
-    return vector
+    return address.load(lanes) if count == lanes else load_first(code, address, code.constant(count), lanes)
 
 
 def masked_intrinsic(code: FunctionBuilder, operation: str, kind: Any) -> Any:

@@ -33,7 +33,7 @@ def evaluate(code: FunctionBuilder, steps: Sequence[Step], inputs: Sequence[Any]
 
     Args:
         code: The function that gets the instructions.
-        steps: The steps, at least one.
+        steps: The steps; without any, the result is the last input.
         inputs: Vectors of float32.
         lanes: Elements of each vector.
     """
@@ -50,11 +50,11 @@ def evaluate(code: FunctionBuilder, steps: Sequence[Step], inputs: Sequence[Any]
 
 
 def add_and_finish(arguments: Arguments, steps: Sequence[Step], total: Any, bias: Any, pixel: Int) -> Any:
-    """Return `finish` of a vector plus its bias, plus the vector at `pixel` of the operand `residual`, if there is one.
+    """Return the steps on a vector plus its bias, plus the vector at `pixel` of the operand `residual` if there is one.
 
     Args:
-        arguments: The kernel, with the fields `residual`, `floor` and `ceiling`.
-        steps: As for `finish`.
+        arguments: The kernel, with the field `residual`.
+        steps: Steps on one input.
         total: The vector.
         bias: A vector.
         pixel: Offset of the vector in the result, and so in the residual.
@@ -64,21 +64,4 @@ def add_and_finish(arguments: Arguments, steps: Sequence[Step], total: Any, bias
     residual = arguments.pointer("residual")
     with builder.if_then(builder.not_(residual.is_null())):
         result.set(builder.fadd(result.get(), residual.at(pixel).load(total.type.count)))
-    limits = [arguments.float32(name) for name in ("floor", "ceiling")]
-    return finish(code, steps, result.get(), limits)
-
-
-def finish(code: FunctionBuilder, steps: Sequence[Step], value: Any, limits: Sequence[Any]) -> Any:
-    """Return the end of an epilogue: the steps on one vector; without steps, the vector clamped to its limits.
-
-    Args:
-        code: The function that gets the instructions.
-        steps: Steps on the vector as their only input; empty for none.
-        value: The vector, with bias and residual.
-        limits: The floor and the ceiling, scalars of float32.
-    """
-    lanes = value.type.count
-    if steps:
-        return evaluate(code, steps, [value], lanes)
-    floor, ceiling = (code.splat(limit, lanes) for limit in limits)
-    return code.minimum(code.maximum(value, floor), ceiling)
+    return evaluate(code, steps, [result.get()], total.type.count)

@@ -122,9 +122,9 @@ def test_weights_are_packed_at_compile_time_and_once_per_shape(resnet18_onnx, mo
     packed = []
 
     class Counting(kernels.Direct):
-        def __init__(self, g, *arguments):
+        def __init__(self, g, *arguments, **options):
             packed.append(g.images)
-            super().__init__(g, *arguments)
+            super().__init__(g, *arguments, **options)
 
     monkeypatch.setattr(kernels, "Direct", Counting)
     compiled = mlhood.compile(resnet18_onnx, target="direct")

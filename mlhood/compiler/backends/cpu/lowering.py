@@ -22,7 +22,6 @@ split off:
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -41,7 +40,6 @@ from mlhood.compiler.operators.quantized import BlockDense
 from mlhood.compiler.passes.rewriting import has_one_use
 from mlhood.kernels import elementwise
 from mlhood.kernels.codegen.target import Target, host
-from mlhood.kernels.product import Clip
 
 OPERATIONS = frozenset(elementwise.OPERATIONS) - {"Constant", "Pow"}  # the names of the steps that kernels compute
 MAX_STEPS = 24
@@ -175,7 +173,7 @@ def split_activations(graph: Graph) -> None:
         operator = node.operator
         if not isinstance(operator, _LAYERS) or not operator.activation:
             continue
-        names = {name for name, _, _ in _steps(operator.activation)}
+        names = {name for name, _, _ in epilogue_of(operator.activation)}
         if node.outputs[0].type.element == "float32" and names <= {*OPERATIONS, CONSTANT}:
             continue
         bare = graph.add(replace(operator, activation=()), *node.inputs, name=f"{node.name}.sum")
@@ -189,7 +187,7 @@ def fuse_epilogues(graph: Graph) -> None:
         if layer is None:
             continue
         activation = _fused(layer.operator.attributes["activation"], node)
-        if len(_steps(activation)) <= MAX_STEPS:
+        if len(epilogue_of(activation)) <= MAX_STEPS:
             graph.replace(node, replace(layer.operator, activation=activation), *layer.inputs)
             graph.remove(layer)
 
@@ -208,7 +206,7 @@ def _layer_of(graph: Graph, node: Node) -> Node | None:
 
 def _fused(first: Activation, second: Node) -> Activation:
     """Return an activation, and the node that reads its result, as one activation."""
-    early, operands = list(_steps(first)), []
+    early, operands = list(epilogue_of(first)), []
     result = len(early)
     for value in second.inputs:
         if isinstance(value, Constant):
@@ -219,22 +217,9 @@ def _fused(first: Activation, second: Node) -> Activation:
     return (name, *attributes) if len(steps) == len(operands) == 1 and name in ACTIVATIONS else (_CHAIN, steps)
 
 
-def _steps(activation: Activation) -> tuple[ChainStep, ...]:
+def epilogue_of(activation: Activation) -> tuple[ChainStep, ...]:
     """Return an activation as steps on one input."""
     if not activation:
         return ()
     name, *attributes = activation
     return attributes[0] if name == _CHAIN else ((name, tuple(attributes), (0,)),)
-
-
-def epilogue_of(activation: Activation) -> tuple[Clip | None, tuple[ChainStep, ...]]:
-    """Return the bounds that a kernel clamps its result to, and the steps that it applies instead.
-
-    Bounds are arguments of a kernel, steps are part of its code: the same code serves no activation, Relu and Clip.
-    """
-    match activation:
-        case ("Relu",):
-            return (0.0, math.inf), ()
-        case ("Clip", low, high):
-            return (-math.inf if low is None else float(low), math.inf if high is None else float(high)), ()
-    return None, _steps(activation)

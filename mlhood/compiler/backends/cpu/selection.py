@@ -45,9 +45,7 @@ from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.geometry import Geometry, Layout
 from mlhood.kernels.native import NativeCall
-from mlhood.kernels.product import Clip, ProductSizes
-
-Epilogue = tuple[Clip | None, tuple[Step, ...]]
+from mlhood.kernels.product import ProductSizes
 
 _WORKSPACE_BYTES = 2**22  # of Winograd's transforms: they should stay in the cache between the calls
 
@@ -87,9 +85,8 @@ def _convolution(operator: BlockedConv, instruction: Compute, machine: CpuSetup)
     epilogue = epilogue_of(operator.activation)
     operands = {"x": x, "y": result} | ({} if residual is None else {"residual": residual})
     if g.groups == g.channels == g.filters and not operator.plain_input:
-        clip, steps = epilogue
-        options: Any = machine.options | {"epilogue": steps}
-        call = windows.depthwise(g, w, constant(bias), clip, **options)
+        options: Any = machine.options | {"epilogue": epilogue}
+        call = windows.depthwise(g, w, constant(bias), **options)
         return Selection((call,), operands)
     m = None if operator.plain_input or machine.exact else _winograd_tile(g, machine.target)
     if m is not None:
@@ -116,7 +113,7 @@ def _direct(
     g: Geometry,
     w: np.ndarray,
     bias: np.ndarray | None,
-    epilogue: Epilogue,
+    epilogue: tuple[Step, ...],
     layouts: tuple[Layout, Layout],
     machine: CpuSetup,
 ) -> NativeCall:
@@ -125,9 +122,8 @@ def _direct(
 
     def prepare() -> direct.Direct:
         weights, target = np.ascontiguousarray(w), machine.target
-        clip, steps = epilogue
-        options: Any = {"input_layout": source, "output_layout": result, "epilogue": steps}
-        prepared = direct.Direct(g, weights, bias, clip, target, **options)
+        options: Any = {"input_layout": source, "output_layout": result, "epilogue": epilogue}
+        prepared = direct.Direct(g, weights, bias, target, **options)
         release_pages(w)
         return prepared
 
@@ -152,17 +148,16 @@ def _winograd_tile(g: Geometry, target: Target) -> int | None:
 
 
 def _winograd(
-    g: Geometry, w: np.ndarray, bias: np.ndarray | None, epilogue: Epilogue, m: int, machine: CpuSetup
+    g: Geometry, w: np.ndarray, bias: np.ndarray | None, epilogue: tuple[Step, ...], m: int, machine: CpuSetup
 ) -> list[NativeCall]:
     name = f"winograd {m}, panels of {winograd.panel_width(g, m, machine.target)}"
     packed = machine.weights.packed(w, name, lambda: winograd.pack_weights(g, w, m, machine.target))
-    clip, steps = epilogue
-    options: Any = machine.options | {"m": m, "epilogue": steps}
+    options: Any = machine.options | {"m": m, "epilogue": epilogue}
     rows_of_tiles, columns = winograd.tile_counts(g, m)
     lines = g.images * rows_of_tiles
     line_bytes = 4 * (m + 2) ** 2 * columns * (g.channels + g.filters)
     chunk = max(1, min(lines, _WORKSPACE_BYTES // line_bytes))
-    return winograd.prepare_winograd(g, packed, bias, clip, chunk=chunk, **options)
+    return winograd.prepare_winograd(g, packed, bias, chunk=chunk, **options)
 
 
 # -- pooling
@@ -212,9 +207,8 @@ def _block_dense(operator: BlockDense, instruction: Compute, machine: CpuSetup) 
     width *= machine.target.lanes
     form = f"panels of {width}, {bits} bits"
     packed = machine.weights.packed(w, form, lambda: small_weights.pack_weights(w, bits, width))
-    clip, steps = epilogue_of(operator.activation)
-    options: Any = machine.options | {"epilogue": steps}
-    call = small_weights.prepare(sizes, packed, scale, operator.block, constant(bias), clip, **options)
+    options: Any = machine.options | {"epilogue": epilogue_of(operator.activation)}
+    call = small_weights.prepare(sizes, packed, scale, operator.block, constant(bias), **options)
     return Selection((call,), {"a": x, "out": instruction.results[0]})
 
 
@@ -223,7 +217,7 @@ def _constant_product(
     source: np.ndarray,
     b: np.ndarray,
     bias: np.ndarray | None,
-    epilogue: Epilogue,
+    epilogue: tuple[Step, ...],
     a: Buffer,
     instruction: Compute,
     machine: CpuSetup,
@@ -231,9 +225,8 @@ def _constant_product(
     tile = product.choose(sizes, machine.target)
     name = f"panels of {tile.columns}{'' if b is source else ', transposed'}"
     packed = machine.weights.packed(source, name, lambda: product.pack(b, tile.columns))
-    clip, steps = epilogue
-    options: Any = machine.options | {"tile": tile, "epilogue": steps}
-    call = product.prepare(sizes, packed, bias, clip, **options)
+    options: Any = machine.options | {"tile": tile, "epilogue": epilogue}
+    call = product.prepare(sizes, packed, bias, **options)
     return Selection((call,), {"a": a, "c": instruction.results[0]})
 
 

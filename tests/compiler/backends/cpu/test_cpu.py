@@ -18,12 +18,12 @@ from mlhood.compiler.lir.lowering import lower
 from mlhood.compiler.lir.passes import optimize
 from mlhood.compiler.quantize import Recipe
 from mlhood.errors import CompilerError
-from mlhood.kernels import parallel
 from mlhood.kernels.codegen.target import PORTABLE, host
 from mlhood.models import mobilenet_v2, resnet50
 from tests.compiler.backends.cpu.comparing import assert_agree
 from tests.compiler.corpus import with_constants
 from tests.compiler.random_models import network
+from tests.kernels.guards import use_threads
 from tests.tools.compiler import conformance as suite
 
 SCHEMAS = ("asymmetric", "symmetric", "symmetric_unsigned", "power_of_two")
@@ -158,7 +158,7 @@ def test_quantised_networks_give_the_integers_of_the_interpreter(lenet, resnet18
         runner = Cpu(graph)
         for seed, threads in ((1, 1), (2, 2)):
             inputs = {name: 3 * images(size, seed)}  # beyond the calibrated range, too
-            with parallel.use_threads(threads):
+            with use_threads(threads):
                 actual = runner.run(inputs)
             for output, expected in Interpreter(graph).run(inputs).items():
                 np.testing.assert_array_equal(actual[output], expected)
@@ -201,7 +201,7 @@ def test_every_case_of_the_backend_suite_that_the_interpreter_passes():
 def test_random_graphs_agree_with_the_interpreter(part):
     for seed in range(part, GRAPHS, PARTS):
         graph, inputs = graph_of(seed)
-        with parallel.use_threads(1 + seed % 2):
+        with use_threads(1 + seed % 2):
             assert_agree(graph, Cpu(graph).run(inputs), inputs)
 
 
@@ -239,7 +239,7 @@ def test_any_number_of_threads_gives_the_same_bits(resnet18_onnx):
     for graph, inputs in [graph_of(seed) for seed in range(8)]:
         results = []
         for threads in (1, 2, 3):
-            with parallel.use_threads(threads):
+            with use_threads(threads):
                 results.append(Cpu(graph).run(inputs))
         for name in results[0]:
             assert all(np.array_equal(results[0][name], other[name], equal_nan=True) for other in results[1:])
@@ -247,7 +247,7 @@ def test_any_number_of_threads_gives_the_same_bits(resnet18_onnx):
     runner, x = Cpu(graph), {next(iter(graph.placeholders)): images((2, 3, 64, 64))}
     results = []
     for threads in (1, 2, 1, 3):
-        with parallel.use_threads(threads):
+        with use_threads(threads):
             results.append(next(iter(runner.run(x).values())))
     assert all((result == results[0]).all() for result in results)
 

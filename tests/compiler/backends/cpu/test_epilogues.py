@@ -197,7 +197,7 @@ def test_the_square_of_a_result_is_a_chain_of_one_step(graph):
     graph.output(graph.add(Mul(), graph.value("c"), graph.value("c")).outputs[0], "y")
     fuse_epilogues(graph)
     (node,) = graph.nodes.values()
-    assert epilogue_of(node.operator.activation) == (None, (("Relu", (), (0,)), ("Mul", (), (1, 1))))
+    assert epilogue_of(node.operator.activation) == (("Relu", (), (0,)), ("Mul", (), (1, 1)))
 
 
 def test_results_with_another_use_and_unknown_steps_are_left(graph, monkeypatch):
