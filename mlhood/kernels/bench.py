@@ -6,8 +6,7 @@ Weights of the direct convolution are packed once, as ONNX Runtime packs them wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,14 +19,8 @@ from mlhood.measure.comparison import Cache
 OURS = "direct"
 
 
-@dataclass(frozen=True)
-class ConvolutionCase:
-    """One layer, measured.
-
-    Args:
-        name: Name of the layer.
-        result: The comparison of all alternatives.
-    """
+class ConvolutionCase(NamedTuple):
+    """One layer's name, and the comparison of all alternatives."""
 
     name: str
     result: Comparison

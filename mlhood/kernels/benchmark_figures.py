@@ -229,10 +229,7 @@ def amdahl(rows: Mapping[str, tuple[float, float, float]]) -> Figure:
     axes.plot(values, list(measured), "D", color=VERMILION, mec="black", ms=7, label="measured")
     patch = {"fc": "white", "ec": "none", "pad": 2}
     for i, text in enumerate(_speedups(rows)):
-        if ends[i] > 0.5 * max(ends):  # no room beside it
-            _label_bar(axes, text, (0, i), 8)
-        else:
-            _label_bar(axes, text, (ends[i] * 1e3, i), 8)
+        _label_bar(axes, text, (0 if ends[i] > 0.5 * max(ends) else ends[i] * 1e3, i), 8)  # where there is room
         if omitted[i]:
             axes.text(shown[i] * 800, i, " / /  cut  / / ", ha="center", va="center", fontsize=TEXT, bbox=patch)
     axes.set(yticks=y, yticklabels=list(rows), xlabel="milliseconds", xlim=(0, 1.1e3 * max(ends)))

@@ -15,6 +15,7 @@ import math
 import random
 import sys
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -231,20 +232,20 @@ def _time(alternative: _Alternative, cache: Cache) -> float:
 
 def preemptions() -> int:
     """Return the number of involuntary context switches of this process so far; 0 where the system has no count."""
-    if sys.platform == "win32":
-        return 0
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+    return _usage("ru_nivcsw")
 
 
 def page_faults() -> int:
     """Return the number of pages that the system has provided to this process; 0 where the system has no count."""
+    return _usage("ru_minflt")
+
+
+def _usage(field: str) -> int:
     if sys.platform == "win32":
         return 0
     import resource
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    return getattr(resource.getrusage(resource.RUSAGE_SELF), field)
 
 
 @contextlib.contextmanager
@@ -278,7 +279,5 @@ def _attribute_errors(name: str) -> Iterator[None]:
 
 
 def _line(error: BaseException) -> str:
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    return f"{last.tb_frame.f_code.co_filename}, line {last.tb_lineno}" if last else "unknown"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}, line {last.lineno}"

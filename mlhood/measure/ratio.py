@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from mlhood.errors import MeasureError
-
 CONFIDENCE = 0.95
 
 
@@ -47,15 +45,10 @@ def median_ratio(above: Sequence[float], below: Sequence[float], *, paired: bool
         paired: Whether both come from the same rounds, in which a disturbance slowed both: then the result is the
             median of the per-round ratios. Otherwise it is the ratio of the medians, and its interval divides the low
             end of one by the high end of the other and vice versa, which is conservative.
-
-    Raises:
-        MeasureError: There are no values, or the numbers of rounds differ.
     """
     if not paired:
         (low, high), (below_low, below_high) = interval(above), interval(below)
         return Ratio(statistics.median(above) / statistics.median(below), low / below_high, high / below_low)
-    if len(above) != len(below):
-        raise MeasureError("paired ratios need equal numbers of rounds", expected=len(above), got=len(below))
     ratios = [a / b for a, b in zip(above, below, strict=True)]
     return Ratio(middle(ratios), *interval(ratios))
 
@@ -65,13 +58,11 @@ def middle(ratios: Sequence[float]) -> float:
 
     So the median of the inverse ratios is the inverse of the median.
     """
-    _check_not_empty(ratios)
     return math.sqrt(statistics.median_low(ratios) * statistics.median_high(ratios))
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
     """Return the first and third quartile, interpolated between values as `numpy.quantile` does."""
-    _check_not_empty(values)
     if len(values) == 1:
         return values[0], values[0]
     first, _, third = statistics.quantiles(values, n=4, method="inclusive")
@@ -87,11 +78,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
     Args:
         values: At least one number, in any order.
-
-    Raises:
-        MeasureError: There are no values.
     """
-    _check_not_empty(values)
     ordered = sorted(values)
     index = _lower_index(len(ordered), (1 - CONFIDENCE) / 2)
     return ordered[index], ordered[-1 - index]
@@ -124,8 +111,3 @@ def _binomial_tail(needed: int, n: int, probability: float) -> float:
         math.exp(factorial - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * success + (n - k) * failure)
         for k in range(needed, n + 1)
     )
-
-
-def _check_not_empty(values: Sequence[float]) -> None:
-    if not values:
-        raise MeasureError("there are no values to take a median of", expected="at least one round", got="none")

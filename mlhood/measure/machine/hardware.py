@@ -136,7 +136,7 @@ def parse_sysctl(text: str) -> Hardware:
     )
 
 
-# -- Windows: kernel32 and the registry
+# -- Windows: kernel32
 
 
 def read_windows() -> Hardware:
