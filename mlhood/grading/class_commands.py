@@ -64,14 +64,12 @@ def grade(
     Example: mlhood grade P1-download.zip --out graded --late late.toml
     """
     echo("mlhood grade: loading", err=True)  # at once: what follows takes a while
-    from rich.console import Console
-
     from mlhood.grading.batch.grade_class import GradeOptions, grade_class
     from mlhood.grading.progress import CommandProgress
 
     grading = (again, 60 * minutes, not no_sandbox, variant or "")
     options = GradeOptions(jobs, seed_file, late, roster, layout, *grading)
-    with CommandProgress(Console(stderr=True)) as progress:
+    with CommandProgress() as progress:
         result = grade_class(submissions, out, options, progress)
     echo(result.text())
     raise typer.Exit(0 if result.complete else 1)
@@ -146,12 +144,10 @@ def class_report(
     Example: mlhood class-report graded --to class.html
     """
     echo("mlhood class-report: loading", err=True)
-    from rich.console import Console
-
     from mlhood.grading.progress import CommandProgress
     from mlhood.grading.reports.class_report import write_class_report
 
-    with CommandProgress(Console(stderr=True)) as progress:
+    with CommandProgress() as progress:
         message = write_class_report(_path(gradebook), to, given or (), progress)
     echo(message)
 
@@ -168,12 +164,10 @@ def feedback(
     Example: mlhood feedback graded --to feedback
     """
     echo("mlhood feedback: loading", err=True)
-    from rich.console import Console
-
     from mlhood.grading.progress import CommandProgress
     from mlhood.grading.reports.feedback import write_feedback
 
-    with CommandProgress(Console(stderr=True)) as progress:
+    with CommandProgress() as progress:
         message = write_feedback(_path(gradebook), to, tuple(project or ()), progress)
     echo(message)
 

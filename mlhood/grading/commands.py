@@ -62,8 +62,6 @@ def run(
 
     Example: mlhood run --variant autumn-4f9c --out ../autumn
     """
-    from rich.console import Console
-
     from mlhood.grading.notebooks.notebook import course_notebooks, require_notebook
     from mlhood.grading.progress import CommandProgress
     from mlhood.run.report import write_report
@@ -75,7 +73,7 @@ def run(
     target = out or (variant_folder(paths[0].parent, variant) if variant else Path("out"))
     if variant:
         require_for_variant(paths, target, write_back)
-    with CommandProgress(Console(stderr=True)) as display:
+    with CommandProgress() as display:
         outcome = run_notebooks(paths, target, display, write_report, write_back=write_back, variant=variant or "")
     report = str(outcome.error) if outcome.report is None else f"report: {relative(outcome.report)}"
     echo("\n\n".join([*map(_run_text, outcome.runs), report]))
@@ -159,14 +157,12 @@ def _split_task(path: Path) -> tuple[Path, list[str]]:
 @contextlib.contextmanager
 def _progress(name: str, *, quiet: bool):
     """Show how far a notebook is while it runs; nothing if the output is for a program."""
-    from rich.console import Console
-
     from mlhood.grading.progress import CommandProgress
 
     if quiet:
         yield lambda step: None
         return
-    with CommandProgress(Console(stderr=True)) as display:
+    with CommandProgress() as display:
         display.begin(name, 1, 1)
         yield display.step
         display.end(None)

@@ -30,11 +30,11 @@ def ignore(text: str, done: int, total: int) -> None:
 class CommandProgress:
     """Shows what is being done: parts (as a `Notify`), the steps of notebooks, or the notebooks of a class.
 
-    Use it in a `with` statement.
+    Use it in a `with` statement. It writes to standard error, unless another console is given.
     """
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console = console or Console(stderr=True)
         counts = BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left:")
         columns = TextColumn("{task.description}"), *counts, TimeRemainingColumn(), TextColumn("{task.fields[step]}")
         self._bar = Progress(*columns, console=console, disable=not console.is_terminal)

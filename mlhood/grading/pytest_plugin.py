@@ -50,10 +50,11 @@ class SubmissionFile(pytest.File):
     marks: Marks | None = None
     error: MlhoodError | None = None
 
-    def collect(self) -> Iterator[TaskCollector]:
-        """Yield the tasks."""
+    def collect(self) -> Iterator[CheckItem]:
+        """Yield the checks, with ids such as `P1.ipynb::P1.3::accuracy`."""
         for task in self.project.tasks:
-            yield TaskCollector.from_parent(self, name=task.id, task=task)
+            for check in task.checks:
+                yield CheckItem.from_parent(self, name=f"{task.id}::{check.name}", task=task, check=check)
 
     def result(self, task: Task) -> TaskResult:
         """Return the result of one task; the first call runs the notebook.
@@ -76,19 +77,6 @@ class SubmissionFile(pytest.File):
                 self.marks = grade_file(self.path, RunSettings(self.config.option.mlhood_seed))
         except MlhoodError as error:
             self.error = error
-
-
-class TaskCollector(pytest.Collector):
-    """A task: the parent of its checks in test ids such as `P1.ipynb::P1.3::accuracy`."""
-
-    def __init__(self, *, task: Task, **node: Any) -> None:
-        super().__init__(**node)
-        self.task = task
-
-    def collect(self) -> Iterator[CheckItem]:
-        """Yield the checks."""
-        for check in self.task.checks:
-            yield CheckItem.from_parent(self, name=check.name, task=self.task, check=check)
 
 
 class CheckItem(pytest.Item):
