@@ -16,7 +16,7 @@ from mlhood.grading.batch import executor
 from mlhood.grading.batch.grade_class import GradeOptions, grade_class
 from mlhood.grading.exporters.formats import plain_csv
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER
-from mlhood.grading.reports.feedback import feedback_of, feedback_page
+from mlhood.grading.reports.feedback import student_page
 from tests.grading.fake_class import RecordingObserver
 
 SCRIPT = "<script>owned=1</script><img src=x onerror=owned=1><style>*{display:none}</style>"
@@ -114,9 +114,7 @@ def test_a_name_is_no_formula(graded):
 
 
 def test_no_page_holds_a_script(graded):
-    pages = [
-        feedback_page(feedback_of(record, graded.gradebook.parent / SUBMISSIONS_FOLDER)) for record in graded.records
-    ]
+    pages = [student_page(record, graded.gradebook.parent / SUBMISSIONS_FOLDER) for record in graded.records]
     assert any("&lt;script&gt;" in page for page in pages)
     assert not any("<script" in page or "<img src=x" in page or "<style>*" in page for page in pages)
 

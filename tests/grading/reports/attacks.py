@@ -9,8 +9,11 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from PIL import Image
 
-from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
-from mlhood.grading.reports.feedback import Feedback, MarkedAnswer
+from mlhood.grading.checks.marks import CheckResult, ManualMark, TaskResult
+from mlhood.grading.gradebook.late import Lateness
+from mlhood.grading.gradebook.project_spec import ProjectSpec, QuestionSpec
+from mlhood.grading.gradebook.records import Record
+from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.measure.table import MIME
 
 SERVER = "http://127.0.0.1:9/stolen"  # no server; a request is observed before it is sent
@@ -69,18 +72,19 @@ def outputs() -> list[NotebookNode]:
     ]
 
 
-def marks(project: str) -> Marks:
-    """Return marks in which every text contains an attack."""
+def record(project: str) -> Record:
+    """Return a record in which every text contains an attack."""
     hostile = " ".join([TEXT, *HTML])
     check = CheckResult("c", TEXT, 5, "failed", TEXT, {TEXT: hostile, "got": f"`{HTML[0]}`", "hint": HTML[1]})
-    done = CheckResult("d", "right", 5, "passed")
-    return Marks(
-        project, f"Double </title><script>{RUN}</script>", (TaskResult(f"{project}.1", TEXT, (check, done), (TEXT,)),)
-    )
+    task = TaskResult(f"{project}.1", TEXT, (check, CheckResult("d", "right", 5, "passed")), (TEXT,))
+    question = QuestionSpec(f"{project}.4", TEXT, 5)
+    spec = ProjectSpec(project, f"Double </title><script>{RUN}</script>", (), (question,), "")
+    marks = {question.id: ManualMark(2, HTML[0])}
+    return Record(SubmittedFile(TEXT, TEXT), spec, "refused", TEXT, (task,), Lateness(note=TEXT), marks)
 
 
-def feedback(notebook: NotebookNode, project: str) -> Feedback:
-    """Return the content of a page of attacks, spread over the cells, as a page shows only a dozen outputs of each."""
+def spread(notebook: NotebookNode, project: str) -> NotebookNode:
+    """Spread the outputs over the cells of a notebook, as a page shows only a dozen of each, and return it."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     hostile = outputs()
     for cell in code:
@@ -88,5 +92,4 @@ def feedback(notebook: NotebookNode, project: str) -> Feedback:
         cell.metadata["name"] = cell.metadata["title"] = TEXT
         cell.source, cell.outputs, hostile = TEXT, hostile[:8], hostile[8:]
     notebook.metadata["title"] = notebook.metadata["authors"] = TEXT
-    answers = (MarkedAnswer(f"{project}.4", TEXT, 5, 2, HTML[0]),)
-    return Feedback(marks(project), TEXT, notebook, answers, 1, (TEXT,))
+    return notebook

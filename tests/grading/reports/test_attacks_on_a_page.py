@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def page(course):
-    feedback = attacks.feedback(course.notebook(), "T9")
-    assert not sum(len(cell.outputs) > 8 for cell in feedback.notebook.cells if cell.cell_type == "code")
-    assert sum(len(cell.get("outputs", [])) for cell in feedback.notebook.cells) == len(attacks.outputs())
-    return feedback_page(feedback)
+    notebook = attacks.spread(course.notebook(), "T9")
+    assert not sum(len(cell.outputs) > 8 for cell in notebook.cells if cell.cell_type == "code")
+    assert sum(len(cell.get("outputs", [])) for cell in notebook.cells) == len(attacks.outputs())
+    return feedback_page(attacks.record("T9"), notebook)
 
 
 def open_page(html: str, folder: Path, complete: Callable[[dict], bool] = lambda seen: True) -> dict:
