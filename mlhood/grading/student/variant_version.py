@@ -7,6 +7,7 @@ the solutions of any variant can be made, are not in it.
 from __future__ import annotations
 
 import json
+import operator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,6 +153,7 @@ class _Solved(Submission):
         session = Session(LocalTransport(self.names), folder, folder, kept=dict.fromkeys(PROCESSES, _NoProcess()))
         super().__init__(session, context)
         self.task, self.results = task, []
+        self.probed: tuple[str, str, tuple[object, ...], Any] = ("", "", (), None)  # the last one; it takes seconds
 
     def call(self, target: Any, *args: object, method: str | None = None, **kwargs: object) -> Any:
         if isinstance(target, str) and ":" not in target:
@@ -162,8 +164,14 @@ class _Solved(Submission):
         self.names[name] = self.task.solution.function(name)
         return super().value(name)
 
+    def probe(self, target: str, name: str, *args: object, keys: tuple[str, ...] = (), **kwargs: Any) -> Any:
+        self.probed = target, name, args, self.task.solution(name, *args, probe=target, **kwargs)
+        return self.probed[-1]
+
     def solution(self, name: str, *args: object, probe: str = "", **kwargs: object) -> Any:
-        self.results.append(self.task.solution(name, *args, probe=probe, **kwargs))
+        *asked, known, result = self.probed
+        same = asked == [probe, name] and len(known) == len(args) and all(map(operator.is_, known, args))
+        self.results.append(result if same else self.task.solution(name, *args, probe=probe, **kwargs))
         return self.results[-1]
 
 
