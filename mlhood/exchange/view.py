@@ -70,6 +70,8 @@ def show(
         pass
     finally:
         netron.stop(address)
+        while netron.status(address):  # until its thread has released the port
+            time.sleep(0.02)
 
 
 def _serve(model: str | Path | bytes | onnx.ModelProto, port: int | None) -> tuple[str, int]:
