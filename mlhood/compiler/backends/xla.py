@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import jax
@@ -19,7 +18,7 @@ import numpy as np
 from jax import lax
 
 from mlhood.compiler.backends.interpreter import Observer
-from mlhood.compiler.hir.graph import Graph, all_nodes
+from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import bind_inputs
 from mlhood.compiler.hir.operator import as_tuple, located
 from mlhood.compiler.hir.types import TensorType
@@ -27,7 +26,6 @@ from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.operators import OPERATORS, blocked
 from mlhood.compiler.operators.activation import Activation, operator_of
-from mlhood.compiler.operators.control_flow import run
 from mlhood.compiler.operators.dynamic import Dynamic
 from mlhood.compiler.operators.integer import subtract_offsets
 from mlhood.compiler.operators.quantized import per_axis_array
@@ -59,7 +57,7 @@ class Xla:
         verify(graph)
         self.graph = graph
         self._nodes = graph.topological()
-        for node in all_nodes(graph):
+        for node in self._nodes:
             _check_supported(node)
         self._compiled = jax.jit(self._outputs)
         self._node_functions: dict[Node, Callable[..., tuple[Any, ...]]] = {}
@@ -152,13 +150,6 @@ def _check_supported(node: Node) -> None:
         got=operator.name,
         todo="run the graph on the target interpreter, which has all operators",
     )
-
-
-def _if(operator: Any, types: Any, condition: Any, *captured: Any) -> Any:
-    first, second = (
-        partial(run, *pair, lambda node, arrays: _apply(node, *arrays)) for pair in operator.split(captured)
-    )
-    return lax.cond(condition.reshape(()), first, second)
 
 
 def _onnx(operator: Any, types: Any, *arrays: Any) -> Any:
@@ -291,7 +282,7 @@ def _shared(operator: Any, types: Types, *arrays: Array) -> Any:
 
 
 # Whose reference semantics only NumPy computes, and those that are made when a graph is lowered for the target cpu.
-_ONLY_NUMPY = {"Dynamic", "GridSample", "Loop", "Resize", "RoiAlign", "ElementwiseChain"}
+_ONLY_NUMPY = {"Dynamic", "GridSample", "Resize", "RoiAlign", "ElementwiseChain"}
 _ONLY_NUMPY |= {operator.__name__ for operator in blocked.OPERATORS}
 
 
@@ -314,6 +305,5 @@ RULES: dict[str, Rule] = {
     "ConvInteger": _conv_integer,
     "QuantizedConv": _quantized_conv,
     "QuantizedAveragePool": _quantized_average_pool,
-    "If": _if,
     "OnnxOperator": _onnx,
 }

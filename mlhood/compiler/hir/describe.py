@@ -59,8 +59,6 @@ def format_attribute(value: Any) -> str:
     """Return an attribute as text."""
     if isinstance(value, Quantization):
         return format_quantization(value)
-    if isinstance(value, Graph):
-        return f"of {len(value.nodes)} node{'' if len(value.nodes) == 1 else 's'}"
     if isinstance(value, tuple):
         return f"[{', '.join(map(format_number, value))}]"
     return value if isinstance(value, str) else format_number(value)

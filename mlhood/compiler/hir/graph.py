@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlhood.compiler.hir.names import gc_paused, unique_name
+from mlhood.compiler.hir.names import gc_paused
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Placeholder, Value, infer_types, topological
@@ -278,7 +278,6 @@ def subgraph(
     nodes: Sequence[Node],
     outputs: Sequence[Value],
     inputs: Sequence[Value] = (),
-    copy_constants: bool = True,
 ) -> Graph:
     """Return some nodes of a graph as a graph.
 
@@ -287,12 +286,11 @@ def subgraph(
         nodes: The nodes, in topological order.
         outputs: The values that the new graph returns.
         inputs: Its first placeholders; what else the nodes read, and others compute, are the next ones.
-        copy_constants: Whether constants are copied; they are placeholders otherwise.
     """
     part, values = Graph(graph.name), dict[Value | None, Value | None]({None: None})
 
     def use(value: Value | None) -> Value | None:
-        if isinstance(value, Constant) and copy_constants and value not in values:
+        if isinstance(value, Constant) and value not in values:
             values[value] = part.constant(value.name, value.data, value.type.quantization)
         elif value is not None and value not in values:
             values[value] = part.placeholder(value.name, value.type)
@@ -305,24 +303,10 @@ def subgraph(
             node.operator, *map(use, node.inputs), name=node.name, outputs=[value.name for value in node.outputs]
         )
         values.update(zip(node.outputs, copy.outputs, strict=True))
-    names = set[str]()
     for value in outputs:
         if (copied := use(value)) is not None:
-            part.output(copied, unique_name(copied.name, names))  # a body may return a value twice
+            part.output(copied)
     return part
-
-
-def inner_graphs(node: Node) -> list[Graph]:
-    """Return the graphs that a node's operator contains: the branches of an If, the body of a Loop."""
-    return [value for value in node.operator.attributes.values() if isinstance(value, Graph)]
-
-
-def all_nodes(graph: Graph) -> Iterator[Node]:
-    """Yield the nodes of a graph, and of the graphs that their operators contain."""
-    for node in graph.nodes.values():
-        yield node
-        for inner in inner_graphs(node):
-            yield from all_nodes(inner)
 
 
 def _trimmed(inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...]:

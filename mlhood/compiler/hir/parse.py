@@ -28,7 +28,6 @@ _TOKEN = re.compile(
         |(?P<mark>[\[\](){}=:,]))""",
     re.VERBOSE,
 )
-_OPENS_GRAPH = re.compile(r'=graph "(?:[^"\\]|\\.)*" \{\s*\Z')
 _LITERALS = {"true": True, "false": False, "none": None}
 
 
@@ -41,20 +40,10 @@ class Token(NamedTuple):
 
 
 def statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines with a statement, and their numbers; a graph in braces belongs to the line in which it begins."""
-    first, lines, depth = 0, list[str](), 0
+    """Yield the lines with a statement, and their numbers."""
     for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.strip().startswith("#"):
-            continue
-        first = first if lines else number
-        lines.append(line)
-        depth -= depth > 0 and line.strip().startswith("}")
-        depth += _OPENS_GRAPH.search(line) is not None
-        if not depth:
-            yield first, "\n".join(lines)
-            lines = []
-    if lines:
-        yield first, "\n".join(lines)
+        if line.strip() and not line.strip().startswith("#"):
+            yield number, line
 
 
 class LineParser:
@@ -238,18 +227,6 @@ def parse(text: str, constants: Mapping[str, np.ndarray] | None = None) -> Graph
     return graph
 
 
-def parse_inner(line: LineParser) -> Graph:
-    """Return the graph that is the attribute at which a parser has arrived, and move the parser behind it."""
-    inner = _GraphLine("", 0, line.constants, Graph())
-    inner.where, inner.tokens, inner.next = line.where, line.tokens, line.next + 1
-    inner.graph.name = inner._string()
-    inner._mark("{")
-    while not inner._accept("}"):
-        inner._statement()
-    line.next = inner.next
-    return inner.graph
-
-
 class _GraphLine(LineParser):
     """Parses a line and adds its statement to the graph."""
 
@@ -258,9 +235,6 @@ class _GraphLine(LineParser):
     def __init__(self, line: str, line_number: int, constants: Mapping[str, np.ndarray], graph: Graph) -> None:
         super().__init__(line, line_number, constants)
         self.graph = graph
-
-    def _attribute(self) -> Any:
-        return parse_inner(self) if self._is("word", "graph") else super()._attribute()
 
     def _statement(self) -> None:
         kind, keyword, _ = self._peek()

@@ -7,13 +7,7 @@
       output %conv1
 
 A node has the name of its first output unless another name precedes the parenthesis. Attributes at their default are
-left out. Constants of up to eight elements are written out, larger ones are given by a hash of their content. A graph
-that is an attribute, such as a branch of an If, is written in braces over several lines:
-
-      %y : float32[2] = If(%c, %x) {then_branch=graph "positive" {
-        placeholder %x : float32[2]
-        ...
-      }, ...}
+left out. Constants of up to eight elements are written out, larger ones are given by a hash of their content.
 """
 
 from __future__ import annotations
@@ -74,9 +68,6 @@ def attribute_text(attribute: Any) -> str:
     if isinstance(attribute, Quantization):
         axis = "" if attribute.axis is None else f", axis={attribute.axis}"
         return f"quantized(scale={attribute_text(attribute.scale)}, offset={attribute_text(attribute.offset)}{axis})"
-    if isinstance(attribute, Graph):
-        head, *statements = to_text(attribute).splitlines()
-        return "\n  ".join([f"{head} {{", *statements, "}"])
     if isinstance(attribute, tuple):
         return f"[{', '.join(map(attribute_text, attribute))}]"
     if attribute is None or isinstance(attribute, bool):

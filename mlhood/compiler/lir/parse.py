@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from mlhood.compiler.hir.parse import LineParser, parse_inner, statements
+from mlhood.compiler.hir.parse import LineParser, statements
 from mlhood.compiler.hir.text import digest
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.lir.instructions import OPERATOR_OF, Access, Alloc, Buffer, Compute, Copy, Dealloc, TensorView
@@ -64,9 +64,6 @@ class _ProgramLine(LineParser):
         super().__init__(line, line_number, parser.constants)
         self.parser = parser
         self.program = parser.program
-
-    def _attribute(self) -> Any:
-        return parse_inner(self) if self._is("word", "graph") else super()._attribute()
 
     def _statement(self) -> None:
         if self.parser.section and self._accept("}"):

@@ -23,7 +23,6 @@ from mlhood.compiler.onnx.functions import expand_functions
 from mlhood.compiler.onnx.shape_arithmetic import evaluate_names
 from mlhood.compiler.operators import IMPORT_RULES, ImportRule
 from mlhood.compiler.operators.cast import Cast, array_of, element_of, widened
-from mlhood.compiler.operators.control_flow import ControlFlow
 from mlhood.compiler.operators.creation import Shape
 from mlhood.compiler.operators.onnx_node import MAX_NODES, Budget, OnnxNode
 from mlhood.errors import CompilerError
@@ -297,9 +296,9 @@ class _Import:
     def _inner(self, graph: onnx.GraphProto, inputs: Sequence[Value]) -> list[Value]:
         """Import the nodes of a branch or body, which see the values around it; return the outputs."""
         _check_operators(graph, self.rules)
-        self.budget.nodes -= len(graph.node)
+        self.budget.nodes -= 1 + len(graph.node)
         if self.budget.nodes < 0:
-            raise CompilerError(f"loops within loops take more than {MAX_NODES:,} nodes to import")
+            raise CompilerError(f"the iterations of the loops take more than {MAX_NODES:,} nodes to import")
         outer = dict(self.values)
         self.values |= {declared.name: value for declared, value in zip(graph.input, inputs, strict=True)}
         for tensor in graph.initializer:
@@ -316,8 +315,6 @@ class _Import:
         if isinstance(node.operator, Shape) and node.inputs[0] is not None:
             shape = node.inputs[0].type.shape[node.operator.start : node.operator.stop]
             self.known[output] = _normalize(np.array(shape, object))
-            return
-        if isinstance(node.operator, ControlFlow):  # which may run for long
             return
         inputs = [self._known_elements(value) for value in node.inputs if value is not None]
         arrays = [array for array in inputs if array is not None]

@@ -2,7 +2,7 @@
 
 To add an operator, write one class in a module of this package, name it in the module's `OPERATORS`, and write a test
 that compares it with ONNX Runtime (as `tests/compiler/operators/test_operators.py` does). The class is a frozen
-dataclass whose fields are the attributes; it answers the questions of `mlhood.compiler.hir.operator.QUESTIONS`:
+dataclass whose fields are the attributes; it answers the questions of `mlhood.compiler.hir.operator.Operator`:
 
     onnx, from_onnx     which ONNX operators it is imported from, and how; to_onnx  how it is exported
     infer, evaluate     from the inputs' types to the output's, from the inputs' arrays to the output's
@@ -11,11 +11,11 @@ dataclass whose fields are the attributes; it answers the questions of `mlhood.c
     value_range, macs   bounds of its results; how many multiply-accumulates it takes
     family              how it is drawn
 
+All but `infer` and `evaluate` have defaults, or answers in a base of `mlhood.compiler.operators.base`. A module that is
+new is named in `_FAMILIES` below.
+
 An operator that no network of the course has needs no class, if ONNX's reference implementation is right and fast
 enough: its name in `onnx_operator.OnnxOperator.onnx` and a test are all.
-
-A base of `mlhood.compiler.operators.base` answers most of them; `unsupported(reason)` declares that there is no rule. A
-module that is new is named in `_FAMILIES` below. `tests/compiler/operators/test_completeness.py` finds what is missing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from mlhood.compiler.operators import (
     blocked,
     cast,
     chain,
-    control_flow,
     convolution,
     creation,
     decompositions,
@@ -87,7 +86,6 @@ _FAMILIES = (
     indexing,
     sampling,
     dynamic,
-    control_flow,
     onnx_operator,
 )
 

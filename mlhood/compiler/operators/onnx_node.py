@@ -20,7 +20,7 @@ from mlhood.errors import CompilerError
 
 _T = TypeVar("_T")
 
-# Nodes that the file does not have, but loops repeat; they are unrolled as long as half of them is left.
+# Nodes that the file does not have, but loops repeat.
 MAX_NODES = 2**13
 
 # Elements of all constants together that the model does not store, but describes by a shape.
@@ -320,7 +320,7 @@ class OnnxNode:
 
 
 def _origin(value: Value) -> Placeholder | None:
-    """Return the first input of the graph that a value is computed from, if they are all lists of integers."""
+    """Return the first input of the graph that a value is computed from, if all are numbers or lists of integers."""
     if isinstance(value, Placeholder):
         return value
     worklist, seen = [value], {value}
@@ -333,8 +333,8 @@ def _origin(value: Value) -> Placeholder | None:
             inputs = [each for each in value.producer.inputs if each is not None and each not in seen]
             seen.update(inputs)
             worklist += inputs
-    integers = all(origin.type.dtype.kind in "iub" and origin.type.rank <= 1 for origin in origins)
-    return origins[0] if origins and integers else None
+    lists = all(each.type.rank == 0 or (each.type.dtype.kind in "iub" and each.type.rank == 1) for each in origins)
+    return origins[0] if origins and lists else None
 
 
 def _to_python(value: Any) -> Any:

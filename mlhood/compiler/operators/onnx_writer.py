@@ -84,10 +84,9 @@ class OnnxWriter:
         elif result != name:
             self.emit("Identity", result, name=name)
 
-    def proto(self, graph: Graph, inputs: int | None = None) -> onnx.GraphProto:
-        """Return the graph that was written; of its placeholders, only the first `inputs` are inputs of it."""
-        placeholders = list(graph.placeholders.values())[:inputs]
-        infos = [self.info(self.name(value), value.type) for value in placeholders]
+    def proto(self, graph: Graph) -> onnx.GraphProto:
+        """Return the graph that was written."""
+        infos = [self.info(self.name(value), value.type) for value in graph.placeholders.values()]
         outputs = [self.info(self._outputs[name], value.type) for name, value in graph.outputs.items()]
         return helper.make_graph(self.nodes, graph.name, infos, outputs, self.initializers)
 
@@ -96,25 +95,6 @@ class OnnxWriter:
         """Return the declaration of a tensor."""
         element = int(helper.np_dtype_to_tensor_dtype(type.dtype))
         return helper.make_tensor_value_info(name, element, list(type.shape))
-
-    def inner_graph(self, graph: Graph, read: Sequence[str]) -> onnx.GraphProto:
-        """Return a graph that is an attribute of the current node.
-
-        Args:
-            graph: The graph.
-            read: Names of the tensors around it that its last placeholders stand for; the others are inputs of it.
-        """
-        inner, inputs = OnnxWriter(graph, self.opset), len(graph.placeholders) - len(read)
-        inner._taken, inner._node_names = self._taken, self._node_names
-        inner._names = {value: self.unique_name(value.name) for value in graph.values()}
-        inner._names |= dict(zip(list(graph.placeholders.values())[inputs:], read, strict=True))
-        outputs = list(graph.outputs.values())
-        inner._outputs = {
-            name: inner._names[value] if value.producer and outputs.count(value) == 1 else self.unique_name(name)
-            for name, value in graph.outputs.items()
-        }
-        inner.write(graph)
-        return inner.proto(graph, inputs)
 
     @property
     def node(self) -> Node:

@@ -7,7 +7,6 @@ import numpy as np
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import as_tuple, footprint
 from mlhood.compiler.hir.values import Constant, Node
-from mlhood.compiler.operators.control_flow import ControlFlow
 from mlhood.compiler.operators.creation import Shape
 from mlhood.compiler.operators.movement import Slice
 from mlhood.compiler.operators.quantized import Dequantize
@@ -27,7 +26,7 @@ def fold_constants(graph: Graph) -> bool:
 
     A result that is larger than its inputs is folded only up to `MAX_RESULT_BYTES`, and at most `MAX_ADDED_BYTES` are
     added in total, so that a small file cannot expand to gigabytes. A Dequantize is not folded, because it keeps a
-    weight in eight bits; nor are If and Loop, which may run for long.
+    weight in eight bits.
     """
     changed, added = False, 0
     for node in graph.topological() if any(map(_is_constant, graph.nodes.values())) else ():
@@ -42,7 +41,7 @@ def fold_constants(graph: Graph) -> bool:
 
 
 def _is_constant(node: Node) -> bool:
-    if isinstance(node.operator, (Dequantize, ControlFlow)):
+    if isinstance(node.operator, Dequantize):
         return False
     lengths = _lengths(node)
     if lengths is not None:  # rule 2

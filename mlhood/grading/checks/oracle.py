@@ -4,7 +4,6 @@ and interpreter. All of a submission's are read in one isolated process (`Submis
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,19 +145,9 @@ def _read_graphs(graphs: list[list[Any]]) -> list[tuple[list[tuple[Any, ...]], d
     results = []
     for graph, feeds in graphs:
         interpreter = Interpreter(graph)
-        nodes = [_node_facts(node) for node in _nodes(graph)]
+        nodes = [_node_facts(node) for node in graph.topological()]
         results.append((nodes, interpreter.run(feeds) if feeds else {}))
     return results
-
-
-def _nodes(graph: Any) -> Iterator[Any]:
-    from mlhood.compiler.hir.graph import Graph
-
-    for node in graph.topological():
-        yield node
-        for attribute in node.operator.attributes.values():
-            if isinstance(attribute, Graph):
-                yield from _nodes(attribute)
 
 
 def _node_facts(node: Any) -> tuple[Any, ...]:
