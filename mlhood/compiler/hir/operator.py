@@ -21,25 +21,10 @@ UNBOUNDED: Range = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
-class Unsupported:
-    """The answer of an operator that deliberately has no rule: called in place of one, it returns None."""
-
-    reason: str
-
-    def __call__(self, *args: Any) -> None:
-        """Decline."""
-
-
-def unsupported(reason: str) -> Any:
-    """Return what an operator's class has in place of a rule, with the reason why it has none."""
-    return Unsupported(reason)
-
-
-@dataclass(frozen=True)
 class Operator:
     """Base of all operators: frozen dataclasses whose fields are the attributes.
 
-    Attributes are known when compiling: int, float, bool, str, a `Quantization`, a `Graph`, None, or tuples of these.
+    Attributes are known when compiling: int, float, bool, str, a `Quantization`, None, or tuples of these.
     What is only known when running is an input. An import rule may use expressions of lengths (`Length`) for integers,
     where `infer` can: the operator is a `Dynamic` one then, until the lengths are known.
 
@@ -51,7 +36,8 @@ class Operator:
         commutative: Its two inputs can be swapped, so a drawing need not tell them apart.
         converts: It converts between reals and quantised integers, see `to_onnx`.
         family: Which operators it is drawn like: a key of `hir.describe.styles.FAMILIES`.
-        quantization_rule: How `mlhood.compiler.quantize` computes it with integers: a key of `quantize.quantize.RULES`.
+        quantization_rule: How `mlhood.compiler.quantize` computes it with integers: a key of `quantize.quantize.RULES`;
+            None if it stays in float.
     """
 
     arity: ClassVar[tuple[int, int | None]] = (1, 1)
@@ -61,7 +47,7 @@ class Operator:
     commutative: ClassVar[bool] = False
     converts: ClassVar[bool] = False
     family: ClassVar[str] = "other"
-    quantization_rule: ClassVar[Any] = unsupported("the operator declares no rule")
+    quantization_rule: ClassVar[str | None] = None
 
     @property
     def name(self) -> str:
@@ -121,12 +107,16 @@ class Operator:
     def to_onnx(self, writer: Any, inputs: list[str], name: str) -> str | None:
         """Export rule: add the ONNX nodes that compute this operator on reals, return the name of the result.
 
+        By default, one node with the same attributes, see `onnx_names`; None if no ONNX operator is imported as it.
+
         Args:
             writer: The `OnnxWriter`; `writer.node` is the node to export.
             inputs: Names of the inputs as reals, "" for one left out; if the operator `converts`, as they are stored.
             name: What the result should be called.
         """
-        return None
+        names = dict(self.onnx_names)
+        attributes = {names.get(key, key): value for key, value in self.attributes.items()}
+        return writer.emit(self.onnx[0], *inputs, name=name, **attributes) if self.onnx else None
 
     def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation] | None:
         """Return g and q such that f(T_p(x)) = T_q(g(x)), None if there are none.
@@ -174,26 +164,6 @@ def namespace(x: Any) -> Any:
 def single(number: float) -> float:
     """Return a number rounded to float32, as ONNX stores attributes, also those of operators on float64."""
     return struct.unpack("f", struct.pack("f", number))[0]
-
-
-# What each operator of `mlhood.compiler.operators.OPERATORS` answers, with a rule or with `unsupported(reason)`.
-QUESTIONS = (
-    "infer",
-    "evaluate",
-    "from_onnx",
-    "to_onnx",
-    "quantization_rule",
-    "sink_transpose",
-    "value_range",
-    "macs",
-    "family",
-)
-
-
-def supports(operator: type[Operator], question: str) -> bool:
-    """Return whether an operator, or a base of it other than `Operator`, answers one of `QUESTIONS` with a rule."""
-    owner = next(base for base in operator.__mro__ if question in vars(base))
-    return owner is not Operator and not isinstance(vars(owner)[question], Unsupported)
 
 
 def _differs(operator: Operator, field: Field[Any]) -> bool:

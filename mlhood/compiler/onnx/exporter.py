@@ -5,8 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx import helper
 
-from mlhood.compiler.hir.graph import Graph, all_nodes
-from mlhood.compiler.hir.operator import supports
+from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.errors import CompilerError
@@ -31,8 +30,7 @@ def to_onnx(graph: Graph, *, opset: int = OPSET) -> onnx.ModelProto:
         opset: Version of ONNX's operator set, 18 to 23; integers of 16 bits need 21.
 
     Raises:
-        CompilerError: The graph is invalid, has operators that cannot be exported (all are listed), or needs a newer
-            opset.
+        CompilerError: The graph is invalid, has an operator that cannot be exported, or needs a newer opset.
     """
     verify(graph)
     _check(graph, opset)
@@ -50,7 +48,3 @@ def _check(graph: Graph, opset: int) -> None:
     wide = [v.name for v in graph.values() if v.type.quantization and v.type.element in ("int16", "uint16")]
     if wide and opset < 21:
         raise CompilerError("integers of 16 bits need opset 21", where=f"value {wide[0]!r}", got=opset, todo="use 21")
-    unknown = [node.where for node in all_nodes(graph) if not supports(type(node.operator), "to_onnx")]
-    if unknown:
-        shown = ", ".join(unknown[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")
-        raise CompilerError("some operators cannot be exported", where=f"graph {graph.name!r}", got=shown)

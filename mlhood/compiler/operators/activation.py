@@ -14,7 +14,7 @@ import numpy as np
 from mlhood.compiler.hir.operator import UNBOUNDED, Operator, Range, common_element, require, require_unquantized
 from mlhood.compiler.hir.types import TensorType, broadcast
 from mlhood.compiler.operators import elementwise
-from mlhood.compiler.operators.base import MADE_BY_PASS, Elementwise
+from mlhood.compiler.operators.base import Elementwise
 from mlhood.compiler.operators.chain import STEPS, ChainStep, ElementwiseChain
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.errors import CompilerError
@@ -78,7 +78,6 @@ class AddActivation(Elementwise):
     commutative = True
     family = "arithmetic"
     quantization_rule = "sum"
-    from_onnx = MADE_BY_PASS
 
     @property
     def label(self) -> str:

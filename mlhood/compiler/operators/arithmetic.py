@@ -12,7 +12,7 @@ import numpy as np
 from mlhood.compiler.hir.operator import Range, common_element, namespace, require, require_unquantized
 from mlhood.compiler.hir.types import TensorType, broadcast, normalize_axis
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, STAYS_FLOAT, Elementwise, export_directly
+from mlhood.compiler.operators.base import Elementwise
 from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -24,9 +24,6 @@ class Binary(Elementwise):
 
     arity = (2, 2)
     family = "arithmetic"
-    quantization_rule = STAYS_FLOAT
-    value_range = NO_BOUNDS
-    to_onnx = export_directly
     function: ClassVar[Callable[[Any, np.ndarray, np.ndarray], Any]]
     result: ClassVar[str | None] = None
 
@@ -79,8 +76,7 @@ def _define(name: str, function: Callable, doc: str, **members: Any) -> type:
 
 
 _SWAPS: dict[str, Any] = {"commutative": True}
-_LOGIC: dict[str, Any] = {"quantization_rule": NOT_REAL}
-_COMPARISON: dict[str, Any] = {**_LOGIC, "result": "bool"}
+_COMPARISON: dict[str, Any] = {"result": "bool"}
 
 _SUM: dict[str, Any] = {"onnx": ("Add", "Sum"), "quantization_rule": "sum", "value_range": _sum_range}
 
@@ -94,9 +90,9 @@ Max = _define(
 Min = _define(
     "Min", lambda xp, a, b: xp.minimum(a, b), "y = the smaller of a and b.", value_range=_bounds_by(min), **_SWAPS
 )
-And = _define("And", lambda xp, a, b: xp.logical_and(a, b), "y = a and b.", **_LOGIC, **_SWAPS)
-Or = _define("Or", lambda xp, a, b: xp.logical_or(a, b), "y = a or b.", **_LOGIC, **_SWAPS)
-Xor = _define("Xor", lambda xp, a, b: xp.logical_xor(a, b), "y = a or b, but not both.", **_LOGIC, **_SWAPS)
+And = _define("And", lambda xp, a, b: xp.logical_and(a, b), "y = a and b.", **_SWAPS)
+Or = _define("Or", lambda xp, a, b: xp.logical_or(a, b), "y = a or b.", **_SWAPS)
+Xor = _define("Xor", lambda xp, a, b: xp.logical_xor(a, b), "y = a or b, but not both.", **_SWAPS)
 Equal = _define("Equal", lambda xp, a, b: xp.equal(a, b), "y = a == b.", **_COMPARISON, **_SWAPS)
 Greater = _define("Greater", lambda xp, a, b: xp.greater(a, b), "y = a > b.", **_COMPARISON)
 GreaterOrEqual = _define("GreaterOrEqual", lambda xp, a, b: xp.greater_equal(a, b), "y = a >= b.", **_COMPARISON)
@@ -153,9 +149,6 @@ class Where(Elementwise):
     arity = (3, 3)
     onnx = ("Where",)
     family = "arithmetic"
-    quantization_rule = STAYS_FLOAT
-    value_range = NO_BOUNDS
-    to_onnx = export_directly
 
     def infer(self, condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
         require_unquantized(a, b)

@@ -10,11 +10,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from mlhood.compiler.hir.operator import Operator, common_element, namespace, require, require_unquantized, unsupported
+from mlhood.compiler.hir.operator import Operator, common_element, namespace, require, require_unquantized
 from mlhood.compiler.hir.types import TensorType, broadcast
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Add, Where
-from mlhood.compiler.operators.base import NO_BOUNDS, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.cast import Cast, number_of
 from mlhood.compiler.operators.matrix import matmul_shape
 from mlhood.compiler.operators.movement import Concat, Expand, Transpose
@@ -132,10 +131,6 @@ class Attention(Operator):
 
     arity = (3, 4)
     family = "product"
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
-    from_onnx = unsupported("a pass makes it of matrix products and a Softmax")
 
     def infer(self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None) -> TensorType:
         require_unquantized(q, k, v, mask)

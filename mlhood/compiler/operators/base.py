@@ -3,37 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from mlhood.compiler.hir.operator import (
-    Operator,
-    Permutation,
-    Range,
-    require,
-    require_unquantized,
-    unsupported,
-)
+from mlhood.compiler.hir.operator import Operator, Permutation, Range, require, require_unquantized
 from mlhood.compiler.hir.types import TensorType, normalize_axis
-
-NO_PRODUCTS = unsupported("it sums no products")
-NOT_REAL = unsupported("its inputs or results do not represent real numbers")
-STAYS_FLOAT = unsupported("no integer form is written for it")
-NO_BOUNDS = unsupported("no bounds follow from its inputs' bounds, or no pass needs them")
-POSITIONAL = unsupported("what it does depends on the order of the axes")
-MADE_BY_PASS = unsupported("a pass makes it; no ONNX operator is imported as it")
-NOT_EXPORTED = unsupported("no export rule is written: the networks that are exported have none")
-
-
-def export_directly(self: Operator, writer: Any, inputs: list[str], name: str) -> str:
-    """Export rule, as the method `to_onnx` of an operator: one ONNX node with the same attributes; see `onnx_names`."""
-    attributes = {dict(self.onnx_names).get(key, key): value for key, value in self.attributes.items()}
-    return writer.emit(self.onnx[0], *inputs, name=name, **attributes)
 
 
 class Elementwise(Operator):
     """Base: an output element depends on the elements at the same position of the inputs, broadcast to one shape."""
-
-    macs = NO_PRODUCTS
 
     def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation]:
         return self, permutation
@@ -44,18 +20,9 @@ class Movement(Operator):
 
     family = "shape"
     quantization_rule = "same_parameters"
-    macs = NO_PRODUCTS
 
     def value_range(self, y: TensorType, *inputs: Range) -> Range:
         return inputs[0]
-
-
-class IntegerArithmetic:
-    """Mixin: answers of operators that quantisation makes: they compute with integers that represent reals."""
-
-    quantization_rule = unsupported("it computes with integers already")
-    sink_transpose = unsupported("transposes are sunk before a graph is quantised")
-    value_range = unsupported("the integers represent other numbers")
 
 
 def real_along(x: TensorType, axes: Iterable[int]) -> TensorType:

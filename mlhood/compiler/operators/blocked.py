@@ -15,15 +15,12 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.hir.lengths import divide_dim
-from mlhood.compiler.hir.operator import Operator, Range, require, unsupported
+from mlhood.compiler.hir.operator import Operator, Range, require
 from mlhood.compiler.hir.types import Dim, TensorType
-from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, POSITIONAL
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.integer import QuantizedConv
 from mlhood.compiler.operators.integer_elementwise import QuantizedAveragePool, QuantizedGlobalAveragePool
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, MaxPool, PoolOperator
-
-_LAST = unsupported("layouts are chosen last, when a graph is lowered for a back end")
 
 
 def blocked_type(x: TensorType, lanes: int) -> TensorType:
@@ -57,11 +54,6 @@ def to_plain(x: np.ndarray, channels: int) -> np.ndarray:
 
 class _Layout(Operator):
     family = "shape"
-    from_onnx = MADE_BY_PASS
-    to_onnx = _LAST
-    quantization_rule = _LAST
-    sink_transpose = _LAST
-    macs = NO_PRODUCTS
 
     def value_range(self, y: TensorType, *inputs: Range) -> Range:
         return min(inputs[0][0], 0.0), max(inputs[0][1], 0.0)
@@ -111,10 +103,7 @@ class BlockedConv(Conv):
     lanes: int = 8
     plain_input: bool = False
 
-    from_onnx = MADE_BY_PASS
     onnx = ()
-    to_onnx = _LAST
-    quantization_rule = _LAST
 
     def infer(
         self, x: TensorType, w: TensorType, bias: TensorType | None = None, z: TensorType | None = None
@@ -147,11 +136,7 @@ class BlockedConv(Conv):
 class _BlockedPool(Operator):
     """Mixin: pooling, of each lane like of a channel."""
 
-    from_onnx = MADE_BY_PASS
     onnx = ()
-    to_onnx = _LAST
-    quantization_rule = _LAST
-    sink_transpose = POSITIONAL
 
     def infer(self, x: TensorType) -> TensorType:
         lanes = int(x.shape[-1]) if x.rank == 5 and isinstance(x.shape[-1], int) else 0
@@ -204,9 +189,7 @@ class BlockedQuantizedConv(QuantizedConv):
     plain_input: bool = False
     input_limits: tuple[int, ...] = ()
 
-    from_onnx = MADE_BY_PASS
     onnx = ()
-    to_onnx = _LAST
 
     def infer(
         self, x: TensorType, w: TensorType, bias: TensorType | None = None, z: TensorType | None = None

@@ -12,7 +12,7 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import require_unquantized
 from mlhood.compiler.hir.types import ELEMENTS, MAX_RANK, STORED, TensorType
 from mlhood.compiler.hir.values import Constant, Value
-from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, Elementwise, Movement, export_directly
+from mlhood.compiler.operators.base import Elementwise, Movement
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.errors import CompilerError
@@ -34,8 +34,6 @@ class Cast(Elementwise):
 
     onnx = ("Cast", "CastLike")
     family = "quantization"
-    quantization_rule = NOT_REAL
-    value_range = NO_BOUNDS
 
     def infer(self, x: TensorType) -> TensorType:
         require_unquantized(x)
@@ -122,7 +120,6 @@ class Identity(Elementwise, Movement):
     onnx = ("Identity",)
     moves = True
     family = "other"
-    to_onnx = export_directly
 
     def infer(self, x: TensorType) -> TensorType:
         return x

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, require, require_unquantized, unsupported
+from mlhood.compiler.hir.operator import Operator, require, require_unquantized
 from mlhood.compiler.hir.types import TensorType, broadcast
 from mlhood.compiler.operators import arithmetic, elementwise
-from mlhood.compiler.operators.base import MADE_BY_PASS, Elementwise
+from mlhood.compiler.operators.base import Elementwise
 from mlhood.errors import CompilerError
 
 # The operator's name, its attributes, and what it reads: inputs of the chain, then results of earlier steps.
@@ -18,7 +18,6 @@ ChainStep = tuple[str, tuple[Any, ...], tuple[int, ...]]
 
 CONSTANT = "Constant"  # a step that reads nothing: its attribute is a number of float32
 _SCALAR = TensorType("float32", ())
-_LAST = unsupported("chains are formed last, when a graph is lowered for a back end")
 STEPS = {operator.__name__: operator for operator in (*elementwise.OPERATORS, *arithmetic.OPERATORS)}
 
 
@@ -51,10 +50,6 @@ class ElementwiseChain(Elementwise):
 
     arity = (1, None)
     family = "arithmetic"
-    from_onnx = MADE_BY_PASS
-    to_onnx = _LAST
-    quantization_rule = _LAST
-    value_range = _LAST
 
     @property
     def label(self) -> str:

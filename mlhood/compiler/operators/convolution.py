@@ -21,7 +21,6 @@ from mlhood.compiler.operators.activation import (
     check_activation,
 )
 from mlhood.compiler.operators.arithmetic import Mul
-from mlhood.compiler.operators.base import POSITIONAL
 from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.elementwise import FUNCTIONS
 from mlhood.compiler.operators.indexing import require_equal
@@ -46,7 +45,6 @@ class Convolution(Operator):
 
     arity = (2, 3)
     family = "product"
-    sink_transpose = POSITIONAL
 
     def window(self, weight: Shape) -> Window:
         """Return the sliding window for a weight of this shape."""

@@ -11,7 +11,6 @@ from mlhood.compiler.hir.lengths import Dim, range_length
 from mlhood.compiler.hir.operator import Operator, common_element, require, require_unquantized
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Constant, Value
-from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, NOT_REAL, POSITIONAL
 from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -19,12 +18,6 @@ from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 class Creation(Operator):
     """Base: the result depends on the shape of x, not on its elements."""
-
-    quantization_rule = NOT_REAL
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
-    macs = NO_PRODUCTS
-    family = "other"
 
 
 @dataclass(frozen=True)

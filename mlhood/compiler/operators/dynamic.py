@@ -14,10 +14,9 @@ import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.lengths import Dim, Length, evaluate, names_in
-from mlhood.compiler.hir.operator import Operator, unsupported
+from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import Shape, TensorType
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.errors import CompilerError
 
@@ -41,11 +40,6 @@ class Dynamic(Operator):
 
     arity = (0, None)
     family = "shape"
-    from_onnx = unsupported("an import rule that adds an operator with such attributes makes it")
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
-    macs = NO_PRODUCTS
 
     @property
     def attributes(self) -> dict[str, Any]:

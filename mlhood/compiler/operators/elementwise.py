@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Range, namespace, require, require_unquantized, single, unsupported
+from mlhood.compiler.hir.operator import Operator, Range, namespace, require, require_unquantized, single
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Binary, Max, Min
-from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, Elementwise, export_directly
+from mlhood.compiler.operators.base import Elementwise
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
@@ -28,8 +28,6 @@ class Unary(Elementwise):
     """
 
     family = "activation"
-    value_range = NO_BOUNDS
-    to_onnx = export_directly
     fusible: ClassVar[bool] = False
     saturates_at: ClassVar[Mapping[int, tuple[float, float | None]]] = {}
 
@@ -42,7 +40,6 @@ class Function(Unary):
     """Base: y = function(xp, x), without attributes; xp is the `namespace` of x."""
 
     function: ClassVar[Callable[[Any, np.ndarray], Any]]
-    quantization_rule = unsupported("it is steep or jumps: 256 entries of a table would be too coarse")
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         xp = namespace(x)
@@ -104,7 +101,7 @@ FUNCTIONS = (
     ),
     _define("Log", lambda xp, x: xp.log(x)),
     _define("Neg", lambda xp, x: xp.negative(x), **_TABLE),
-    _define("Not", lambda xp, x: xp.logical_not(x), quantization_rule=NOT_REAL),
+    _define("Not", lambda xp, x: xp.logical_not(x)),
     _define("Reciprocal", lambda xp, x: xp.reciprocal(x)),
     _define(
         "Sigmoid",
@@ -135,7 +132,6 @@ class Silu(Function):
 
     function = staticmethod(lambda xp, x: x * _sigmoid(xp, x))
     quantization_rule = "table"
-    from_onnx = unsupported("a pass makes it of a Sigmoid and a product")
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.emit("Mul", inputs[0], writer.emit("Sigmoid", inputs[0]), name=name)
@@ -315,8 +311,6 @@ def limits_of(operator: Operator) -> Range:
 class Bitwise(Binary):
     """Base: y = function(a, b) of each bit."""
 
-    quantization_rule = NOT_REAL
-
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         y = super().infer(a, b)
         require(y.dtype.kind in "iu", "the operator requires integers", got=y.element)
@@ -352,7 +346,6 @@ class BitwiseNot(Function):
 
     onnx = ("BitwiseNot",)
     family = "arithmetic"
-    quantization_rule = NOT_REAL
     function = staticmethod(lambda xp, x: xp.bitwise_not(x))
 
     def infer(self, x: TensorType) -> TensorType:

@@ -19,15 +19,8 @@ from mlhood.compiler.hir.operator import (
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import (
-    NO_BOUNDS,
-    NO_PRODUCTS,
-    NOT_REAL,
-    POSITIONAL,
-    STAYS_FLOAT,
     Movement,
-    export_directly,
     hull,
-    unsupported,
 )
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -85,8 +78,6 @@ class GatherElements(Movement):
 
     arity = (2, 2)
     onnx = ("GatherElements",)
-    sink_transpose = POSITIONAL
-    to_onnx = export_directly
 
     def infer(self, x: TensorType, indices: TensorType) -> TensorType:
         require_indices(indices)
@@ -113,10 +104,6 @@ class ScatterOperator(Operator):
 
     arity = (3, 3)
     family = "shape"
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    macs = NO_PRODUCTS
-    to_onnx = export_directly
 
     def _check(self, x: TensorType, indices: TensorType, updates: TensorType) -> None:
         reduction = self.attributes["reduction"]
@@ -203,10 +190,6 @@ class TopK(Operator):
     arity = (1, 2)
     onnx = ("TopK",)
     family = "pooling"
-    quantization_rule = NOT_REAL
-    value_range = NO_BOUNDS
-    macs = NO_PRODUCTS
-    sink_transpose = unsupported("a Transpose would move behind both results")
 
     def infer(self, x: TensorType, k: TensorType | None = None) -> tuple[TensorType, TensorType]:
         require_unquantized(x)

@@ -18,7 +18,6 @@ from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.activation import Activation
 from mlhood.compiler.operators.arithmetic import Sub
-from mlhood.compiler.operators.base import MADE_BY_PASS, NOT_EXPORTED, IntegerArithmetic
 from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.convolution import Convolution, convolve
 from mlhood.compiler.operators.matrix import MatrixProduct, dense_shape, dense_to_onnx, matmul_shape
@@ -94,7 +93,7 @@ def _check_types(x: TensorType, w: TensorType, bias: TensorType | None) -> None:
 
 
 @dataclass(frozen=True)
-class QuantizedConv(IntegerArithmetic, Convolution):
+class QuantizedConv(Convolution):
     """Conv of quantised tensors: acc = sum of (x - offset_x)(w - offset_w) + bias, then rescaled.
 
     y = clip(round(acc scale_x scale_w / scale_y) + offset_y). The weight may have one scale for each output channel.
@@ -167,7 +166,7 @@ class QuantizedConv(IntegerArithmetic, Convolution):
 
 
 @dataclass(frozen=True)
-class QuantizedFullyConnected(IntegerArithmetic, Operator):
+class QuantizedFullyConnected(Operator):
     """FullyConnected of quantised tensors: x [..., K], w [F, K], bias [F] or none; as QuantizedConv with "shift"."""
 
     quantization: Quantization
@@ -175,7 +174,6 @@ class QuantizedFullyConnected(IntegerArithmetic, Operator):
 
     arity = (2, 3)
     family = "product"
-    from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
         _check_types(x, w, bias)
@@ -197,7 +195,7 @@ class QuantizedFullyConnected(IntegerArithmetic, Operator):
 
 
 @dataclass(frozen=True)
-class QuantizedMatMul(IntegerArithmetic, MatrixProduct):
+class QuantizedMatMul(MatrixProduct):
     """MatMul of quantised tensors: acc = sum of (a - offset_a)(b - offset_b) in int32, then rescaled as QuantizedConv.
 
     There may be one scale for each row of a and each column of b.
@@ -236,7 +234,7 @@ class QuantizedMatMul(IntegerArithmetic, MatrixProduct):
 
 
 @dataclass(frozen=True)
-class ConvInteger(IntegerArithmetic, Convolution):
+class ConvInteger(Convolution):
     """Conv of integers, int32: sum of (x - offset_x)(w - offset_w)."""
 
     x_offset: int = 0
@@ -244,7 +242,6 @@ class ConvInteger(IntegerArithmetic, Convolution):
 
     onnx = ("ConvInteger",)
     arity = (2, 2)
-    to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
         y = TensorType("int32", self.shape(x, w, None))
@@ -263,7 +260,7 @@ class ConvInteger(IntegerArithmetic, Convolution):
 
 
 @dataclass(frozen=True)
-class MatMulInteger(IntegerArithmetic, MatrixProduct):
+class MatMulInteger(MatrixProduct):
     """MatMul of integers, int32: sum of (a - offset_a)(b - offset_b), offsets by row of a and by column of b."""
 
     a_offset: tuple[int, ...] = (0,)
@@ -271,7 +268,6 @@ class MatMulInteger(IntegerArithmetic, MatrixProduct):
 
     arity = (2, 2)
     onnx = ("MatMulInteger",)
-    to_onnx = NOT_EXPORTED
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         return TensorType("int32", matmul_shape(a.shape, b.shape))

@@ -15,7 +15,6 @@ from mlhood.compiler.hir.operator import Operator, common_element, namespace, re
 from mlhood.compiler.hir.types import Quantization, TensorType, broadcast
 from mlhood.compiler.operators import elementwise
 from mlhood.compiler.operators.activation import Activation, activation_to_onnx
-from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, IntegerArithmetic
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.pooling import PoolOperator
 from mlhood.compiler.operators.rescale import (
@@ -40,7 +39,7 @@ def _mean_term(total: np.ndarray, count: np.ndarray, max_count: int, type: Tenso
 
 
 @dataclass(frozen=True)
-class QuantizedAveragePool(IntegerArithmetic, PoolOperator):
+class QuantizedAveragePool(PoolOperator):
     """AveragePool of a quantised tensor: the window's sum, rescaled by scale_x / (scale_y count).
 
     Attributes:
@@ -52,7 +51,6 @@ class QuantizedAveragePool(IntegerArithmetic, PoolOperator):
     quantization: Quantization = UNIT_SCALE
 
     family = "other"
-    from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType) -> TensorType:
         require_per_tensor(x)
@@ -75,14 +73,10 @@ class QuantizedAveragePool(IntegerArithmetic, PoolOperator):
 
 
 @dataclass(frozen=True)
-class QuantizedGlobalAveragePool(IntegerArithmetic, Operator):
+class QuantizedGlobalAveragePool(Operator):
     """GlobalAveragePool of a quantised tensor: each channel's sum, rescaled by scale_x / (scale_y count)."""
 
     quantization: Quantization
-
-    family = "other"
-    macs = NO_PRODUCTS
-    from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType) -> TensorType:
         require_per_tensor(x)
@@ -100,7 +94,7 @@ class QuantizedGlobalAveragePool(IntegerArithmetic, Operator):
 
 
 @dataclass(frozen=True)
-class Pair(IntegerArithmetic, Operator):
+class Pair(Operator):
     """Base: y = activation(function(a, b)), broadcast; a and b have their own parameters.
 
     Class attributes:
@@ -111,9 +105,6 @@ class Pair(IntegerArithmetic, Operator):
     activation: Activation = ()
 
     arity = (2, 2)
-    family = "other"
-    macs = NO_PRODUCTS
-    from_onnx = MADE_BY_PASS
     float_name: ClassVar[str]
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
@@ -174,7 +165,7 @@ def function_of(function: Activation) -> Operator:
 
 
 @dataclass(frozen=True)
-class Lookup(IntegerArithmetic, Operator):
+class Lookup(Operator):
     """y = function(x), read from a table with one entry for each of the 256 possible values of x.
 
     The table follows from the parameters of x and y; no range is assumed for x. Where the function is not a number, the
@@ -187,10 +178,6 @@ class Lookup(IntegerArithmetic, Operator):
 
     function: Activation
     quantization: Quantization
-
-    family = "other"
-    macs = NO_PRODUCTS
-    from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType) -> TensorType:
         require_per_tensor(x)

@@ -18,7 +18,6 @@ from mlhood.compiler.hir.operator import (
     namespace,
     require,
     require_unquantized,
-    unsupported,
 )
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, broadcast
 from mlhood.compiler.hir.values import Value
@@ -29,7 +28,6 @@ from mlhood.compiler.operators.activation import (
     apply_activation,
     check_activation,
 )
-from mlhood.compiler.operators.base import MADE_BY_PASS, NO_BOUNDS, POSITIONAL, STAYS_FLOAT, export_directly
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
@@ -48,10 +46,6 @@ class MatMul(MatrixProduct):
 
     arity = (2, 2)
     onnx = ("MatMul",)
-    quantization_rule = unsupported("with a constant matrix it becomes FullyConnected, else no integer form is written")
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
-    to_onnx = export_directly
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         require_unquantized(a, b)
@@ -91,11 +85,7 @@ class Gemm(Operator):
         ("transpose_a", "transA"),
         ("transpose_b", "transB"),
     )
-    to_onnx = export_directly
     family = "product"
-    quantization_rule = MatMul.quantization_rule
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
 
     def infer(self, a: TensorType, b: TensorType, c: TensorType | None = None) -> TensorType:
         require_unquantized(a, b, c)
@@ -139,8 +129,6 @@ class FullyConnected(Operator):
     arity = (2, 3)
     family = "product"
     quantization_rule = "dense"
-    sink_transpose = unsupported("a Transpose before the flattening is moved into its weight instead")
-    from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
         require_unquantized(x, w, bias)
@@ -206,10 +194,6 @@ class Einsum(Operator):
     arity = (1, None)
     onnx = ("Einsum",)
     family = "product"
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
-    to_onnx = export_directly
 
     def infer(self, *inputs: TensorType) -> TensorType:
         require_unquantized(*inputs)

@@ -9,16 +9,11 @@ from functools import reduce
 import numpy as np
 
 from mlhood.compiler.hir.lengths import Dim, add_dims, is_at_least, may_be_equal, product, slice_length, subtract_dims
-from mlhood.compiler.hir.operator import Operator, Permutation, Range, common_element, namespace, require, unsupported
+from mlhood.compiler.hir.operator import Operator, Permutation, Range, common_element, namespace, require
 from mlhood.compiler.hir.types import TensorType, broadcast, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import (
-    NO_BOUNDS,
-    NO_PRODUCTS,
-    POSITIONAL,
-    STAYS_FLOAT,
     Movement,
-    export_directly,
     hull,
     transposed_axes,
 )
@@ -35,7 +30,6 @@ class Transpose(Movement):
 
     onnx = ("Transpose",)
     moves = True
-    sink_transpose = unsupported("two Transposes are merged into one instead")
 
     def infer(self, x: TensorType) -> TensorType:
         valid, order = sorted(self.permutation) == list(range(x.rank)), f"0 to {x.rank - 1} in any order"
@@ -66,7 +60,6 @@ class Concat(Movement):
     arity = (1, None)
     onnx = ("Concat",)
     moves = True
-    to_onnx = export_directly
     quantization_rule = "concatenation"
 
     def infer(self, *inputs: TensorType) -> TensorType:
@@ -178,8 +171,6 @@ class Gather(Movement):
     arity = (2, 2)
     onnx = ("Gather",)
     moves = True
-    sink_transpose = POSITIONAL
-    to_onnx = export_directly
 
     def infer(self, x: TensorType, indices: TensorType) -> TensorType:
         axis = normalize_axis(self.axis, x.rank)
@@ -208,12 +199,7 @@ class GatherND(Operator):
     arity = (2, 2)
     onnx = ("GatherND",)
     onnx_names = (("batch", "batch_dims"),)
-    to_onnx = export_directly
     family = "shape"
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
-    macs = NO_PRODUCTS
 
     def infer(self, x: TensorType, indices: TensorType) -> TensorType:
         require(indices.element == "int64" and indices.rank >= 1, "indices must be int64", got=indices.element)
@@ -242,8 +228,6 @@ class Expand(Movement):
     shape: tuple[Dim, ...]
 
     onnx = ("Expand",)
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
 
     def infer(self, x: TensorType) -> TensorType:
         return x.with_shape(broadcast(x.shape, self.shape))
@@ -266,8 +250,6 @@ class Tile(Movement):
     repeats: tuple[Dim, ...]
 
     onnx = ("Tile",)
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
 
     def infer(self, x: TensorType) -> TensorType:
         count = len(self.repeats)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,16 +18,10 @@ from mlhood.compiler.hir.operator import (
     require_channels,
     require_unquantized,
     single,
-    unsupported,
 )
 from mlhood.compiler.hir.types import TensorType, broadcast, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import (
-    NO_BOUNDS,
-    NO_PRODUCTS,
-    POSITIONAL,
-    STAYS_FLOAT,
-    export_directly,
     real_along,
     transposed_axes,
 )
@@ -53,10 +48,6 @@ class Normalization(Operator):
     """Base: the elements of x, shifted and scaled."""
 
     family = "normalization"
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
-    macs = NO_PRODUCTS
 
 
 @dataclass(frozen=True)
@@ -67,8 +58,6 @@ class BatchNormalization(Normalization):
 
     arity = (5, 5)
     onnx = ("BatchNormalization",)
-    to_onnx = export_directly
-    quantization_rule = unsupported("a pass folds it into the layer before; elsewhere it stays float")
 
     def infer(
         self, x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, variance: TensorType
@@ -102,7 +91,6 @@ class InstanceNormalization(Normalization):
 
     arity = (3, 3)
     onnx = ("InstanceNormalization",)
-    to_onnx = export_directly
 
     def infer(self, x: TensorType, scale: TensorType, bias: TensorType) -> TensorType:
         _check_channels(x, scale, bias)
@@ -170,7 +158,6 @@ class LocalResponseNormalization(Normalization):
     bias: float = 1.0
 
     onnx = ("LRN",)
-    to_onnx = export_directly
 
     def infer(self, x: TensorType) -> TensorType:
         require_unquantized(x)
@@ -233,11 +220,13 @@ class LogSoftmax(Softmax):
     """y = x - log of the sum of exp(x) over `axes`."""
 
     onnx = ("LogSoftmax",)
-    value_range = NO_BOUNDS
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         xp, shifted = namespace(x), self.shifted(x)
         return shifted - xp.log(xp.exp(shifted).sum(axis=self.axes, keepdims=True))
+
+    def value_range(self, y: TensorType, *inputs: Range) -> Range:
+        return (-math.inf, 0.0)
 
 
 OPERATORS = (

@@ -21,7 +21,6 @@ from mlhood.compiler.hir.types import Dim, TensorType
 from mlhood.compiler.hir.values import Constant as ConstantValue
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Add, Mul, Sub
-from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.cast import Cast, element_of, number_of
 from mlhood.compiler.operators.creation import Range, Shape
 from mlhood.compiler.operators.movement import Gather
@@ -79,11 +78,6 @@ class OnnxOperator(Operator):
         "Trilu",
         "Unique",
     )
-    family = "other"
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
-    macs = NO_PRODUCTS
 
     @property
     def label(self) -> str:

@@ -11,7 +11,7 @@ from mlhood.compiler.hir.lengths import Dim, add_dims
 from mlhood.compiler.hir.operator import Operator, Permutation, Range, namespace, require
 from mlhood.compiler.hir.types import TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_PRODUCTS, hull
+from mlhood.compiler.operators.base import hull
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
@@ -33,7 +33,6 @@ class Pad(Operator):
     onnx = ("Pad",)
     family = "shape"
     quantization_rule = "padding"
-    macs = NO_PRODUCTS
 
     def infer(self, x: TensorType) -> TensorType:
         require(len(self.pads) == 2 * x.rank, "each axis needs two pads", expected=2 * x.rank, got=len(self.pads))

@@ -12,7 +12,7 @@ import numpy as np
 from mlhood.compiler.hir.operator import Operator, Range, namespace, require, require_channels, require_unquantized
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_PRODUCTS, POSITIONAL, export_directly, hull
+from mlhood.compiler.operators.base import hull
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.reduction import mean
@@ -30,8 +30,6 @@ class PoolOperator(Operator):
     ceil: bool = False
 
     family = "pooling"
-    sink_transpose = POSITIONAL
-    macs = NO_PRODUCTS
 
     @property
     def onnx_window(self) -> dict[str, Any]:
@@ -169,9 +167,6 @@ class GlobalPool(Operator):
     """Base: y[n, c, 1...] is within the range of x[n, c]."""
 
     family = "pooling"
-    sink_transpose = POSITIONAL
-    macs = NO_PRODUCTS
-    to_onnx = export_directly
 
     def value_range(self, y: TensorType, *inputs: Range) -> Range:
         return inputs[0]

@@ -13,12 +13,11 @@ from typing import Any, cast
 import ml_dtypes
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, common_element, namespace, require, require_unquantized, unsupported
+from mlhood.compiler.hir.operator import Operator, common_element, namespace, require, require_unquantized
 from mlhood.compiler.hir.types import STORED, Quantization, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Constant, Value
 from mlhood.compiler.operators.activation import Activation, apply_activation, check_activation
 from mlhood.compiler.operators.arithmetic import Add, Div, Greater, Max, Min, Mul, Sub, Where
-from mlhood.compiler.operators.base import NO_BOUNDS, STAYS_FLOAT
 from mlhood.compiler.operators.cast import Cast, element_of, number_of, saturated, widened
 from mlhood.compiler.operators.elementwise import Clip, Round
 from mlhood.compiler.operators.matrix import dense_shape, dense_to_onnx
@@ -219,10 +218,6 @@ class BlockDense(Operator):
 
     arity = (3, 4)
     family = "product"
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = unsupported("a Transpose stays before it")
-    value_range = NO_BOUNDS
-    from_onnx = unsupported("com.microsoft's MatMulNBits is imported as it, and a pass makes it of FullyConnected")
 
     def infer(self, x: TensorType, w: TensorType, scale: TensorType, bias: TensorType | None = None) -> TensorType:
         require_unquantized(x, w, scale, bias)

@@ -16,7 +16,6 @@ from mlhood.compiler.hir.lengths import may_be_equal
 from mlhood.compiler.hir.operator import Operator, common_element, require, require_unquantized
 from mlhood.compiler.hir.types import Dim, TensorType
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_BOUNDS, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.movement import Transpose
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -78,9 +77,6 @@ class Recurrent(Operator):
 
     arity = (3, 6)
     family = "product"
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
     gates: ClassVar[int]
     defaults: ClassVar[tuple[str, ...]]
     states: ClassVar[int] = 1

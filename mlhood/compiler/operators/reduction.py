@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Permutation, namespace, require, require_unquantized, unsupported
+from mlhood.compiler.hir.operator import Operator, Permutation, namespace, require, require_unquantized
 from mlhood.compiler.hir.types import Shape, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, NOT_REAL, POSITIONAL, transposed_axes, without_axes
+from mlhood.compiler.operators.base import transposed_axes, without_axes
 from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -42,9 +42,6 @@ class Reduction(Operator):
     keep: bool = True
 
     family = "pooling"
-    quantization_rule = unsupported("no integer form is written; means over images become GlobalAveragePool before")
-    value_range = NO_BOUNDS
-    macs = NO_PRODUCTS
     function: ClassVar[Callable[..., Any]]
     changes_single: ClassVar[bool] = True
 
@@ -137,10 +134,6 @@ class Arg(Operator):
     last: bool = False
 
     family = "pooling"
-    quantization_rule = NOT_REAL
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
-    macs = NO_PRODUCTS
 
     def infer(self, x: TensorType) -> TensorType:
         require_unquantized(x)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import require, unsupported
+from mlhood.compiler.hir.operator import require
 from mlhood.compiler.hir.types import Quantization, TensorType
-from mlhood.compiler.operators.base import Elementwise, IntegerArithmetic
+from mlhood.compiler.operators.base import Elementwise
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
@@ -28,8 +28,6 @@ class Conversion(Elementwise):
 
     converts = True
     family = "quantization"
-    quantization_rule = unsupported("it converts between reals and integers already")
-    value_range = IntegerArithmetic.value_range
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,6 @@ class Reinterpret(Conversion):
     """The same integers, with quantisation parameters in the type; without any, if `quantization` is None."""
 
     quantization: Quantization | None
-
-    from_onnx = unsupported("the import of operators that have the parameters as inputs makes it")
-    sink_transpose = IntegerArithmetic.sink_transpose
 
     def infer(self, x: TensorType) -> TensorType:
         valid = self.quantization is None or x.quantization in (None, self.quantization)

@@ -10,7 +10,6 @@ import numpy as np
 from mlhood.compiler.hir.operator import Operator, namespace, require
 from mlhood.compiler.hir.types import Quantization, Shape, TensorType
 from mlhood.compiler.operators.activation import Activation, activation_to_onnx, check_activation
-from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, IntegerArithmetic
 from mlhood.compiler.operators.fixed_point import MULTIPLIER_BITS, fixed_points, round_shift
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
@@ -137,7 +136,7 @@ def stored_range(type: TensorType, activation: Activation) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Rescale(IntegerArithmetic, Operator):
+class Rescale(Operator):
     """y = activation(x) with other parameters: integers that represent the same reals.
 
     Attributes:
@@ -147,10 +146,6 @@ class Rescale(IntegerArithmetic, Operator):
 
     quantization: Quantization
     activation: Activation = ()
-
-    family = "other"
-    macs = NO_PRODUCTS
-    from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType) -> TensorType:
         require_per_tensor(x)

@@ -12,7 +12,6 @@ from mlhood.compiler.hir.lengths import scale_dim
 from mlhood.compiler.hir.operator import Operator, require, require_unquantized
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
@@ -69,11 +68,6 @@ class Resize(Operator):
     extrapolation: float = 0.0
 
     onnx = ("Resize", "Upsample")
-    family = "other"
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
-    macs = NO_PRODUCTS
 
     def infer(self, x: TensorType) -> TensorType:
         require_unquantized(x)

@@ -11,7 +11,6 @@ import numpy as np
 from mlhood.compiler.hir.operator import Operator, common_element, require, require_unquantized
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.indexing import require_equal, require_indices
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -39,11 +38,6 @@ class GridSample(Operator):
 
     arity = (2, 2)
     onnx = ("GridSample",)
-    family = "other"
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
-    macs = NO_PRODUCTS
 
     def infer(self, x: TensorType, grid: TensorType) -> TensorType:
         require_unquantized(x, grid)
@@ -128,10 +122,6 @@ class RoiAlign(Operator):
     arity = (3, 3)
     onnx = ("RoiAlign",)
     family = "pooling"
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
-    macs = NO_PRODUCTS
 
     def infer(self, x: TensorType, regions: TensorType, batch: TensorType) -> TensorType:
         require_unquantized(x, regions, batch)

@@ -10,7 +10,7 @@ from mlhood.compiler.hir.lengths import Dim, divide_dim, product, quotient
 from mlhood.compiler.hir.operator import Operator, Permutation, namespace, require
 from mlhood.compiler.hir.types import TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import POSITIONAL, Movement, export_directly, transposed_axes, without_axes
+from mlhood.compiler.operators.base import Movement, transposed_axes, without_axes
 from mlhood.compiler.operators.dynamic import is_dynamic
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -30,7 +30,6 @@ class Reshape(Movement):
     allow_zero: bool = False
 
     onnx = ("Reshape",)
-    sink_transpose = POSITIONAL
     moves = True
 
     def infer(self, x: TensorType) -> TensorType:
@@ -80,8 +79,6 @@ class Flatten(Movement):
     axis: int = 1
 
     onnx = ("Flatten",)
-    sink_transpose = POSITIONAL
-    to_onnx = export_directly
 
     def infer(self, x: TensorType) -> TensorType:
         axis = self._axis(x.rank)
@@ -139,7 +136,6 @@ class Unsqueeze(Movement):
     axes: tuple[int, ...]
 
     onnx = ("Unsqueeze",)
-    sink_transpose = POSITIONAL
     moves = True
 
     def infer(self, x: TensorType) -> TensorType:

@@ -13,7 +13,6 @@ from mlhood.compiler.hir.lengths import add_dims, product
 from mlhood.compiler.hir.operator import Operator, common_element, require, require_unquantized
 from mlhood.compiler.hir.types import Dim, Shape, TensorType
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_BOUNDS, NOT_EXPORTED, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.onnx_node import OnnxNode
 
 
@@ -40,11 +39,7 @@ class ConvTranspose(Operator):
 
     arity = (2, 3)
     onnx = ("ConvTranspose",)
-    family = "other"
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    value_range = NO_BOUNDS
-    to_onnx = NOT_EXPORTED
+    onnx_names = (("output_pads", "output_padding"),)
 
     def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
         require_unquantized(x, w, bias)

@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.operator import Operator, Permutation, supports
+from mlhood.compiler.hir.operator import Operator, Permutation
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.movement import Transpose
@@ -61,7 +61,7 @@ def sink_transposes(graph: Graph) -> bool:
 def _move(graph: Graph, node: Node) -> bool:
     if isinstance(node.operator, Transpose):
         return _merge(graph, node)
-    return supports(type(node.operator), "sink_transpose") and _sink(graph, node)
+    return _sink(graph, node)
 
 
 # -- rules 1 and 2

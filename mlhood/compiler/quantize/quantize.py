@@ -13,7 +13,7 @@ import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.names import gc_paused
-from mlhood.compiler.hir.operator import Operator, Unsupported
+from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import Quantization
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.activation import Activation, AddActivation, activation_of, operator_of
@@ -289,7 +289,7 @@ def quantize(graph: Graph, profile: Profile, recipe: Recipe | None = None) -> Gr
     builder = Builder(graph, profile, recipe or Recipe())
     for node in graph.topological():
         rule = node.operator.quantization_rule
-        if isinstance(rule, Unsupported) or not RULES[rule](builder, node):
+        if rule is None or not RULES[rule](builder, node):
             builder.copy(node)
     for name, value in graph.outputs.items():
         builder.graph.output(builder.as_float(value), name)

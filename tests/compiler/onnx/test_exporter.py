@@ -105,12 +105,11 @@ def test_outputs_that_are_inputs_and_values_of_two_names():
 # -- what cannot be
 
 
-def test_operators_that_onnx_does_not_have_are_all_listed():
+def test_an_operator_that_onnx_does_not_have():
     graph = Graph()
     x = graph.placeholder("x", TensorType("float32", (2, 3)))
-    for name in ("first", "second"):
-        graph.output(graph.add(ElementwiseChain((("Relu", (), (0,)),)), x, name=name).outputs[0])
-    with pytest.raises(CompilerError, match=r"first.*second"):
+    graph.output(graph.add(ElementwiseChain((("Relu", (), (0,)),)), x, name="first").outputs[0])
+    with pytest.raises(CompilerError, match="first"):
         to_onnx(graph)
 
 
