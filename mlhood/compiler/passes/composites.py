@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import normalize_axis
 from mlhood.compiler.hir.values import Node, Value
-from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Pow, Sub
+from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Sub
 from mlhood.compiler.operators.elementwise import FUNCTIONS, Clip, Gelu, HardSigmoid, Silu
 from mlhood.compiler.operators.normalization import LayerNormalization
 from mlhood.compiler.operators.reduction import ReduceMean
 from mlhood.compiler.passes.patterns import (
-    Monomial,
+    Product,
     is_close,
-    monomial,
     only_user,
     orders,
+    outer_products,
     plus,
+    product_of,
     replace_pattern,
     scalar,
 )
 from mlhood.compiler.passes.rewriting import constant_array, defining_node, sweep
 
-_ERF, _HARD_SWISH, _RECIPROCAL, _SIGMOID, _SQRT, _TANH = (
+_ERF, _HARD_SWISH, _SIGMOID, _TANH = (
     next(function for function in FUNCTIONS if function.__name__ == name)
-    for name in ("Erf", "HardSwish", "Reciprocal", "Sigmoid", "Sqrt", "Tanh")
+    for name in ("Erf", "HardSwish", "Sigmoid", "Tanh")
 )
 _CUBIC = 0.044715
 
@@ -49,116 +50,41 @@ def fuse_gelu(graph: Graph) -> bool:
 
 
 def _fuse_gelu(graph: Graph, node: Node) -> bool:
-    candidates = _erf_arguments(node) if isinstance(node.operator, _ERF) else _tanh_arguments(node)
-    operator = Gelu() if isinstance(node.operator, _ERF) else Gelu("tanh")
-    return any(_finish_gelu(graph, node, operator, x, inner) for x, inner in candidates)
-
-
-def _erf_arguments(node: Node) -> list[tuple[Value, tuple[Node, ...]]]:
-    """Return x, and the nodes of its product, if the node's input is x / sqrt(2)."""
-    product = defining_node(node.inputs[0], Mul, Div)
-    if product is None:
-        return []
-    found = []
-    for x in product.inputs:
-        part = None if x is None or scalar(x) is not None else monomial(node.inputs[0], x)
-        if x is not None and part is not None and part.degree == 1 and is_close(part.factor, math.sqrt(0.5)):
-            found.append((x, part.nodes))
-    return found
-
-
-def _tanh_arguments(node: Node) -> list[tuple[Value, tuple[Node, ...]]]:
-    """Return x, and the nodes in between, if the node's input is sqrt(2 / pi) (x + 0.044715 x^3)."""
-    found = []
-    for sum_node, outer in _scaled_sums(node.inputs[0]):
-        for left, right in orders(sum_node):
-            if scalar(left) is None:  # rule 2
-                cube = monomial(right, left)
-                if cube and outer.degree == 0 and cube.degree == 3 and _is_inner(outer.factor, cube.factor):
-                    found.append((left, (*outer.nodes, sum_node, *cube.nodes)))
-            elif is_close(scalar(left), 1.0):  # rule 3
-                found += _factored(node.inputs[0], sum_node, right)
-    return found
-
-
-def _is_inner(outer: float, cubic: float) -> bool:
-    return is_close(outer, math.sqrt(2 / math.pi)) and is_close(cubic, _CUBIC)
-
-
-def _scaled_sums(value: Value | None, depth: int = 4) -> list[tuple[Node, Monomial]]:
-    """Return the additions that a value is the product of, with the number that each is multiplied by."""
-    if (addition := defining_node(value, Add)) is not None:
-        return [(addition, Monomial(1.0, 0))]
-    node = defining_node(value, Mul, Div)
-    if node is None or not depth:
-        return []
-    found = []
-    for x, _ in [*orders(node)][: 1 if isinstance(node.operator, Div) else 2]:
-        for addition, _ in _scaled_sums(x, depth - 1):
-            outer = monomial(value, addition.outputs[0])
-            found.append((addition, Monomial(outer.factor, 0, outer.nodes) if outer else Monomial(math.nan, 0)))
-    return found
-
-
-def _factored(value: Value | None, sum_node: Node, square: Value) -> list[tuple[Value, tuple[Node, ...]]]:
-    """Return x if a value is sqrt(2 / pi) x (1 + 0.044715 x^2), where the sum and its second term are given."""
-    found = []
-    for x in _factors(square):
-        inner = monomial(square, x)
-        outer = _monomial_beside(value, sum_node.outputs[0], x)
-        if inner and outer and (inner.degree, outer.degree) == (2, 1) and _is_inner(outer.factor, inner.factor):
-            found.append((x, (*outer.nodes, sum_node, *inner.nodes)))
-    return found
-
-
-def _factors(value: Value | None, depth: int = 4) -> list[Value]:
-    """Return the values that products and powers read to compute a value, numbers excepted."""
-    node = value.producer if value is not None and depth else None
-    if node is None or scalar(value) is not None:
-        return []
-    values = [x for x in node.inputs if x is not None and scalar(x) is None]
-    return list(dict.fromkeys([*values, *(y for x in values for y in _factors(x, depth - 1))]))
-
-
-def _monomial_beside(value: Value | None, factor: Value, x: Value) -> Monomial | None:
-    """Return the monomial of x that a value is, beside another factor."""
-    if value is factor:
-        return Monomial(1.0, 0)
-    node = defining_node(value, Mul, Div)
-    if node is None:
-        return None
-    for a, b in [*orders(node)][: 1 if isinstance(node.operator, Div) else 2]:
-        left, right = _monomial_beside(a, factor, x), monomial(b, x)
-        if left is None or right is None:
-            continue
-        if isinstance(node.operator, Div):
-            return left.times(Monomial(1 / right.factor, 0), node) if right.factor and not right.degree else None
-        return left.times(right, node)
-    return None
-
-
-def _finish_gelu(graph: Graph, node: Node, operator: Gelu, x: Value, inner: tuple[Node, ...]) -> bool:
-    """Fuse all, if what reads the function of x is (1 + function) 0.5 x."""
-    addition = only_user(graph, node.outputs[0])
+    inner, addition = product_of(graph, node.inputs[0]), only_user(graph, node.outputs[0])
     if addition is None or plus(addition.outputs[0], 1.0) is None:
         return False
-    nodes, total, last = [*inner, node, addition], Monomial(1.0, 0), addition
-    while (total.degree, is_close(total.factor, 0.5)) != (1, True):
-        user = only_user(graph, last.outputs[0])
-        if user is None or not isinstance(user.operator, Mul | Div) or total.degree > 1:
-            return False
-        other = user.inputs[1 if user.inputs[0] is last.outputs[0] else 0]
-        factor = monomial(other, x)
-        if isinstance(user.operator, Div):
-            is_divided = factor is not None and factor.factor and not factor.degree and other is user.inputs[1]
-            factor = Monomial(1 / factor.factor, 0) if factor and is_divided else None
-        if factor is None:
-            return False
-        total, last = total.times(factor, user), user
-        nodes += [*factor.nodes, user]
-    if last.outputs[0].type != x.type:
+    found = _argument_of_tanh(graph, inner) if isinstance(node.operator, _TANH) else _argument_of_erf(inner)
+    if found is None:
         return False
-    return replace_pattern(graph, last, [each for each in nodes if each is not last], operator, x)
+    x, nodes = found
+    operator = Gelu("tanh") if isinstance(node.operator, _TANH) else Gelu()
+    for last, product in outer_products(graph, addition):
+        if product.equals(0.5, {x: 1, addition.outputs[0]: 1}) and last.outputs[0].type == x.type:
+            interior = {*inner.nodes, *nodes, node, addition, *product.nodes} - {last}
+            return replace_pattern(graph, last, interior, operator, x)
+    return False
+
+
+def _argument_of_erf(inner: Product) -> tuple[Value, tuple[Node, ...]] | None:
+    """Return x if a product is x / sqrt(2)."""
+    x = next(iter(inner.powers), None)
+    return (x, ()) if x is not None and inner.equals(math.sqrt(0.5), {x: 1}) else None
+
+
+def _argument_of_tanh(graph: Graph, inner: Product) -> tuple[Value, tuple[Node, ...]] | None:
+    """Return x, and more nodes, if a product is sqrt(2 / pi) (x + 0.044715 x^3), or has x as a factor of the sum."""
+    for total in inner.powers:
+        addition = defining_node(total, Add)
+        if addition is None:
+            continue
+        for left, right in orders(addition):
+            x = left if scalar(left) is None else next((each for each in inner.powers if each is not total), left)
+            degree, powers = (3, {total: 1}) if x is left else (2, {total: 1, x: 1})
+            term = product_of(graph, right)
+            first = x is left or is_close(scalar(left), 1.0)
+            if first and inner.equals(math.sqrt(2 / math.pi), powers) and term.equals(_CUBIC, {x: degree}):
+                return x, (*term.nodes, addition)
+    return None
 
 
 def fuse_gates(graph: Graph) -> bool:
@@ -183,26 +109,12 @@ def _fuse_clip(graph: Graph, node: Node) -> bool:
     shifted = plus(node.inputs[0], 3.0)
     if shifted is None or getattr(node.operator, "limits", None) != (0, 6):
         return False
-    x, addition = shifted
-    if x.type != node.outputs[0].type:
-        return False
-    interior, last, has_x, factor = [addition, node], node, False, 1.0
-    while (user := only_user(graph, last.outputs[0])) is not None and isinstance(user.operator, Mul | Div):
-        other = user.inputs[1 if user.inputs[0] is last.outputs[0] else 0]
-        part = None if other is None else monomial(other, x)
-        if part is None or part.nodes or part.degree + has_x > 1 or not part.factor:
-            break
-        if isinstance(user.operator, Div) and (part.degree or other is not user.inputs[1]):
-            break
-        factor *= 1 / part.factor if isinstance(user.operator, Div) else part.factor
-        has_x, last = has_x or part.degree == 1, user
-        interior.append(user)
-        if is_close(factor, 1 / 6):
-            break
-    if not is_close(factor, 1 / 6) or last.outputs[0].type != x.type:
-        return False
-    operator = _HARD_SWISH() if has_x else HardSigmoid(1 / 6, 0.5)  # rules 3 and 1
-    return replace_pattern(graph, last, [each for each in interior if each is not last], operator, x)
+    (x, addition), clipped = shifted, node.outputs[0]
+    for last, product in outer_products(graph, node):
+        for operator, powers in ((HardSigmoid(1 / 6, 0.5), {clipped: 1}), (_HARD_SWISH(), {clipped: 1, x: 1})):
+            if product.equals(1 / 6, powers) and last.outputs[0].type == x.type:  # rules 1 and 3
+                return replace_pattern(graph, last, {addition, node, *product.nodes} - {last}, operator, x)
+    return False
 
 
 def _fuse_product(graph: Graph, node: Node) -> bool:
@@ -217,8 +129,7 @@ def _fuse_product(graph: Graph, node: Node) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class _Normalization:
+class _Normalization(NamedTuple):
     """What a normalisation reads, and the nodes that compute it."""
 
     x: Value
@@ -246,7 +157,7 @@ def fuse_layer_normalization(graph: Graph) -> bool:
 
 
 def _fuse_layer_normalization(graph: Graph, node: Node) -> bool:
-    match = next((found for found in map(_match_centred, _quotients(node)) if found), None)
+    match = _match_normalized(graph, product_of(graph, node.outputs[0]), node)
     if match is None or match.x.type != node.outputs[0].type:
         return False
     scale, multiplication = _parameter(graph, node, match, Mul)
@@ -267,32 +178,12 @@ def _fuse_layer_normalization(graph: Graph, node: Node) -> bool:
     return done
 
 
-def _quotients(node: Node) -> list[tuple[Value | None, Value | None, tuple[Node, ...]]]:
-    """Return d, mean(d^2) + epsilon and the nodes in between, if a node may be d / sqrt(mean(d^2) + epsilon)."""
-    if isinstance(node.operator, Div):
-        return [(node.inputs[0], *_under_root(node.inputs[1], 0.5))]
-    return [(d, *_under_root(inverse, -0.5)) for d, inverse in orders(node)]
-
-
-def _under_root(value: Value | None, exponent: float) -> tuple[Value | None, tuple[Node, ...]]:
-    """Return what a value is a power of, 1/2 or -1/2, and the nodes that compute it; None if it is none."""
-    power = defining_node(value, Pow)
-    if power is not None:
-        return (power.inputs[0] if is_close(scalar(power.inputs[1]), exponent) else None), (power,)
-    if exponent < 0:
-        inverse = defining_node(value, _RECIPROCAL, Div)
-        if inverse is None or (isinstance(inverse.operator, Div) and scalar(inverse.inputs[0]) != 1):
-            return None, ()
-        root, nodes = _under_root(inverse.inputs[-1], 0.5)
-        return root, (*nodes, inverse)
-    root = defining_node(value, _SQRT)
-    return (None, ()) if root is None else (root.inputs[0], (root,))
-
-
-def _match_centred(quotient: tuple[Value | None, Value | None, tuple[Node, ...]]) -> _Normalization | None:
-    centred, variance, nodes = quotient
+def _match_normalized(graph: Graph, product: Product, node: Node) -> _Normalization | None:
+    """Match d / sqrt(mean(d^2) + epsilon), the d being x - mean(x)."""
+    centred = next((value for value, exponent in product.powers.items() if exponent == 1), None)
+    variance = next((value for value, exponent in product.powers.items() if exponent == -0.5), None)
     addition, difference = defining_node(variance, Add), defining_node(centred, Sub)
-    if addition is None or difference is None or centred is None:
+    if addition is None or difference is None or len(product.powers) > 2 or product.factor != 1 or centred is None:
         return None
     x, mean = difference.inputs[0], defining_node(difference.inputs[1], ReduceMean)
     if x is None or mean is None or mean.inputs[0] is not x or x.type.element != "float32":
@@ -302,9 +193,10 @@ def _match_centred(quotient: tuple[Value | None, Value | None, tuple[Node, ...]]
         spread, number = defining_node(square_mean, ReduceMean), scalar(epsilon)
         if spread is None or number is None or axis is None or _first_axis(spread) != axis:
             continue
-        square = monomial(spread.inputs[0], centred)
-        if square is not None and square.degree == 2 and square.factor == 1:
-            return _Normalization(x, axis, number, (*nodes, addition, difference, mean, spread, *square.nodes))
+        square = product_of(graph, spread.inputs[0])
+        if square.equals(1.0, {centred: 2}):
+            nodes = dict.fromkeys((*product.nodes, addition, difference, mean, spread, *square.nodes))
+            return _Normalization(x, axis, number, tuple(each for each in nodes if each is not node))
     return None
 
 

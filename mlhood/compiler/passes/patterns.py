@@ -1,20 +1,26 @@
-"""Matching of operators that exporters write as several nodes: scalars, monomials of one value, and interior nodes."""
+"""Matching of operators that exporters write as several nodes: scalars, products of powers, and interior nodes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Pow
+from mlhood.compiler.operators.elementwise import FUNCTIONS
 from mlhood.compiler.passes.rewriting import constant_array, defining_node
 
 # Of constants in float32, which an exporter may have computed from one another.
 _RELATIVE_TOLERANCE = 1e-6
 _MOST_FACTORS = 8
+_EXPONENTS: dict[type[Operator], float] = {
+    each: {"Sqrt": 0.5, "Reciprocal": -1.0}[each.__name__]
+    for each in FUNCTIONS
+    if each.__name__ in ("Sqrt", "Reciprocal")
+}
 
 
 def is_close(number: float | None, expected: float) -> bool:
@@ -55,40 +61,61 @@ def plus(value: Value | None, number: float) -> tuple[Value, Node] | None:
 
 
 @dataclass(frozen=True)
-class Monomial:
-    """factor x^degree, and the nodes that compute it."""
+class Product:
+    """factor times powers of values, and the nodes that compute it."""
 
     factor: float
-    degree: int
+    powers: Mapping[Value, float]
     nodes: tuple[Node, ...] = ()
 
-    def times(self, other: Monomial, node: Node) -> Monomial:
-        """Return the product, which a node computes."""
-        return Monomial(self.factor * other.factor, self.degree + other.degree, (*self.nodes, *other.nodes, node))
+    def equals(self, factor: float, powers: Mapping[Value, float]) -> bool:
+        """Return whether it is this product, up to the rounding of float32."""
+        return is_close(self.factor, factor) and self.powers == powers
+
+    def times(self, other: Product) -> Product | None:
+        """Return the product of both; None if that cancels a power, which may be that of 0."""
+        powers = dict(self.powers)
+        for value, exponent in other.powers.items():
+            powers[value] = powers.get(value, 0) + exponent
+            if powers[value] * exponent <= 0:
+                return None
+        return Product(self.factor * other.factor, powers, (*self.nodes, *other.nodes))
+
+    def power(self, exponent: float | None) -> Product | None:
+        """Return a power of it; None for roots of products, and for powers of 0."""
+        plain = self.factor == 1 and set(self.powers.values()) == {1}
+        if not exponent or not self.factor or not (exponent == int(exponent) or (plain and len(self.powers) == 1)):
+            return None
+        powers = {value: each * exponent for value, each in self.powers.items()}
+        return Product(self.factor**exponent, powers, self.nodes)
 
 
-def monomial(value: Value | None, x: Value, depth: int = _MOST_FACTORS) -> Monomial | None:
-    """Return a value as a monomial of x, by products, quotients by numbers and powers; None if it is none."""
-    if value is x:
-        return Monomial(1.0, 1)
+def product_of(graph: Graph, value: Value | None, depth: int = _MOST_FACTORS) -> Product:
+    """Return a value as a product of numbers and of powers of values that are no products, or are used elsewhere."""
     number = scalar(value)
-    if number is not None:
-        return Monomial(number, 0)
-    node = defining_node(value, Mul, Div, Pow)
-    if node is None or not depth:
-        return None
-    base, exponent = monomial(node.inputs[0], x, depth - 1), scalar(node.inputs[1])
-    if base is None:
-        return None
-    if isinstance(node.operator, Mul):
-        other = monomial(node.inputs[1], x, depth - 1)
-        return None if other is None else base.times(other, node)
-    if isinstance(node.operator, Div):
-        return base.times(Monomial(1 / exponent, 0), node) if exponent else None
-    if exponent not in (2.0, 3.0):
-        return None
-    power = int(exponent)
-    return Monomial(base.factor**power, base.degree * power, (*base.nodes, node))
+    if value is None or number is not None:
+        return Product(math.nan if number is None else number, {})
+    node = defining_node(value, Mul, Div, Pow, *_EXPONENTS)
+    if node is None or not depth or (depth < _MOST_FACTORS and only_user(graph, value) is None):
+        return Product(1.0, {value: 1})
+    found: Product | None = product_of(graph, node.inputs[0], depth - 1)
+    if isinstance(node.operator, Mul | Div):
+        other: Product | None = product_of(graph, node.inputs[1], depth - 1)
+        other = other.power(-1) if other and isinstance(node.operator, Div) else other
+        found = found.times(other) if found and other else None
+    else:
+        found = found.power(_EXPONENTS.get(type(node.operator)) or scalar(node.inputs[1])) if found else None
+    return Product(1.0, {value: 1}) if found is None else replace(found, nodes=(*found.nodes, node))
+
+
+def outer_products(graph: Graph, node: Node) -> Iterator[tuple[Node, Product]]:
+    """Yield the products and quotients that alone use a node's result, and those that use these, each as a product."""
+    for _ in range(_MOST_FACTORS):
+        user = only_user(graph, node.outputs[0])
+        if user is None or not isinstance(user.operator, Mul | Div):
+            return
+        node = user
+        yield node, product_of(graph, node.outputs[0])
 
 
 def replace_pattern(
