@@ -28,7 +28,6 @@ from mlhood.compiler.operators import OPERATORS, blocked
 from mlhood.compiler.operators.activation import Activation, operator_of
 from mlhood.compiler.operators.dynamic import Dynamic
 from mlhood.compiler.operators.integer import subtract_offsets
-from mlhood.compiler.operators.quantized import per_axis_array
 from mlhood.compiler.operators.rescale import subtract_offset
 from mlhood.compiler.operators.windows import Window
 from mlhood.errors import CompilerError
@@ -263,11 +262,6 @@ def _range(operator: Any, types: Any, start: Array, limit: Array, delta: Array, 
     return start.reshape(()) + jnp.arange(known).astype(start.dtype) * delta.reshape(())
 
 
-def _conv_integer(operator: Any, types: Types, x: Array, w: Array) -> Array:
-    of_w = per_axis_array(operator.w_offset, None if len(operator.w_offset) == 1 else 0, w.ndim, np.float64)
-    return _convolve(x.astype(np.float64) - operator.x_offset, w - of_w, operator).astype(np.int64)
-
-
 def _quantized_conv(operator: Any, types: Any, x: Array, w: Array, bias: Array = None, z: Array = None) -> Array:
     return operator.rescaled(types, _convolve(*subtract_offsets(types, x, w), operator), bias, z)
 
@@ -282,7 +276,7 @@ def _shared(operator: Any, types: Types, *arrays: Array) -> Any:
 
 
 # Whose reference semantics only NumPy computes, and those that are made when a graph is lowered for the target cpu.
-_ONLY_NUMPY = {"Dynamic", "GridSample", "Resize", "RoiAlign", "ElementwiseChain"}
+_ONLY_NUMPY = {"Dynamic", "GridSample", "Resize", "ElementwiseChain"}
 _ONLY_NUMPY |= {operator.__name__ for operator in blocked.OPERATORS}
 
 
@@ -302,7 +296,6 @@ RULES: dict[str, Rule] = {
     "Gather": _gather,
     **dict.fromkeys(("RNN", "GRU", "LSTM"), lambda operator, types, *arrays: operator.compute(jnp, lax.scan, *arrays)),
     "Range": _range,
-    "ConvInteger": _conv_integer,
     "QuantizedConv": _quantized_conv,
     "QuantizedAveragePool": _quantized_average_pool,
     "OnnxOperator": _onnx,

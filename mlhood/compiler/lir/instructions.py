@@ -76,7 +76,6 @@ OPCODES: dict[str, str] = {
     "BlockedQuantizedGlobalAveragePool": "blockedquantizedglobalavgpool",
     "QuantizedConv": "quantizedconvolution",
     "QuantizedFullyConnected": "quantizedfullyconnected",
-    "QuantizedMatMul": "quantizedmatmul",
     "QuantizedAdd": "quantizedadd",
     "QuantizedMul": "quantizedmul",
     "QuantizedAveragePool": "quantizedavgpool",

@@ -1,4 +1,4 @@
-"""Products of integers: of quantised tensors, and ONNX's ConvInteger and MatMulInteger.
+"""Convolutions and dense layers of quantised tensors.
 
 The accumulator of 8-bit factors is int32, which wraps around on overflow; that of 16-bit factors is int64. The products
 are summed in float64, which represents each of them exactly and is fast.
@@ -17,14 +17,11 @@ from mlhood.compiler.hir.operator import Operator, namespace, require
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.activation import Activation
-from mlhood.compiler.operators.arithmetic import Sub
-from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.convolution import Convolution, convolve
-from mlhood.compiler.operators.matrix import MatrixProduct, dense_shape, dense_to_onnx, matmul_shape
+from mlhood.compiler.operators.matrix import dense_shape, dense_to_onnx
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.quantized import per_axis_array, read_quantization, reinterpret, saturate
-from mlhood.compiler.operators.reinterpret import require_valid
 from mlhood.compiler.operators.rescale import (
     UNIT_SCALE,
     Term,
@@ -36,7 +33,6 @@ from mlhood.compiler.operators.rescale import (
     requantize,
     require_per_tensor,
 )
-from mlhood.compiler.operators.shape import Reshape
 
 
 def subtract_offsets(types: Sequence[TensorType], x: Any, w: Any) -> tuple[Any, Any]:
@@ -194,107 +190,4 @@ class QuantizedFullyConnected(Operator):
         return math.prod(output) * inputs[1][1]
 
 
-@dataclass(frozen=True)
-class QuantizedMatMul(MatrixProduct):
-    """MatMul of quantised tensors: acc = sum of (a - offset_a)(b - offset_b) in int32, then rescaled as QuantizedConv.
-
-    There may be one scale for each row of a and each column of b.
-    """
-
-    quantization: Quantization
-
-    arity = (2, 2)
-    onnx = ("QLinearMatMul",)
-
-    def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        _require_quantized(a, b)
-        require(parameters_of(a).axis in (None, a.rank - 2), "the scales of a must vary along its rows")
-        require(parameters_of(b).axis in (None, b.rank - 1), "the scales of b must vary along its columns")
-        return require_valid(TensorType(a.element, matmul_shape(a.shape, b.shape), self.quantization))
-
-    def evaluate_typed(self, types: tuple[TensorType, ...], a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        of_a, of_b = parameters_of(types[0]), parameters_of(types[1])
-        a, b = subtract_offsets(types, a, b)
-        accumulator = _to_int32(a @ b)
-        rows = per_axis_array(of_a.scale, of_a.axis, a.ndim, np.float64)
-        columns = per_axis_array(of_b.scale, of_b.axis, b.ndim, np.float64)
-        scaled = accumulator * (rows * columns / self.quantization.scale[0])
-        return saturate(namespace(scaled).rint(scaled) + self.quantization.offset[0], types[0].element)
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("MatMul", *inputs, name=name)
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        a, b = source.input(0), source.input(3)
-        a = reinterpret(source, a, read_quantization(source, 1, 2, a.type.rank - 2))
-        b = reinterpret(source, b, read_quantization(source, 4, 5, b.type.rank - 1))
-        require(source.input(7).type.element == a.type.element, "input and output have different element types")
-        return source.add(cls(read_quantization(source, 6, 7, None)), a, b)
-
-
-@dataclass(frozen=True)
-class ConvInteger(Convolution):
-    """Conv of integers, int32: sum of (x - offset_x)(w - offset_w)."""
-
-    x_offset: int = 0
-    w_offset: tuple[int, ...] = (0,)
-
-    onnx = ("ConvInteger",)
-    arity = (2, 2)
-
-    def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
-        y = TensorType("int32", self.shape(x, w, None))
-        require(len(self.w_offset) in (1, w.shape[0]), "the weight needs one offset, or one per output channel")
-        return y
-
-    def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-        of_w = per_axis_array(self.w_offset, None if len(self.w_offset) == 1 else 0, w.ndim, np.float64)
-        return _to_int32(convolve(x.astype(np.float64) - self.x_offset, w - of_w, self.window(w.shape), self.group))
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        (x, x_offset), (w, w_offset) = _without_offset(source, 0, None), _without_offset(source, 1, 0)
-        attributes = cls.read_attributes(source, x.type, w.type)
-        return source.add(cls(**attributes, x_offset=x_offset[0], w_offset=w_offset), x, w)
-
-
-@dataclass(frozen=True)
-class MatMulInteger(MatrixProduct):
-    """MatMul of integers, int32: sum of (a - offset_a)(b - offset_b), offsets by row of a and by column of b."""
-
-    a_offset: tuple[int, ...] = (0,)
-    b_offset: tuple[int, ...] = (0,)
-
-    arity = (2, 2)
-    onnx = ("MatMulInteger",)
-
-    def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        return TensorType("int32", matmul_shape(a.shape, b.shape))
-
-    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        of_a = per_axis_array(self.a_offset, None if len(self.a_offset) == 1 else a.ndim - 2, a.ndim, np.float64)
-        of_b = per_axis_array(self.b_offset, None if len(self.b_offset) == 1 else b.ndim - 1, b.ndim, np.float64)
-        return _to_int32(namespace(a).matmul(a - of_a, b - of_b))
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        (a, a_offset), (b, b_offset) = _without_offset(source, 0, -2), _without_offset(source, 1, -1)
-        return source.add(cls(a_offset, b_offset), a, b)
-
-
-def _without_offset(source: OnnxNode, position: int, axis: int | None) -> tuple[Value, tuple[int, ...]]:
-    """Return a factor and its zero points, two inputs further: what a computed one is subtracted from has none."""
-    x = source.input(position)
-    if not source.has(position + 2):
-        return x, (0,)
-    if source.is_constant(position + 2) and source.input(position + 2).type.rank <= 1:
-        return x, source.integers(position + 2)
-    offset = source.add(Cast("int32"), source.input(position + 2))
-    if offset.type.rank == 1:
-        shape = () if axis is None else tuple(-1 if i == axis % x.type.rank else 1 for i in range(x.type.rank))
-        offset = source.add(Reshape(shape), offset)
-    return source.add(Sub(), source.add(Cast("int32"), x), offset), (0,)
-
-
-OPERATORS = (QuantizedConv, QuantizedFullyConnected, QuantizedMatMul, ConvInteger, MatMulInteger)
+OPERATORS = (QuantizedConv, QuantizedFullyConnected)

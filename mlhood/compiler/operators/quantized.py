@@ -17,7 +17,7 @@ from mlhood.compiler.hir.operator import Operator, common_element, namespace, re
 from mlhood.compiler.hir.types import STORED, Quantization, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Constant, Value
 from mlhood.compiler.operators.activation import Activation, apply_activation, check_activation
-from mlhood.compiler.operators.arithmetic import Add, Div, Greater, Max, Min, Mul, Sub, Where
+from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Sub
 from mlhood.compiler.operators.cast import Cast, element_of, number_of, saturated, widened
 from mlhood.compiler.operators.elementwise import Clip, Round
 from mlhood.compiler.operators.matrix import dense_shape, dense_to_onnx
@@ -253,21 +253,34 @@ class BlockDense(Operator):
         return dense_to_onnx(self.activation, writer, [x, real, *bias], name)
 
 
-def import_dynamic_quantize(source: OnnxNode) -> tuple[Value, ...]:
-    """DynamicQuantizeLinear: to uint8 with scale and zero point from x itself.
+def import_qlinear_matmul(source: OnnxNode) -> Value:
+    """QLinearMatMul: dequantise the factors, multiply, and quantise the product."""
+    factors = []
+    for i, axis in ((0, -2), (3, -1)):
+        operand = source.inputs[i : i + 3]
+        factors.append(source.call("DequantizeLinear", *operand, axis=axis, output_dtype=number_of("float32")))
+    return source.call("QuantizeLinear", source.call("MatMul", *factors), *source.inputs[6:8])
 
-    The range is widened to hold 0; scale = (max - min) / 255, or 1 if max = min; zero point = round(-min / scale).
-    """
-    x = source.input(0)
-    zero, one, most = (source.constant(np.array(number, np.float32)) for number in (0, 1, 255))
-    low = source.add(Min(), source.call("ReduceMin", x, keepdims=0), zero)
-    high = source.add(Max(), source.call("ReduceMax", x, keepdims=0), zero)
-    width = source.add(Sub(), high, low)
-    scale = source.add(Where(), source.add(Greater(), width, zero), source.add(Div(), width, most), one)
-    offset = source.add(Clip(0.0, 255.0), source.add(Div(), source.add(Sub(), zero, low), scale))
-    offset = source.add(Cast("uint8"), source.add(Round(), offset))
-    return source.call("QuantizeLinear", x, scale, offset), scale, offset
+
+def import_integer_product(source: OnnxNode) -> Value:
+    """ConvInteger, MatMulInteger: the product of integers less their zero points, which is exact in float64."""
+    product, axes = ("Conv", (None, 0)) if source.op_type == "ConvInteger" else ("MatMul", (-2, -1))
+    factors = []
+    for i, axis in enumerate(axes):
+        x = source.add(Cast("float64"), source.input(i))
+        if source.has(i + 2):
+            offset, rank = source.add(Cast("float64"), source.input(i + 2)), x.type.rank
+            if offset.type.rank == 1:
+                along = () if axis is None else tuple(-1 if j == axis % rank else 1 for j in range(rank))
+                offset = source.add(Reshape(along), offset)
+            x = source.add(Sub(), x, offset)
+        factors.append(x)
+    return source.add(Cast("int32"), source.call(product, *factors, **source.attributes))
 
 
 OPERATORS = (Quantize, Dequantize, Reinterpret, BlockDense)
-RULES = {"DynamicQuantizeLinear": import_dynamic_quantize}
+RULES = {
+    "ConvInteger": import_integer_product,
+    "MatMulInteger": import_integer_product,
+    "QLinearMatMul": import_qlinear_matmul,
+}

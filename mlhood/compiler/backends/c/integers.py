@@ -20,7 +20,7 @@ from mlhood.compiler.backends.c.kernel import (
     visit,
 )
 from mlhood.compiler.backends.c.pooling import counted_windows, global_pool
-from mlhood.compiler.backends.c.products import Sum, convolution, dense, matrices
+from mlhood.compiler.backends.c.products import Sum, convolution, dense
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.operators.activation import Activation
 from mlhood.compiler.operators.fixed_point import MULTIPLIER_BITS, fixed_points
@@ -170,31 +170,6 @@ def _real(kernel: CKernel, place: str, scale: str) -> Lines:
 def quantized_fully_connected(kernel: CKernel) -> Lines:
     """Return a QuantizedFullyConnected."""
     return _layer(kernel, dense)
-
-
-def _products(
-    kernel: CKernel, offsets: tuple[Sequence[int], Sequence[int]], finish: Callable[[str, str], Lines]
-) -> Sum:
-    rows, columns = offsets
-    return Sum(
-        "int64_t",
-        lambda f: "0",
-        lambda i, j, f: f"(int64_t){_factor('a', i, rows, 'm', 'row')} * {_factor('b', j, columns, 'n', 'column')}",
-        finish,
-    )
-
-
-def quantized_matmul(kernel: CKernel) -> Lines:
-    """Return a QuantizedMatMul, with a scale for each row of a and each column of b where they have one."""
-    of_a, of_b, of_y = parameters_of(kernel.x), parameters_of(kernel.input(1)), parameters_of(kernel.y)
-    scale = np.array(of_a.scale)[:, None] * np.array(of_b.scale)[None] / of_y.scale[0]
-    place = f"scale[{'m' if len(of_a.scale) > 1 else '0'} * {len(of_b.scale)} + {'n' if len(of_b.scale) > 1 else '0'}]"
-    lines = [*_offset_table("row", of_a.offset), *_offset_table("column", of_b.offset)]
-    lines += table("scale", scale.ravel().tolist(), "float64")
-    return [
-        *lines,
-        *matrices(kernel, _products(kernel, (of_a.offset, of_b.offset), lambda y, f: _real(kernel, y, place))),
-    ]
 
 
 def _stored(name: str, place: str, type: TensorType) -> str:

@@ -43,7 +43,6 @@ RULES: dict[str, Rule] = {
     "Dequantize": elementwise.dequantize,
     "QuantizedConv": integers.quantized_conv,
     "QuantizedFullyConnected": integers.quantized_fully_connected,
-    "QuantizedMatMul": integers.quantized_matmul,
     "QuantizedAdd": integers.pair,
     "QuantizedMul": integers.pair,
     "QuantizedAveragePool": integers.quantized_average_pool,
