@@ -100,6 +100,5 @@ IMPORT_RULES: dict[str, ImportRule] = {
     **onnx_operator.RULES,
     **quantized.RULES,
     **attention.RULES,
-    **convolution.RULES,
     **microsoft.RULES,
 }

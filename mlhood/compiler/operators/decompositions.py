@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import reduce
 from itertools import accumulate, pairwise
 
@@ -22,18 +21,17 @@ from mlhood.compiler.hir.lengths import (
 from mlhood.compiler.hir.operator import require
 from mlhood.compiler.hir.types import normalize_axis
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.arithmetic import Add, Div, Equal, Greater, Less, Mul, Or, Pow, Sub, Where
+from mlhood.compiler.operators.arithmetic import Add, Div, Equal, Less, Mul, Or, Sub, Where
 from mlhood.compiler.operators.cast import Cast, Identity, array_of
 from mlhood.compiler.operators.creation import Range, Shape
 from mlhood.compiler.operators.dynamic import is_dynamic
-from mlhood.compiler.operators.indexing import ScatterElements, require_equal
+from mlhood.compiler.operators.indexing import ScatterElements
 from mlhood.compiler.operators.movement import Expand, Gather, Slice, Transpose
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.padding import Pad
-from mlhood.compiler.operators.pooling import AveragePool
 from mlhood.compiler.operators.reduction import ReduceMean
 from mlhood.compiler.operators.shape import Reshape, Unsqueeze
-from mlhood.compiler.operators.windows import Window, read_window
+from mlhood.compiler.operators.windows import Window
 
 
 def import_depth_to_space(source: OnnxNode) -> Value:
@@ -78,27 +76,6 @@ def import_size(source: OnnxNode) -> Value:
     return source.call("ReduceProd", shape, source.constant(np.array([0])), keepdims=0)
 
 
-def import_lp_pool(source: OnnxNode) -> Value:
-    """LpPool: the p-th root of the sum of |x|^p in each window, which is their mean times their number."""
-    x, p = source.input(0), source.attribute("p", 2)
-    require(p >= 1, "the norm must be positive", got=p)
-    window = read_window(source, x.type, source.attribute("kernel_shape", ()))
-    afters = []
-    axes = zip(
-        x.type.shape[2:], window.output(x.type.shape[2:]), window.strides, window.spans, window.ends, strict=True
-    )
-    for size, count, stride, span, (before, after) in axes:  # the last window may reach past the pads
-        reach = add_dims(product((add_dims(count, -1), stride)), span)
-        afters.append(maximum(after, subtract_dims(reach, add_dims(size, before))))
-    befores = window.pads[: len(window.kernel)]
-    powers = source.add(Pow(), source.call("Abs", x), source.constant(np.array(p, x.type.dtype)))
-    padded = source.add(Pad((0, 0, *befores, 0, 0, *afters)), powers)
-    pool = AveragePool(window.kernel, window.strides, (0, 0) * len(window.kernel), window.dilations)
-    elements = source.constant(np.array(math.prod(window.kernel), x.type.dtype))
-    total = source.add(Mul(), source.add(pool, padded), elements)
-    return source.add(Pow(), total, source.constant(np.array(1 / p, x.type.dtype)))
-
-
 def import_max_unpool(source: OnnxNode) -> Value:
     """MaxUnpool: the elements of x at their flat indices in zeros of the pooled tensor's shape, padded to another."""
     x, kernel = source.input(0), source.attribute("kernel_shape", ())
@@ -116,33 +93,6 @@ def import_max_unpool(source: OnnxNode) -> Value:
     wanted = source.integers(2)
     require(len(wanted) == len(shape), "the shape needs a length for each axis", got=wanted)
     return source.add(Pad((*(0,) * len(shape), *map(subtract_dims, wanted, shape))), y)
-
-
-def import_col2im(source: OnnxNode) -> Value:
-    """Col2Im: the sum of what overlapping windows [N, C * elements, windows] have at each place of an image."""
-    x, image, kernel = source.input(0), source.integers(1), source.integers(2)
-    ones = (1,) * len(image)
-    pads = source.attribute("pads", (0, 0) * len(image))
-    window = Window(kernel, source.attribute("strides", ones), pads, source.attribute("dilations", ones))
-    require(x.type.rank == 3, "the windows must have three axes", expected="[N, C * elements, windows]", got=x.type)
-    counts, size = tuple(map(int, window.output(image))), math.prod(kernel)
-    require_equal("the windows do not cover the image", (math.prod(counts),), x.type.shape[2:])
-    channels = x.type.shape[1]
-    valid = isinstance(channels, int) and channels % size == 0
-    require(valid, "the channels must be whole windows", expected=f"of {size}", got=channels)
-    padded = [length + before + after for length, (before, after) in zip(image, window.ends, strict=True)]
-    source.spend(size * math.prod(counts))
-    grid, axes = np.indices((*kernel, *counts)), len(image)
-    places = [grid[i] * window.dilations[i] + grid[axes + i] * window.strides[i] for i in range(axes)]
-    index = source.constant(np.ravel_multi_index(places, padded).ravel())
-    windows = source.add(Reshape((0, int(channels) // size, -1)), x)
-    batch, planes, elements = map(Length.of, windows.type.shape)
-    zeros = source.constant(np.zeros((), x.type.dtype))
-    zeros = source.add(Expand((batch, planes, math.prod(padded))), zeros)
-    index = source.add(Expand((batch, planes, elements)), index)
-    y = source.add(ScatterElements(2, "add"), zeros, index, windows)
-    ends = [[-end for end in ends] for ends in zip(*window.ends, strict=True)]
-    return source.add(Pad((0, 0, *ends[0], 0, 0, *ends[1])), source.add(Reshape((0, 0, *padded)), y))
 
 
 def import_constant(source: OnnxNode) -> Value:
@@ -240,25 +190,6 @@ def import_is_inf(source: OnnxNode) -> Value:
     return reduce(lambda a, b: source.add(Or(), a, b), results)
 
 
-def import_thresholded_relu(source: OnnxNode) -> Value:
-    """ThresholdedRelu: x where it is above a threshold, 0 elsewhere; ONNX defines no function of old opsets."""
-    x = source.input(0)
-    require(x.type.is_float, "the operator requires floating-point elements", got=x.type.element)
-    zero, alpha = (source.constant(np.array(n, x.type.dtype)) for n in (0, source.attribute("alpha", 1.0)))
-    return source.add(Where(), source.add(Greater(), x, alpha), x, zero)
-
-
-def import_shrink(source: OnnxNode) -> Value:
-    """Shrink: numbers above a limit less a bias, those below its negative plus the bias, 0 between; in reals."""
-    x, given = source.input(0), (source.attribute("lambd", 0.5), source.attribute("bias", 0.0))
-    real = x if x.type.is_float else source.add(Cast("float64"), x)
-    numbers = (0, -given[0], *given)
-    zero, low, high, bias = (source.constant(np.array(number, real.type.dtype)) for number in numbers)
-    above = source.add(Where(), source.add(Greater(), real, high), source.add(Sub(), real, bias), zero)
-    y = source.add(Where(), source.add(Less(), real, low), source.add(Add(), real, bias), above)
-    return y if real is x else source.add(Cast(x.type.element), y)
-
-
 def import_lp_normalization(source: OnnxNode) -> Value:
     """LpNormalization: x divided by its norm along an axis; 0 where the norm is 0."""
     x, p = source.input(0), source.attribute("p", 2)
@@ -299,7 +230,6 @@ def import_one_hot(source: OnnxNode) -> Value:
 
 
 RULES = {
-    "Col2Im": import_col2im,
     "Constant": import_constant,
     "ConstantOfShape": import_constant_of_shape,
     "DepthToSpace": import_depth_to_space,
@@ -307,16 +237,12 @@ RULES = {
     "IsInf": import_is_inf,
     "IsNaN": import_is_nan,
     "LpNormalization": import_lp_normalization,
-    "LpPool": import_lp_pool,
     "MaxUnpool": import_max_unpool,
     "Mean": import_mean,
     "MeanVarianceNormalization": import_mean_variance_normalization,
     "OneHot": import_one_hot,
     "RMSNormalization": import_rms_normalization,
-    "Shrink": import_shrink,
     "Size": import_size,
-    "SimplifiedLayerNormalization": import_rms_normalization,  # ONNX Runtime writes it, without a domain
     "SpaceToDepth": import_space_to_depth,
     "Split": import_split,
-    "ThresholdedRelu": import_thresholded_relu,
 }

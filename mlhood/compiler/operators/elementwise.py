@@ -1,4 +1,4 @@
-"""Elementwise operators of one tensor: activations, other functions, and those of the bits of integers."""
+"""Elementwise operators of one tensor: activations, other functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from mlhood.compiler.hir.operator import Operator, Range, namespace, require, require_unquantized, single
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.arithmetic import Binary, Max, Min
+from mlhood.compiler.operators.arithmetic import Max, Min
 from mlhood.compiler.operators.base import Elementwise
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -308,50 +308,5 @@ def limits_of(operator: Operator) -> Range:
     return operator.limits if isinstance(operator, Clip) else Relu.limits
 
 
-class Bitwise(Binary):
-    """Base: y = function(a, b) of each bit."""
-
-    def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        y = super().infer(a, b)
-        require(y.dtype.kind in "iu", "the operator requires integers", got=y.element)
-        return y
-
-
-class BitwiseAnd(Bitwise):
-    """y = 1 where both bits are 1."""
-
-    onnx = ("BitwiseAnd",)
-    commutative = True
-    function = staticmethod(lambda xp, a, b: xp.bitwise_and(a, b))
-
-
-class BitwiseOr(Bitwise):
-    """y = 1 where a bit is 1."""
-
-    onnx = ("BitwiseOr",)
-    commutative = True
-    function = staticmethod(lambda xp, a, b: xp.bitwise_or(a, b))
-
-
-class BitwiseXor(Bitwise):
-    """y = 1 where the bits differ."""
-
-    onnx = ("BitwiseXor",)
-    commutative = True
-    function = staticmethod(lambda xp, a, b: xp.bitwise_xor(a, b))
-
-
-class BitwiseNot(Function):
-    """y = x with every bit inverted."""
-
-    onnx = ("BitwiseNot",)
-    family = "arithmetic"
-    function = staticmethod(lambda xp, x: xp.bitwise_not(x))
-
-    def infer(self, x: TensorType) -> TensorType:
-        require(x.dtype.kind in "iu", "the operator requires integers", got=x.element)
-        return super().infer(x)
-
-
 UNARY = (*FUNCTIONS, Silu, Round, Relu, LeakyRelu, Elu, HardSigmoid, Gelu, Clip)
-OPERATORS = (*UNARY, BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot)
+OPERATORS = UNARY

@@ -15,18 +15,14 @@ from onnx.helper import get_attribute_value
 from onnx.reference import ReferenceEvaluator
 from onnx.shape_inference import InferenceError, infer_shapes
 
-from mlhood.compiler.hir.lengths import add_dims, divide_dim
 from mlhood.compiler.hir.operator import Operator, require, require_unquantized
 from mlhood.compiler.hir.types import Dim, TensorType
 from mlhood.compiler.hir.values import Constant as ConstantValue
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.arithmetic import Add, Mul, Sub
 from mlhood.compiler.operators.cast import Cast, element_of, number_of
-from mlhood.compiler.operators.creation import Range, Shape
-from mlhood.compiler.operators.movement import Gather
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
-from mlhood.compiler.operators.shape import Reshape, Unsqueeze
+from mlhood.compiler.operators.shape import Reshape
 from mlhood.errors import CompilerError
 
 # Inputs that are constants of at most one axis and this length, such as axes, become attributes.
@@ -64,17 +60,28 @@ class OnnxOperator(Operator):
     arity = (0, None)
     onnx = (
         "BitShift",
+        "BitwiseAnd",
+        "BitwiseNot",
+        "BitwiseOr",
+        "BitwiseXor",
+        "CausalConvWithState",
+        "Col2Im",
         "Compress",
         "CumProd",
         "CumSum",
         "DeformConv",
+        "Einsum",
         "EyeLike",
         "Hardmax",
         "LinearAttention",
+        "LpPool",
         "NonMaxSuppression",
         "NonZero",
         "ReverseSequence",
+        "STFT",
+        "Shrink",
         "TensorScatter",
+        "ThresholdedRelu",
         "Trilu",
         "Unique",
     )
@@ -224,6 +231,14 @@ def import_det(source: OnnxNode) -> Value:
     return source.add(Cast("float16"), y) if narrow else y
 
 
+def import_roi_align(source: OnnxNode) -> Sequence[Value]:
+    """RoiAlign; before opset 16, regions were not shifted by half a pixel."""
+    options = dict(source.attributes)
+    if source.opset < 16:
+        options["coordinate_transformation_mode"] = "output_half_pixel"
+    return add_onnx_operator(source, source.inputs, options, opset=max(source.opset, 16))
+
+
 def import_unique(source: OnnxNode) -> Sequence[Value]:
     """Unique; ONNX's reference is right for a list, for sorted elements, and with all outputs."""
     x, options = source.input(0), dict(source.attributes)
@@ -241,24 +256,9 @@ def import_dft(source: OnnxNode) -> Sequence[Value]:
     return add_onnx_operator(source, [source.input(0), source.optional(1), axis], options, opset=20)
 
 
-def import_stft(source: OnnxNode) -> Value:
-    """STFT: the DFT of each frame, which may be multiplied by a window."""
-    x, window, onesided = source.input(0), source.optional(2), source.attribute("onesided", 1)
-    require(x.type.rank == 3, "the signal must have three axes", got=list(x.type.shape))
-    require(source.has(3) or window is not None, "the node needs a window or the length of a frame")
-    step = source.integers(1)[0]
-    length = source.integers(3)[0] if source.has(3) else source.input(2).type.shape[0]
-    if isinstance(length, str):
-        raise source.unsupported("the length of a frame is not known", "give the length of the window")
-    require(step >= 1 and length >= 1, "step and length must be positive", got=[step, length])
-    zero, one, last, stride = (source.constant(np.array(number)) for number in (0, 1, length - 1, step))
-    end = source.add(Sub(), source.add(Gather(0), source.add(Shape(), x), one), last)
-    count = add_dims(divide_dim(add_dims(x.type.shape[1], -length), step), 1)
-    starts = source.add(Unsqueeze((1,)), source.add(Range(count), zero, end, stride))
-    frames = source.add(Gather(1), x, source.add(Add(), starts, source.constant(np.arange(length))))
-    if window is not None:
-        frames = source.add(Mul(), frames, source.add(Reshape((-1, 1)), window))
-    return source.call("DFT", frames, None, source.constant(np.array(2)), onesided=onesided)
-
-
-RULES = {"DFT": import_dft, "Det": import_det, "STFT": import_stft, "Unique": import_unique}
+RULES = {
+    "DFT": import_dft,
+    "Det": import_det,
+    "RoiAlign": import_roi_align,
+    "Unique": import_unique,
+}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,19 +12,11 @@ from mlhood.compiler.hir.operator import Operator, require, require_unquantized
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_operator import add_onnx_operator
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 MODES = ("nearest", "linear", "cubic")
-COORDINATES = (
-    "half_pixel",
-    "half_pixel_symmetric",
-    "pytorch_half_pixel",
-    "align_corners",
-    "asymmetric",
-    "tf_half_pixel_for_nn",
-    "tf_crop_and_resize",
-)
-POLICIES = ("stretch", "not_larger", "not_smaller")
+COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 ROUNDING = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
     "round_prefer_ceil": lambda x: np.floor(x + 0.5),
@@ -38,21 +29,16 @@ ROUNDING = {
 class Resize(Operator):
     """y[i, j, ...] = x sampled at the coordinates of (i, j, ...): the nearest element, or a mean of its neighbours.
 
-    Source: ONNX, operator Resize; the axes are independent of each other, so each is one product with a matrix.
+    Source: ONNX, operator Resize; the axes are independent of each other, so each is one product with a matrix. What
+    frameworks do not export of it, such as regions and antialiasing, is left to ONNX's reference implementation.
 
     Attributes:
         scales: Factor of each axis' length; 1 leaves it unchanged.
         sizes: New length of each axis, 0 where `scales` determines it: floor(length scale). Empty if it does for all.
-            With a policy other than "stretch", all axes that have one are scaled by the same factor instead.
         mode: "nearest", "linear" or "cubic".
         coordinates: How an index of y becomes a coordinate of x: ONNX's `coordinate_transformation_mode`.
         rounding: Which element is the nearest: ONNX's `nearest_mode`.
         cubic_a: Parameter of the cubic convolution kernel.
-        exclude_outside: Whether elements outside of x have weight 0; otherwise the edge is repeated.
-        antialias: Whether an axis that becomes shorter is a mean of all elements that a new one covers.
-        policy: "stretch", or that no axis becomes longer than its size, "not_larger", or none shorter, "not_smaller".
-        roi: For "tf_crop_and_resize": the first coordinate of each axis, then the last, as shares of its length.
-        extrapolation: For "tf_crop_and_resize": the value outside of x.
     """
 
     scales: tuple[float, ...]
@@ -61,11 +47,6 @@ class Resize(Operator):
     coordinates: str = "half_pixel"
     rounding: str = "round_prefer_floor"
     cubic_a: float = -0.75
-    exclude_outside: bool = False
-    antialias: bool = False
-    policy: str = "stretch"
-    roi: tuple[float, ...] = ()
-    extrapolation: float = 0.0
 
     onnx = ("Resize", "Upsample")
 
@@ -77,48 +58,16 @@ class Resize(Operator):
         known = [(scale, size) for scale, size in zip(self.scales, sizes, strict=True) if isinstance(size, int)]
         valid = all(size > 0 or (size == 0 and math.isfinite(scale) and scale > 0) for scale, size in known)
         require(valid, "scales and sizes must be positive", got=f"{self.scales} and {self.sizes}")
-        require(self.mode in MODES, "unknown resize mode", expected=", ".join(MODES), got=self.mode)
-        known, names = self.coordinates in COORDINATES, ", ".join(COORDINATES)
-        require(known, "these coordinates are not supported", expected=names, got=self.coordinates)
-        require(self.rounding in ROUNDING, "unknown rounding mode", expected=", ".join(ROUNDING), got=self.rounding)
+        for given, names in ((self.mode, MODES), (self.coordinates, COORDINATES), (self.rounding, tuple(ROUNDING))):
+            require(given in names, "unknown mode of resizing", expected=", ".join(names), got=given)
         require(x.is_float or self.mode == "nearest", "interpolation requires floating-point elements", got=x.element)
-        require(self.policy in POLICIES, "unknown policy", expected=", ".join(POLICIES), got=self.policy)
-        crops = self.coordinates == "tf_crop_and_resize"
-        valid = not crops or len(self.roi) == 2 * x.rank
-        require(valid, "each axis needs two numbers of the region", expected=2 * x.rank, got=len(self.roi))
         return x.with_shape(self._lengths(x.shape))
 
     def _lengths(self, shape: Shape) -> list[Dim]:
         """Return the new lengths of the axes."""
-        if self.policy != "stretch" and self.sizes:
-            factor = self._common_factor(shape)
-            resized = zip(shape, self.sizes, strict=True)
-            return [int(factor * int(old) + 0.5) if new else old for old, new in resized]
-        return [
-            self.sizes[axis] if self.sizes and self.sizes[axis] else scale_dim(size, self.scales[axis])
-            for axis, size in enumerate(shape)
-        ]
-
-    def _common_factor(self, shape: Shape) -> float:
-        """Return the factor of all axes that have a size, by the policy."""
-        factors = []
-        for old, new in zip(shape, self.sizes, strict=True):
-            if new:
-                known = isinstance(old, int) and old > 0 and isinstance(new, int)
-                require(known, "the policy needs the lengths of the axes", got=list(shape))
-                factors.append(int(new) / int(old))
-        return min(factors) if self.policy == "not_larger" else max(factors)
-
-    def _factors(self, shape: Shape, lengths: Sequence[Dim]) -> list[float]:
-        """Return by what the length of each axis is multiplied, before it is rounded."""
-        if not self.sizes:
-            return list(self.scales)
-        common = self._common_factor(shape) if self.policy != "stretch" else None
-        given = zip(self.sizes, self.scales, shape, lengths, strict=True)
-        return [
-            scale if not new or not int(old) else common if common is not None else int(length) / int(old)
-            for new, scale, old, length in given
-        ]
+        sizes = self.sizes or (0,) * len(shape)
+        axes = zip(shape, self.scales, sizes, strict=True)
+        return [size or scale_dim(old, scale) for old, scale, size in axes]
 
     def workspace(self, *types: TensorType | None) -> int:
         """The largest intermediate result, as axes are resized one after the other."""
@@ -134,81 +83,56 @@ class Resize(Operator):
         if 0 in lengths:
             return np.zeros(lengths, element)
         if lengths == list(x.shape):
-            return x  # whatever the scales and the region, in ONNX Runtime
-        outside = np.zeros(lengths, bool)
-        for axis, (coordinates, indices, weights) in self.neighbours(x.shape).items():
+            return x  # whatever the scales, in ONNX Runtime
+        for axis, (indices, weights) in self.neighbours(x.shape).items():
             along = [-1 if i == axis else 1 for i in range(x.ndim)]
-            outside |= ((coordinates < 0) | (coordinates > x.shape[axis] - 1)).reshape(along)
             if self.mode == "nearest":
                 x = np.take(x, indices[0], axis=axis)
                 continue
             terms = zip(weights.astype(element), indices, strict=True)
             x = np.asarray(sum(weight.reshape(along) * np.take(x, index, axis=axis) for weight, index in terms))
-        return np.where(outside, element.type(self.extrapolation), x) if self.coordinates == "tf_crop_and_resize" else x
+        return x
 
-    def neighbours(self, shape: Shape) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def neighbours(self, shape: Shape) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """Return for each axis that changes, which elements of x a new one is the weighted sum of.
 
         Returns:
-            The coordinates float64 [length] of the new elements on the old axis, and for each of the elements around
-            them the index, int64 [taps, length], and the weight, float64 [taps, length].
+            The index, int64 [taps, length], and the weight, float64 [taps, length], of each of the elements.
         """
-        lengths, changed = [int(length) for length in self._lengths(shape)], {}
-        factors = self._factors(shape, lengths)
-        for axis, (old, length, factor) in enumerate(zip(shape, lengths, factors, strict=True)):
-            size = int(old)
+        changed = {}
+        sizes = self.sizes or (0,) * len(shape)
+        axes = zip(shape, self._lengths(shape), self.scales, sizes, strict=True)
+        for axis, (old, new, scale, given) in enumerate(axes):
+            size, length = int(old), int(new)
+            factor = length / size if given and size else scale
             if length == size and factor == 1:
-                continue  # also a crop, in ONNX's reference implementation and ONNX Runtime
+                continue
             require(size > 0, "an empty axis cannot be resized", got=list(shape))
-            coordinates = self._coordinates(axis, size, length, factor)
-            changed[axis] = coordinates, *self._taps(coordinates, size, min(factor, 1) if self.antialias else 1)
+            changed[axis] = self._taps(self._coordinates(size, length, factor), size)
         return changed
 
-    def _coordinates(self, axis: int, size: int, length: int, factor: float) -> np.ndarray:
+    def _coordinates(self, size: int, length: int, factor: float) -> np.ndarray:
         """Return the coordinates of the new axis' elements on the old axis: float64 [length].
 
         They are rounded to float32, as in ONNX Runtime: it decides which of two elements is the nearest.
         """
-        index, scale, last = np.arange(length, dtype=np.float32), np.float32(factor), np.float32(size - 1)
-        if self.coordinates == "tf_crop_and_resize":
-            start, stop = np.array(self.roi, np.float32).reshape(2, -1)[:, axis]
-            middle, step = (start + stop) * last / 2, (stop - start) * last / np.float32(max(length - 1, 1))
-            coordinates = start * last + index * step if length > 1 else index + middle
-        elif self.coordinates == "align_corners":  # by the length as it is, not length * scale, as in torch
-            coordinates = index * last / np.float32(max(length - 1, 1))
+        index, scale, half = np.arange(length, dtype=np.float32), np.float32(factor), np.float32(0.5)
+        if self.coordinates == "align_corners":  # by the length as it is, not length * scale, as in torch
+            index = index * np.float32(size - 1) / np.float32(max(length - 1, 1))
         elif self.coordinates == "asymmetric":
-            coordinates = index / scale
-        elif self.coordinates == "tf_half_pixel_for_nn":
-            coordinates = (index + np.float32(0.5)) / scale
-        elif self.coordinates == "pytorch_half_pixel" and length == 1:
-            coordinates = index
-        else:
-            symmetric = self.coordinates == "half_pixel_symmetric"
-            offset = np.float32(size / 2) * (1 - np.float32(length) / (scale * np.float32(size))) if symmetric else 0
-            coordinates = offset + (index + np.float32(0.5)) / scale - np.float32(0.5)
-        return coordinates.astype(np.float64)
+            index = index / scale
+        elif self.coordinates != "pytorch_half_pixel" or length > 1:
+            index = (index + half) / scale - half
+        return index.astype(np.float64)
 
-    def _taps(self, coordinates: np.ndarray, size: int, density: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the indices and weights of the elements around each coordinate; see `neighbours`.
-
-        Args:
-            coordinates: On the axis.
-            size: Length of the axis.
-            density: How many coordinates there are for each element; the kernel is stretched by its inverse.
-        """
+    def _taps(self, coordinates: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the indices and weights of the elements around each coordinate; see `neighbours`."""
         if self.mode == "nearest":
             nearest = ROUNDING[self.rounding](coordinates).clip(0, size - 1).astype(np.int64)
             return nearest[None], np.ones((1, len(nearest)))
-        first = np.floor(coordinates).astype(np.int64)
-        reach = math.ceil((1 if self.mode == "linear" else 2) / density)
-        taps = range(1 - reach, reach + 1)
-        weights = np.stack([self._weight(np.abs(coordinates - first - tap) * density) for tap in taps])
-        indices = np.stack([first + tap for tap in taps])
-        if self.exclude_outside:
-            weights = np.where((indices >= 0) & (indices < size), weights, 0)
-        if self.exclude_outside or density < 1:
-            weights /= weights.sum(axis=0)
-        return indices.clip(0, size - 1), weights
+        first, reach = np.floor(coordinates).astype(np.int64), 1 if self.mode == "linear" else 2
+        indices = np.stack([first + tap for tap in range(1 - reach, reach + 1)])
+        return indices.clip(0, size - 1), self._weight(np.abs(coordinates - indices))
 
     def _weight(self, distance: np.ndarray) -> np.ndarray:
         """Return the weights of elements at these distances."""
@@ -223,20 +147,14 @@ class Resize(Operator):
         axes = [i for i, size in enumerate(self.sizes) if size]
         scales = "" if axes else writer.constant(np.array(self.scales, np.float32))
         sizes = writer.integers(tuple(self.sizes[i] for i in axes)) if axes else ""
-        half = len(self.roi) // 2
-        region = [self.roi[i] for i in (*axes, *(half + i for i in axes))] if axes and self.roi else self.roi
         return writer.emit(
-            *("Resize", *inputs, writer.constant(np.array(region, np.float32)) if region else "", scales, sizes),
+            *("Resize", *inputs, "", scales, sizes),
             name=name,
             axes=tuple(axes) or None,
             mode=self.mode,
             coordinate_transformation_mode=self.coordinates,
             nearest_mode=self.rounding,
             cubic_coeff_a=self.cubic_a,
-            exclude_outside=self.exclude_outside,
-            antialias=self.antialias,
-            keep_aspect_ratio_policy=self.policy if axes else None,
-            extrapolation_value=self.extrapolation,
         )
 
     @classmethod
@@ -256,18 +174,21 @@ class Resize(Operator):
         """Take scales or sizes, of all axes or of some."""
         if source.op_type == "Upsample" or source.opset < 11:
             return cls._import_upsample(source)
+        coordinates = source.attribute("coordinate_transformation_mode", "half_pixel")
+        policy = source.attribute("keep_aspect_ratio_policy", "stretch")
+        others = source.attribute("antialias", 0) or source.attribute("exclude_outside", 0) or policy != "stretch"
+        if others or coordinates not in COORDINATES:
+            return add_onnx_operator(source, source.inputs, source.attributes)[0]
         x = source.input(0)
         axes = [normalize_axis(axis, x.type.rank) for axis in source.attribute("axes", tuple(range(x.type.rank)))]
         scales: list[float] = [1.0] * x.type.rank
         sizes: list[Dim] = [0] * x.type.rank
-        policy = source.attribute("keep_aspect_ratio_policy", "stretch")
-        coordinates = source.attribute("coordinate_transformation_mode", "half_pixel")
         if source.has(3) and source.dims(3):
             given = source.dims(3)
             require(len(given) == len(axes), "each axis needs a size", expected=len(axes), got=len(given))
             for axis, size in zip(axes, given, strict=True):
                 require(isinstance(size, str) or size > 0, "sizes must be positive", got=size)
-                if size != x.type.shape[axis] or (isinstance(size, int) and policy != "stretch"):
+                if size != x.type.shape[axis]:
                     sizes[axis] = size
                 if isinstance(sizes[axis], str):
                     scales[axis] = 0.0  # so that a size of 0, which would be that of the scale, is invalid
@@ -283,11 +204,6 @@ class Resize(Operator):
             coordinates,
             source.attribute("nearest_mode", "round_prefer_floor"),
             source.attribute("cubic_coeff_a", -0.75),
-            bool(source.attribute("exclude_outside", 0)),
-            bool(source.attribute("antialias", 0)),
-            policy if any(sizes) else "stretch",
-            _region(source, axes, x.type.rank) if coordinates == "tf_crop_and_resize" else (),
-            source.attribute("extrapolation_value", 0.0),
         )
         return source.add(operator, x)
 
@@ -295,16 +211,6 @@ class Resize(Operator):
 def _numbers(scales: np.ndarray) -> tuple[float, ...]:
     require(scales.dtype.kind == "f" and scales.ndim == 1, "scales must be a list of numbers", got=list(scales.shape))
     return tuple(map(float, scales))
-
-
-def _region(source: OnnxNode, axes: list[int], rank: int) -> tuple[float, ...]:
-    """Return the region of all axes, from that of some: the whole length of the others."""
-    given = _numbers(source.static(1)) if source.has(1) else ()
-    require(len(given) == 2 * len(axes), "each axis needs two numbers of the region", expected=2 * len(axes), got=given)
-    region = [0.0] * rank + [1.0] * rank
-    for i, axis in enumerate(axes):
-        region[axis], region[rank + axis] = given[i], given[len(axes) + i]
-    return tuple(region)
 
 
 OPERATORS = (Resize,)

@@ -8,14 +8,11 @@ from onnx import TensorProto
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.xla import Xla
-from mlhood.compiler.hir.operator import infer_output_types
 from mlhood.compiler.hir.parse import constants_by_digest, parse
 from mlhood.compiler.hir.text import to_text
-from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.onnx.exporter import to_onnx
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.onnx_operator import RULES, OnnxOperator
-from mlhood.compiler.operators.sampling import RoiAlign
 from mlhood.errors import CompilerError
 from tests.compiler.operators.agreement import agree, agree_single, check_outputs, node_of, session_of, single
 
@@ -92,6 +89,10 @@ TRIGONOMETRY = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh
 PADDINGS = ("zeros", "border", "reflection")
 
 CASES += [
+    *[(f"Bitwise{name}", [BITS, BITS.T.copy().reshape(3, 4)], {}, 18) for name in ("And", "Or", "Xor")],
+    ("BitwiseNot", [BITS], {}, 18),
+    ("Einsum", [reals(2, 3, 4), reals(2, 4, 5)], {"equation": "bij,bjk->bik"}, 12),
+    ("Einsum", [reals(2, 3, 4), reals(3, 5)], {"equation": "...ij, ik"}, 12),
     *[
         ("GatherElements", [x, integers(3, *shape, dtype=np.int32)], {}, 13)
         for x, shape in ((TENSOR, (7, 3, 4)), (TENSOR[0], (0, 4)))
@@ -133,30 +134,30 @@ CASES += [
     ],
     ("RoiAlign", [reals(2, 3, 8, 10), REGIONS, np.array([0, 1, 1, 0, 1])], {"output_height": 2, "output_width": 2}, 10),
     *[(name, [SPECIAL], {}, 20) for name in TRIGONOMETRY],
+    ("ThresholdedRelu", [SPECIAL], {"alpha": 0.4}, 10),
     ("Shrink", [np.arange(-4, 5)], {"lambd": 1.5, "bias": 1.0}, 20),
     ("Celu", [SPECIAL], {"alpha": 2.5}, 12),
 ]
-
-NOT_IN_XLA = ("GridSample", "RoiAlign")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 def test_it_computes_what_onnx_runtime_does(case):
     name, opset = case[0], case[3]
     model, inputs = node_of(*case)
-    open_axes = name not in ("Col2Im", "DeformConv", "GatherND")  # their channels must be known
+    open_axes = name not in ("Col2Im", "DeformConv", "GatherND", "STFT")  # lengths must be known
     old_grid = name == "GridSample" and opset < 20  # its modes have other names
-    atol = 1e-4 if name in (*OnnxOperator.onnx, *RULES, "LpPool", "LpNormalization") else 1e-5
+    atol = 1e-4 if name in (*OnnxOperator.onnx, *RULES, "LpNormalization") else 1e-5
     agree(model, inputs, open_axes=open_axes, exported=opset <= 23, export_opset=18 if old_grid else 21, atol=atol)
     graph = import_model(model)
     assert to_text(parse(to_text(graph), constants_by_digest(graph))) == to_text(graph)
     lengths = {axis for value in graph.values() for axis in value.type.shape}
-    if name not in NOT_IN_XLA and all(isinstance(axis, int) for axis in lengths):
+    if name != "GridSample" and all(isinstance(axis, int) for axis in lengths):
         check_outputs(Xla(graph).run(inputs), session_of(model).run(None, inputs), {"atol": 1e-4}, "xla")
 
 
 def test_every_operator_that_it_imports_has_a_case():
-    assert set(OnnxOperator.onnx) <= {case[0] for case in CASES}
+    unknown = {"CausalConvWithState"}  # to ONNX Runtime; ONNX's node tests have it
+    assert set(OnnxOperator.onnx) - unknown <= {case[0] for case in CASES}
 
 
 def test_lengths_that_do_not_depend_on_data_keep_their_names():
@@ -169,9 +170,6 @@ def test_lengths_that_do_not_depend_on_data_keep_their_names():
     assert graph.outputs["i"].type.shape == (3, "i.axis0")
 
 
-CROP = {"coordinate_transformation_mode": "tf_crop_and_resize"}
-
-
 @pytest.mark.parametrize(
     ("op_type", "inputs", "attributes", "message"),
     [
@@ -180,17 +178,12 @@ CROP = {"coordinate_transformation_mode": "tf_crop_and_resize"}
         ("Hardmax", [np.ones((2, 2), np.float32)], {"axis": 2}, "do not fit"),
         ("BitShift", [BITS, BITS.astype(np.uint16)], {"direction": "LEFT"}, "inconsistent type"),
         ("DFT", [np.ones((1, 8, 1), np.float32), [np.array(2**60), ONE]], {}, "too large"),
-        ("STFT", [SIGNAL, [np.array(0), None, ONE]], {}, "must be positive"),
-        ("Col2Im", [reals(1, 5, 12), [np.array([4, 5]), np.array([2, 2])]], {}, "whole windows"),
-        ("Col2Im", [reals(1, 4, 11), [np.array([4, 5]), np.array([2, 2])]], {}, "do not cover"),
         ("OneHot", [NUMBERS, [np.array(-1), np.array([0, 1])]], {}, "cannot be negative"),
-        ("LpPool", [reals(1, 1, 4)], {"kernel_shape": [2], "p": 0}, "must be positive"),
         ("Unique", [NUMBERS], {"axis": 0, "sorted": 0}, "in order of appearance"),
         ("HannWindow", [[np.array(2**40)]], {}, "larger constants"),
         ("DepthToSpace", [reals(1, 6, 2, 2)], {"blocksize": 2}, "multiple"),
         ("SpaceToDepth", [reals(1, 6, 3, 2)], {"blocksize": 2}, "multiple"),
         ("Tan", [np.arange(3)], {}, "floating-point"),
-        ("Resize", [reals(1, 1, 2, 2), [np.float32([0, 1]), None, np.array([1, 1, 3, 3])]], CROP, "region"),
     ],
 )
 def test_invalid_nodes_are_refused(op_type, inputs, attributes, message):
@@ -244,12 +237,12 @@ def test_aspect_ratio(policy, mode):
 
 
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
-@pytest.mark.parametrize("region", [(0.1, 0.2, 0.8, 0.9), (-0.3, 0.2, 1.4, 0.7), (0.9, 0.8, 0.1, 0)])
+@pytest.mark.parametrize("region", [(0.1, 0.2, 0.8, 0.9), (-0.3, 0.2, 1.4, 0.7)])
 def test_crop(mode, region):
     top, left, bottom, right = region
     roi = np.float32([0, 0, top, left, 1, 1, bottom, right])
     options = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0, "mode": mode}
-    resize(reals(1, 2, 6, 7), roi=roi, sizes=[1, 2, 6, 4], **options)
+    resize(reals(1, 2, 6, 7), roi=roi, sizes=[1, 2, 5, 4], **options)
 
 
 # -- what is refused
@@ -266,28 +259,3 @@ def test_crop(mode, region):
 def test_an_index_out_of_range_is_an_error(name, inputs):
     with pytest.raises(CompilerError, match="out of range"):
         Interpreter(import_model(single(name, inputs, opset=18))).run(inputs)
-
-
-@pytest.mark.parametrize(
-    ("batch", "end", "message"),
-    [(2, 1.0, "out of range"), (0, 1e30, "too large"), (0, np.nan, "too large")],
-)
-def test_invalid_regions(batch, end, message):
-    region = np.array([[0, 0, end, 1]], np.float32)
-    with pytest.raises(CompilerError, match=message):
-        RoiAlign().evaluate(np.ones((1, 1, 4, 4), np.float32), region, np.array([batch]))
-
-
-@pytest.mark.parametrize(
-    ("operator", "shapes", "message"),
-    [
-        (RoiAlign(0), [(1, 1, 4, 4), (2, 4), (2,)], "must be positive"),
-        (RoiAlign(mode="sum"), [(1, 1, 4, 4), (2, 4), (2,)], "unknown mode"),
-        (RoiAlign(), [(1, 1, 4, 4), (2, 5), (2,)], "four coordinates"),
-        (RoiAlign(samples=2**30), [(1, 1, 4, 4), (2, 4), (2,)], "not supported"),
-    ],
-)
-def test_regions_that_do_not_fit(operator, shapes, message):
-    types = [TensorType(element, shape) for element, shape in zip(("float32", "float32", "int64"), shapes, strict=True)]
-    with pytest.raises(CompilerError, match=message):
-        infer_output_types(operator, types, "here")
