@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,36 +20,18 @@ from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.movement import Transpose
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
-from mlhood.compiler.operators.recurrent_activations import (
-    Activation,
-    activations_from_onnx,
-    activations_to_onnx,
-    check_activations,
-    function_of,
-)
 
 Array = Any  # of NumPy, or of JAX
 State = tuple[Array, ...]
-Functions = Sequence[Callable[[Array], Array]]
 # (step, state, inputs [T, ...] of each step) -> the last state, and the steps' results [T, ...]
 Scan = Callable[[Callable[[State, tuple[Array, ...]], tuple[State, Array]], State, tuple[Array, ...]], Any]
 
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """The arrays of one direction of a layer of H units with G gates.
-
-    Args:
-        r: Recurrence weights, transposed: [H, G H].
-        bias: Recurrence bias [G H] or a number.
-        peepholes: [3 H] or none.
-    """
-
-    r: Array
-    bias: Array
-    peepholes: Array | None
+_FUNCTIONS: dict[str, Callable[[Any, Array], Array]] = {
+    "Relu": lambda xp, x: xp.maximum(x, 0),
+    "Tanh": lambda xp, x: xp.tanh(x),
+    "Sigmoid": lambda xp, x: 0.5 * xp.tanh(0.5 * x) + 0.5,
+}
 
 
 @dataclass(frozen=True)
@@ -61,9 +44,8 @@ class Recurrent(Operator):
     and the last ones [D, B, H], 0 for a sequence of no steps.
 
     Attributes:
-        activations: The functions of each direction in turn, with their parameters: ("Tanh",), ("LeakyRelu", 0.1).
+        activations: The functions of each direction in turn: Relu, Tanh or Sigmoid.
         direction: "forward", "reverse" or "bidirectional".
-        clip: The arguments of the activations are clipped to [-clip, clip]; None for no limit.
 
     Class attributes:
         gates: Number of gates G.
@@ -71,9 +53,8 @@ class Recurrent(Operator):
         states: Number of states.
     """
 
-    activations: tuple[Activation, ...]
+    activations: tuple[str, ...]
     direction: str = "forward"
-    clip: float | None = None
 
     arity = (3, 6)
     family = "product"
@@ -92,7 +73,10 @@ class Recurrent(Operator):
     ) -> tuple[TensorType, ...]:
         require_unquantized(x, w, r, bias, lengths, *rest)
         require(self.direction in _DIRECTIONS, "unknown direction", expected=list(_DIRECTIONS), got=self.direction)
-        check_activations(self.activations, len(self.defaults) * len(_DIRECTIONS[self.direction]))
+        count = len(self.defaults) * len(_DIRECTIONS[self.direction])
+        require(len(self.activations) == count, "wrong number of activations", expected=count, got=self.activations)
+        known, names = set(self.activations) <= _FUNCTIONS.keys(), ", ".join(_FUNCTIONS)
+        require(known, "unknown activation", expected=names, got=self.activations)
         element = common_element(x, w, r, bias, *rest)
         require(x.is_float, "the operator requires floating-point elements", got=element)
         require(x.rank == 3, "the input must be steps by batch by features", got=list(x.shape))
@@ -133,64 +117,32 @@ class Recurrent(Operator):
         (given, peepholes), outputs = (rest[: self.states], rest[self.states :]), []
         zeros = xp.zeros((len(w), x.shape[1], r.shape[2]), x.dtype)
         states = [zeros if state is None else state for state in (*given, *(None,) * (self.states - len(given)))]
+        bias = xp.zeros((len(w), 2 * w.shape[1]), x.dtype) if bias is None else bias
         for i, backward in enumerate(_DIRECTIONS[self.direction]):
-            of_w, of_r = (0, 0) if bias is None else (bias[i][: w.shape[1]], bias[i][w.shape[1] :])
+            of_w, of_r = bias[i][: w.shape[1]], bias[i][w.shape[1] :]
             extra = peepholes[0][i] if peepholes and peepholes[0] is not None else None
-            parameters = Parameters(r[i].T, of_r, extra)
             sums = x @ w[i].T + of_w  # the part of the gates that needs no state: one product for all steps
-            first = tuple(state[i] for state in states)
-            outputs.append(self._direction(xp, scan, i, sums, parameters, lengths, backward, first))
+            count = len(self.defaults)
+            functions = [partial(_FUNCTIONS[name], xp) for name in self.activations[i * count : (i + 1) * count]]
+            step = partial(self.step, functions, r[i].T, of_r, extra)
+            outputs.append(_direction(xp, scan, step, sums, lengths, backward, tuple(state[i] for state in states)))
         y, *last = zip(*outputs, strict=True)
         return (xp.stack(y, axis=1), *(xp.stack(state) for state in last))
 
-    def _direction(
-        self,
-        xp: Any,
-        scan: Scan,
-        index: int,
-        sums: Array,
-        parameters: Parameters,
-        lengths: Array | None,
-        backward: bool,
-        first: State,
+    def step(
+        self, functions: Sequence[Callable], r: Array, bias: Array, peepholes: Array | None, sums: Array, state: State
     ) -> State:
-        count = len(self.defaults)
-        functions = [function_of(xp, self.activations[index * count + i]) for i in range(count)]
-        order = _mirrored(xp, lengths, len(sums))[:, :, None] if backward and lengths is not None else None
-        if backward:
-            sums = sums[::-1] if order is None else xp.take_along_axis(sums, order, axis=0)
-
-        def step(state: State, inputs: tuple[Array, ...]) -> tuple[State, Array]:
-            new = self.step(xp, functions, inputs[0], state, parameters)
-            if lengths is None:
-                return new, new[0]
-            within = inputs[1][:, None]
-            kept = tuple(xp.where(within, after, before) for after, before in zip(new, state, strict=True))
-            return kept, xp.where(within, new[0], xp.zeros_like(new[0]))
-
-        within = () if lengths is None else (xp.arange(len(sums))[:, None] < lengths,)
-        last, y = scan(step, first, (sums, *within))
-        if lengths is not None:  # as ONNX Runtime, which the specification leaves free
-            last = tuple(xp.where(lengths[:, None] > 0, state, xp.zeros_like(state)) for state in last)
-        if backward:
-            y = y[::-1] if order is None else xp.take_along_axis(y, order, axis=0)
-        return (y, *last)
-
-    def step(self, xp: Any, functions: Sequence[Callable], sums: Array, state: State, parameters: Parameters) -> State:
-        """Return the state after a step.
+        """Return the state after a step of a layer of H units with G gates.
 
         Args:
-            xp: The module of array functions.
             functions: The activations of this direction.
+            r: Recurrence weights, transposed: [H, G H].
+            bias: Recurrence bias [G H].
+            peepholes: [3 H] or none.
             sums: What the gates get from the input and its bias: [B, G H].
             state: The state before: h [B, H], and what else there is.
-            parameters: The direction's parameters.
         """
         raise NotImplementedError
-
-    def clipped(self, xp: Any, x: Array) -> Array:
-        """Return the argument of an activation within its limits."""
-        return x if self.clip is None else xp.clip(x, -self.clip, self.clip)
 
     def workspace(self, *types: TensorType | None) -> int:
         x, w = types[:2]
@@ -202,21 +154,20 @@ class Recurrent(Operator):
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         names = [name, *map(writer.name, writer.node.outputs[1:])]
         hidden = writer.node.outputs[0].type.shape[3]
-        common = {"direction": self.direction, "clip": self.clip, "hidden_size": hidden}
-        options = {**common, **activations_to_onnx(self.activations), **self.onnx_options()}
-        return writer.emit_all(self.onnx[0], *inputs, names=names, **options)[0]
-
-    def onnx_options(self) -> dict[str, int]:
-        """Return the attributes of ONNX's operator that only this one has."""
-        return {}
+        return writer.emit_all(self.onnx[0], *inputs, names=names, hidden_size=hidden, **self.attributes)[0]
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> tuple[Value, ...]:
         """Import the layer; with layout 1, where the batch comes first, Transposes are added around it."""
-        direction, clip = source.attribute("direction", "forward"), source.attribute("clip", None)
+        direction = source.attribute("direction", "forward")
+        if source.attribute("clip", 0) or source.attribute("input_forget", 0):
+            raise source.unsupported("limits of the activations' arguments and coupled gates are not supported")
         require(direction in _DIRECTIONS, "unknown direction", expected=list(_DIRECTIONS), got=direction)
-        activations = activations_from_onnx(source, cls.defaults, len(_DIRECTIONS[direction]))
-        operator = cls(activations, direction, clip or None, *cls.options(source))
+        activations = source.attribute("activations", ()) or cls.defaults * len(_DIRECTIONS[direction])
+        if cls is RNN and len(activations) > len(_DIRECTIONS[direction]):
+            activations = activations[: len(_DIRECTIONS[direction])]  # ONNX's default has two for each
+        linear = (bool(source.attribute("linear_before_reset", 0)),) if cls is GRU else ()
+        operator = cls(activations, direction, *linear)
         inputs = list(source.inputs)
         hidden, shape = source.attribute("hidden_size", None), source.input(2).type.shape
         same = not shape or hidden in (None, shape[-1])
@@ -229,11 +180,6 @@ class Recurrent(Operator):
         y, *last = source.add_all(operator, *inputs)
         return source.add(Transpose((2, 0, 1, 3)), y), *(source.add(Transpose((1, 0, 2)), state) for state in last)
 
-    @classmethod
-    def options(cls, source: OnnxNode) -> tuple[bool, ...]:
-        """Return the attributes that only this operator has, from an ONNX node."""
-        return ()
-
 
 def _require_shape(what: str, type: TensorType | None, shape: tuple[Dim, ...]) -> None:
     """Check the shape of an input that may be left out; a dynamic axis may have any length."""
@@ -242,6 +188,31 @@ def _require_shape(what: str, type: TensorType | None, shape: tuple[Dim, ...]) -
         require(
             fits, f"the shape of {what} does not match the other inputs", expected=list(shape), got=list(type.shape)
         )
+
+
+def _direction(
+    xp: Any, scan: Scan, step: Callable, sums: Array, lengths: Array | None, backward: bool, first: State
+) -> State:
+    """Return the results of all steps of one direction, and the last state."""
+    order = _mirrored(xp, lengths, len(sums))[:, :, None] if backward and lengths is not None else None
+    if backward:
+        sums = sums[::-1] if order is None else xp.take_along_axis(sums, order, axis=0)
+
+    def masked_step(state: State, inputs: tuple[Array, ...]) -> tuple[State, Array]:
+        new = step(inputs[0], state)
+        if lengths is None:
+            return new, new[0]
+        within = inputs[1][:, None]
+        kept = tuple(xp.where(within, after, before) for after, before in zip(new, state, strict=True))
+        return kept, xp.where(within, new[0], xp.zeros_like(new[0]))
+
+    within = () if lengths is None else (xp.arange(len(sums))[:, None] < lengths,)
+    last, y = scan(masked_step, first, (sums, *within))
+    if lengths is not None:  # as ONNX Runtime, which the specification leaves free
+        last = tuple(xp.where(lengths[:, None] > 0, state, xp.zeros_like(state)) for state in last)
+    if backward:
+        y = y[::-1] if order is None else xp.take_along_axis(y, order, axis=0)
+    return (y, *last)
 
 
 def _mirrored(xp: Any, lengths: Array, steps: int) -> Array:
@@ -257,7 +228,6 @@ def _loop(step: Callable, state: State, inputs: tuple[np.ndarray, ...]) -> tuple
     return state, results
 
 
-@dataclass(frozen=True)
 class RNN(Recurrent):
     """h = f(x w^T + h r^T + bias) at each step; see `Recurrent`."""
 
@@ -265,8 +235,10 @@ class RNN(Recurrent):
     gates = 1
     defaults = ("Tanh",)
 
-    def step(self, xp: Any, functions: Sequence[Callable], sums: Array, state: State, parameters: Parameters) -> State:
-        return (functions[0](self.clipped(xp, sums + state[0] @ parameters.r + parameters.bias)),)
+    def step(
+        self, functions: Sequence[Callable], r: Array, bias: Array, peepholes: Array | None, sums: Array, state: State
+    ) -> State:
+        return (functions[0](sums + state[0] @ r + bias),)
 
 
 @dataclass(frozen=True)
@@ -283,37 +255,25 @@ class GRU(Recurrent):
     gates = 3
     defaults = ("Sigmoid", "Tanh")
 
-    def step(self, xp: Any, functions: Sequence[Callable], sums: Array, state: State, parameters: Parameters) -> State:
-        (f, g), (h,), r, size = functions, state, parameters.r, 2 * state[0].shape[-1]
-        bias = np.zeros(r.shape[1], h.dtype) if isinstance(parameters.bias, int) else parameters.bias
-        gates = f(self.clipped(xp, sums[:, :size] + h @ r[:, :size] + bias[:size]))
+    def step(
+        self, functions: Sequence[Callable], r: Array, bias: Array, peepholes: Array | None, sums: Array, state: State
+    ) -> State:
+        (f, g), (h,), size = functions, state, 2 * state[0].shape[-1]
+        gates = f(sums[:, :size] + h @ r[:, :size] + bias[:size])
         update, reset = gates[:, : size // 2], gates[:, size // 2 :]
         if self.linear_before_reset:
             product = reset * (h @ r[:, size:] + bias[size:])
         else:
             product = (reset * h) @ r[:, size:] + bias[size:]
-        return ((1 - update) * g(self.clipped(xp, sums[:, size:] + product)) + update * h,)
-
-    def onnx_options(self) -> dict[str, int]:
-        return {"linear_before_reset": int(self.linear_before_reset)}
-
-    @classmethod
-    def options(cls, source: OnnxNode) -> tuple[bool, ...]:
-        return (bool(source.attribute("linear_before_reset", 0)),)
+        return ((1 - update) * g(sums[:, size:] + product) + update * h,)
 
 
-@dataclass(frozen=True)
 class LSTM(Recurrent):
     """c = forget c + input g(...), h = output k(c) at each step; gates in the order i, o, f, c; see `Recurrent`.
 
     Further inputs, which may be left out: the first c [D, B, H], and peepholes [D, 3 H], by which c adds to the gates
     i, o and f. Further output: the last c.
-
-    Attributes:
-        input_forget: Whether the forget gate is 1 - i.
     """
-
-    input_forget: bool = False
 
     arity = (3, 8)
     onnx = ("LSTM",)
@@ -321,26 +281,17 @@ class LSTM(Recurrent):
     defaults = ("Sigmoid", "Tanh", "Tanh")
     states = 2
 
-    def step(self, xp: Any, functions: Sequence[Callable], sums: Array, state: State, parameters: Parameters) -> State:
+    def step(
+        self, functions: Sequence[Callable], r: Array, bias: Array, peepholes: Array | None, sums: Array, state: State
+    ) -> State:
         (f, g, k), (h, c), size = functions, state, state[0].shape[-1]
-        gates = sums + h @ parameters.r + parameters.bias
+        gates = sums + h @ r + bias
         i, o, forget, new = (gates[:, j * size : (j + 1) * size] for j in range(4))
-        peepholes = parameters.peepholes
         if peepholes is not None:
             i, forget = i + peepholes[:size] * c, forget + peepholes[2 * size :] * c
-        i = f(self.clipped(xp, i))
-        forget = 1 - i if self.input_forget else f(self.clipped(xp, forget))
-        c = forget * c + i * g(self.clipped(xp, new))
-        if peepholes is not None:
-            o = o + peepholes[size : 2 * size] * c
-        return f(self.clipped(xp, o)) * k(c), c
-
-    def onnx_options(self) -> dict[str, int]:
-        return {"input_forget": int(self.input_forget)}
-
-    @classmethod
-    def options(cls, source: OnnxNode) -> tuple[bool, ...]:
-        return (bool(source.attribute("input_forget", 0)),)
+        c = f(forget) * c + f(i) * g(new)
+        o = o if peepholes is None else o + peepholes[size : 2 * size] * c
+        return f(o) * k(c), c
 
 
 OPERATORS = (RNN, GRU, LSTM)

@@ -13,16 +13,6 @@ from mlhood.errors import CompilerError
 from tests.compiler.operators.agreement import assert_agreement, session_of
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-FUNCTIONS = {"RNN": 1, "GRU": 2, "LSTM": 3}
-PARAMETERS = {
-    **dict.fromkeys(("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus"), (None, None)),
-    "LeakyRelu": (0.2, None),
-    "ThresholdedRelu": (0.3, None),
-    "Elu": (0.8, None),
-    "Affine": (0.5, 0.1),
-    "ScaledTanh": (0.7, 0.6),
-    "HardSigmoid": (0.3, 0.4),
-}
 STEPS, BATCH, FEATURES, UNITS = 5, 3, 4, 6
 
 
@@ -91,35 +81,14 @@ def test_opsets(op, opset):
 @pytest.mark.parametrize(
     ("op", "attributes"),
     [
-        ("RNN", {"clip": 0.2}),
-        ("GRU", {"clip": 0.2, "linear_before_reset": 1}),
-        ("GRU", {"linear_before_reset": 0}),
-        ("LSTM", {"clip": 0.2}),
-        ("LSTM", {"input_forget": 1}),
+        ("RNN", {"activations": ["Relu"] * 2}),
+        ("GRU", {"linear_before_reset": 1}),
+        ("GRU", {"activations": ["Sigmoid", "Relu"] * 2}),
+        ("LSTM", {"activations": ["Sigmoid", "Relu", "Tanh", "Tanh", "Sigmoid", "Relu"]}),
     ],
 )
 def test_attributes(op, attributes):
-    for directions in (1, 2):
-        assert_agreement(*layer(op, directions, given="bhcp", **attributes))
-
-
-@pytest.mark.parametrize("name", PARAMETERS)
-@pytest.mark.parametrize("op", GATES)
-def test_activations(op, name):
-    count = 2 * FUNCTIONS[op]
-    lists = {
-        key: [number] * count
-        for key, number in zip(("activation_alpha", "activation_beta"), PARAMETERS[name], strict=True)
-        if number is not None
-    }
-    assert_agreement(*layer(op, 2, given="b", activations=[name] * count, **lists), xla=op == "LSTM")
-
-
-def test_activations_take_their_parameters_in_turn():
-    names = ["HardSigmoid", "LeakyRelu", "ScaledTanh", "Sigmoid", "Affine", "Elu"]
-    lists = {"activation_alpha": [0.3, 0.1, 0.7, 0.9, 0.6], "activation_beta": [0.4, 0.6, 0.05]}
-    assert_agreement(*layer("LSTM", 2, activations=names, **lists))
-    assert_agreement(*layer("LSTM", activations=["hardsigmoid", "LEAKYRELU", "elu"]))
+    assert_agreement(*layer(op, 2, given="bhcp", **attributes))
 
 
 @pytest.mark.parametrize("op", GATES)
@@ -164,6 +133,7 @@ def test_layers_of_torch(kind, options, dynamo, tmp_path):
         ({"direction": "backward"}, "unknown direction"),
         ({"activations": ["Gelu", "Tanh", "Tanh"]}, "unknown activation"),
         ({"activations": ["Tanh"]}, "wrong number of activations"),
+        ({"clip": 0.5}, "limits of the activations"),
     ],
 )
 def test_attributes_that_are_invalid(attributes, what):
