@@ -33,7 +33,6 @@ from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.operators.arithmetic import Mod, Where
 from mlhood.compiler.operators.base import Elementwise
 from mlhood.compiler.operators.cast import Cast
-from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
 def evaluate_names(
@@ -87,14 +86,6 @@ class _Applied:
             return Length(text, self, *values)
         arrays = [np.array(value, element) for value, element in zip(values, self.elements, strict=True)]
         return self.operator.evaluate(*arrays).item()
-
-    def to_onnx(self, writer: OnnxWriter, values: Sequence[Any]) -> str | None:
-        """Add the ONNX nodes that compute it from tensors of one element and numbers."""
-        inputs = [
-            value if isinstance(value, str) else writer.constant(np.array([value], element))
-            for value, element in zip(values, self.elements, strict=True)
-        ]
-        return self.operator.to_onnx(writer, inputs, writer.unique_name("length"))
 
 
 def _first_known(function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,6 @@ from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import Elementwise
 from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.onnx_node import OnnxNode
-from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.shape import Unsqueeze
 
 
@@ -173,20 +172,11 @@ class Mod(Binary):
     truncated: bool = False
 
     onnx = ("Mod",)
+    onnx_names = (("truncated", "fmod"),)
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         xp = namespace(a)
         return xp.asarray((xp.fmod if self.truncated else xp.mod)(a, b))
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        """Export the operator; that of floats, which ONNX has from opset 28 on only, from the truncated one."""
-        type = writer.node.outputs[0].type
-        if self.truncated or not type.is_float:
-            return writer.emit("Mod", *inputs, name=name, fmod=self.truncated)
-        remainder = writer.emit("Mod", *inputs, fmod=1)
-        zero = writer.constant(np.zeros((), type.dtype))
-        negative = writer.emit("Less", writer.emit("Mul", remainder, writer.emit("Sign", inputs[1])), zero)
-        return writer.emit("Where", negative, writer.emit("Add", remainder, inputs[1]), remainder, name=name)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
 
 from mlhood.compiler.hir.operator import Operator, common_element, namespace, require, require_unquantized
 from mlhood.compiler.hir.types import TensorType, broadcast
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Add, Where
-from mlhood.compiler.operators.cast import Cast, number_of
+from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.matrix import matmul_shape
 from mlhood.compiler.operators.movement import Concat, Expand, Transpose
 from mlhood.compiler.operators.onnx_node import OnnxNode
-from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.operators.shape import Reshape, Unsqueeze
 
@@ -172,40 +170,9 @@ class Attention(Operator):
         depth, keys = inputs[0][-1], inputs[1][-2]
         return math.prod(output[:-1]) * keys * (depth + output[-1])
 
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        """Export the products, the Softmax, and what makes fully masked rows 0."""
-        q, k, v, *rest = inputs
-        mask = rest[0] if rest else ""
-        q_type, k_type = (value.type for value in writer.node.inputs[:2] if value is not None)
-        order = (*range(k_type.rank - 2), k_type.rank - 1, k_type.rank - 2)
-        scaled = writer.emit("Mul", q, writer.constant(np.array(self.scale, q_type.dtype)))
-        scores = writer.emit("MatMul", scaled, writer.emit("Transpose", k, perm=order))
-        if self.causal:
-            future = _future_to_onnx(writer, q, k, q_type)
-            mask = writer.emit("Add", mask, future) if mask else future
-        weights = writer.emit("Softmax", writer.emit("Add", scores, mask) if mask else scores, axis=-1)
-        if rest and rest[0]:
-            lowest = writer.constant(np.array(-np.inf, q_type.dtype))
-            masked = writer.emit("Equal", writer.emit("ReduceMax", mask, writer.integers((-1,)), keepdims=1), lowest)
-            weights = writer.emit("Where", masked, writer.constant(np.zeros((), q_type.dtype)), weights)
-        return writer.emit("MatMul", weights, v, name=name)
-
 
 def _masked_rows(mask: np.ndarray) -> np.ndarray:
     return namespace(mask).isneginf(mask.max(axis=-1, keepdims=True, initial=-np.inf))
-
-
-def _future_to_onnx(writer: OnnxWriter, q: str, k: str, q_type: TensorType) -> str:
-    """Add [L, S] with -inf above the diagonal, 0 elsewhere."""
-    lengths = [writer.emit("Shape", x, start=-2, end=-1) for x in (q, k)]
-    fill = helper.make_tensor("value", number_of(q_type.element), [1], [-math.inf])
-    full = writer.emit("ConstantOfShape", writer.emit("Concat", *lengths, axis=0), value=fill)
-    one = writer.constant(np.array(1, np.int64))
-    if number_of(q_type.element) in (TensorProto.FLOAT, TensorProto.DOUBLE):
-        return writer.emit("Trilu", full, one, upper=1)
-    # ONNX Runtime has no Trilu of half precision
-    wide = writer.emit("Trilu", writer.emit("Cast", full, to=TensorProto.FLOAT), one, upper=1)
-    return writer.emit("Cast", wide, to=number_of(q_type.element))
 
 
 OPERATORS = (Attention,)

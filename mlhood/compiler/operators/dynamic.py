@@ -78,8 +78,6 @@ class Dynamic(Operator):
         return type(self.operator)(**attributes)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str | None:
-        references = inputs[self.count :]
-        writer.axes = {axis: writer.emit("Shape", references[i], start=at, end=at + 1) for axis, i, at in self.names}
         return self.operator.to_onnx(writer, inputs[: self.count], name)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,19 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.lengths import (
-    Dim,
-    Length,
-    add_dims,
-    broadcast_dims,
-    divide_dim,
-    fold,
-    from_front,
-    maximum,
-    multiply_dims,
-    range_length,
-    scale_dim,
-)
+from mlhood.compiler.hir.lengths import Dim, Length
 from mlhood.compiler.hir.names import unique_name
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
@@ -51,7 +38,6 @@ class OnnxWriter:
         self._node_names: set[str] = set()
         self._reals: dict[Value, str] = {}
         self._current: Node | None = None
-        self.axes: Mapping[str, str] = {}  # the lengths of dynamic axes that the node refers to
 
     def write(self, graph: Graph) -> None:
         """Add the constants, nodes and outputs of the graph to export.
@@ -138,10 +124,7 @@ class OnnxWriter:
         outputs = [name or self.unique_name(f"{self._node_name}.{op_type.lower()}") for name in names]
         given = {key: _to_onnx(value) for key, value in attributes.items() if value is not None}
         for key, value in given.items():
-            if any(isinstance(part, Length) for part in (value if isinstance(value, tuple | list) else (value,))):
-                what = "an attribute that depends on the length of a dynamic axis cannot be exported"
-                todo = "give the lengths: compile(model, dims={...}), or --dim NAME=LENGTH"
-                raise CompilerError(what, where=self._node_name, got=f"{key} = {value}", todo=todo)
+            self._require_numbers(value if isinstance(value, list) else [value], f"{key} = {value}")
         node_name = self._unique_node_name(op_type, node or self._node_name)
         self.nodes.append(helper.make_node(op_type, list(inputs), outputs, node_name, **given))
         return outputs
@@ -153,19 +136,15 @@ class OnnxWriter:
         return name
 
     def integers(self, numbers: Sequence[Dim]) -> str:
-        """Add a list of integers, such as a shape, as an initialiser; lengths in it are computed by nodes."""
-        if not any(isinstance(number, str) for number in numbers):
-            return self.constant(np.array(numbers, np.int64))
-        parts = [fold(number, self.axes, self._apply) for number in numbers]
-        parts = [part if isinstance(part, str) else self.integers((part,)) for part in parts]
-        return parts[0] if len(parts) == 1 else self.emit("Concat", *parts, axis=0)
+        """Add a list of integers, such as a shape, as an initialiser."""
+        self._require_numbers(numbers, numbers)
+        return self.constant(np.array(numbers, np.int64))
 
-    def _apply(self, function: Any, *arguments: Any) -> str:
-        """Add the nodes that apply one of the functions of lengths to tensors of one element, or to numbers."""
-        if hasattr(function, "to_onnx"):
-            return function.to_onnx(self, arguments)
-        names = [part if isinstance(part, str) else self.constant(np.array([part])) for part in arguments]
-        return _LENGTHS[function](self, *names)
+    def _require_numbers(self, values: Sequence[Any], got: object) -> None:
+        if any(isinstance(value, Length) for value in values):
+            what = "a node that depends on the length of a dynamic axis cannot be exported"
+            todo = "give the lengths: compile(model, dims={...}), or --dim NAME=LENGTH"
+            raise CompilerError(what, where=self._node_name, got=got, todo=todo)
 
     def real(self, value: Value) -> str:
         """Return the name of a value as reals, in which form rules read it."""
@@ -228,29 +207,3 @@ def _names(graph: Graph) -> dict[Value, str]:
 
 def _to_onnx(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else int(value) if isinstance(value, bool) else value
-
-
-def _broadcast(w: OnnxWriter, *lengths: str) -> str:
-    one = w.integers((1,))
-    return reduce(lambda a, b: w.emit("Where", w.emit("Equal", a, one), b, a), lengths)
-
-
-def _scaled(w: OnnxWriter, size: str, scale: str) -> str:
-    exact = w.emit("Mul", w.emit("Cast", size, to=onnx.TensorProto.DOUBLE), scale)
-    rounded = w.emit("Floor", w.emit("Cast", exact, to=onnx.TensorProto.FLOAT))
-    return w.emit("Cast", rounded, to=onnx.TensorProto.INT64)
-
-
-_LENGTHS: dict[Callable[..., Any], Callable[..., str]] = {
-    add_dims: lambda w, *lengths: reduce(lambda a, b: w.emit("Add", a, b), lengths),
-    multiply_dims: lambda w, *lengths: reduce(lambda a, b: w.emit("Mul", a, b), lengths),
-    maximum: lambda w, a, b: w.emit("Max", a, b),
-    # ONNX's Div rounds towards zero
-    divide_dim: lambda w, a, b: w.emit("Div", w.emit("Sub", a, w.emit("Mod", a, b)), b),
-    broadcast_dims: _broadcast,
-    from_front: lambda w, size, end: w.emit(
-        "Where", w.emit("Less", end, w.integers((0,))), w.emit("Add", size, end), end
-    ),
-    range_length: lambda w, *bounds: w.emit("Shape", w.emit("Range", *(w.emit("Squeeze", end) for end in bounds))),
-    scale_dim: _scaled,
-}

@@ -1,4 +1,4 @@
-"""Attention against torch, exported against ONNX Runtime, on the targets, and imported."""
+"""Attention against torch, on the targets, and imported."""
 
 import numpy as np
 import onnx
@@ -10,11 +10,10 @@ from mlhood.compiler.backends.xla import Xla
 from mlhood.compiler.hir import verify
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.onnx.exporter import to_onnx
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.attention import Attention
 from mlhood.errors import CompilerError
-from tests.compiler.operators.agreement import assert_agreement, session_of
+from tests.compiler.operators.agreement import assert_agreement
 
 SHAPES = {
     "heads": ((2, 3, 5, 4), (2, 3, 5, 4), (2, 3, 5, 6), None),
@@ -61,19 +60,14 @@ def test_attention_is_as_in_torch(shapes, causal):
         np.testing.assert_allclose(runner.run(feeds(arrays))["y"], wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("causal", [False, True])
-def test_exported_attention_of_open_lengths(causal, dtype):
-    arrays = [array.astype(dtype) for array in arrays_of(SHAPES["other keys"])]
-    arrays[3][1] = -np.inf  # attends to nothing
+def test_a_query_that_attends_to_nothing_is_zero(causal):
+    arrays = arrays_of(SHAPES["other keys"])
+    arrays[3][1] = -np.inf
     graph = graph_of(Attention(0.5, causal), arrays, [("b", "l", 4), ("b", "s", 4), ("b", "s", 4), ("l", "s")])
-    wanted = session_of(to_onnx(graph)).run(None, feeds(arrays))[0]
     got = Interpreter(graph).run(feeds(arrays))["y"]
-    assert got.dtype == wanted.dtype
     assert not got[:, 1].any()
-    np.testing.assert_allclose(got, wanted, **({"rtol": 1e-4, "atol": 1e-5} if dtype == np.float32 else {"atol": 5e-3}))
-    if dtype == np.float32:
-        np.testing.assert_allclose(Xla(graph).run(feeds(arrays))["y"], wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(Xla(graph).run(feeds(arrays))["y"], got, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +102,7 @@ def test_packed_heads_with_open_axes(causal):
     rng = np.random.default_rng(0)
     shapes = {"q": (2, 5, 24), "k": (2, 5, 12), "v": (2, 5, 12), "m": (5, 5)}
     inputs = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
-    assert_agreement(onnx.parser.parse_model(text), inputs)
+    assert_agreement(onnx.parser.parse_model(text), inputs, export=False)
 
 
 def test_softcap_is_imported_by_the_definition():

@@ -1,4 +1,4 @@
-"""Operators with attributes that depend on dynamic dimensions, against ONNX Runtime: on all targets, and exported."""
+"""Operators with attributes that depend on dynamic dimensions, against ONNX Runtime: on all targets."""
 
 import numpy as np
 import onnx
@@ -18,13 +18,11 @@ def model_of(inputs, outputs, body):
 
 
 def check(model, *batches, targets=("interpreter", "cpu", "xla")):
-    """Compare one executable of each target, one for given lengths, and the export, with ONNX Runtime."""
+    """Compare one executable of each target, and one for given lengths, with ONNX Runtime."""
     executables = [compile_model(model, target) for target in targets]
-    exported = to_onnx(compile_model(model, stop_after="optimized"))
-    sessions = [session_of(m) for m in (model, exported)]
+    session = session_of(model)
     for inputs in batches:
-        wanted, again = (session.run(None, inputs)[0] for session in sessions)
-        np.testing.assert_allclose(again, wanted, rtol=1e-5, atol=1e-6)
+        wanted = session.run(None, inputs)[0]
         fixed = compile_model(model, "interpreter", dims=lengths_of(model, inputs))
         for executable in (*executables, fixed):
             y = executable.run(**inputs)["y"]

@@ -1,12 +1,12 @@
-"""Attention on the CPU: one operator with a kernel, whatever exporters write; beside ONNX Runtime."""
+"""Attention on the CPU: one operator with a kernel, whatever exporters write; beside the interpreter."""
 
 import numpy as np
 import pytest
 
 from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
+from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.targets import prepare
 from mlhood.compiler.hir import Graph, TensorType, Value, verify
-from mlhood.compiler.onnx.exporter import to_onnx
 from mlhood.compiler.operators.arithmetic import Add, Mul
 from mlhood.compiler.operators.attention import Attention
 from mlhood.compiler.operators.matrix import MatMul
@@ -47,20 +47,13 @@ def attention(operator, mask=None, *, is_input=False, batch="n", queries=QUERIES
 
 
 def check(graph, inputs):
-    """Check the CPU's result beside ONNX Runtime's, and return the lowered graph."""
+    """Check the CPU's result beside the interpreter's, and return the lowered graph."""
     lowered = lower_for_cpu(graph)
     verify(lowered)
-    expected = onnxruntime_run(graph, inputs)
+    expected = Interpreter(graph).run(inputs)["y"]
     actual = prepare(lowered, "cpu").run(inputs)["y"]
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
     return lowered
-
-
-def onnxruntime_run(graph, inputs):
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(to_onnx(graph).SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, inputs)[0]
 
 
 def test_transposes_of_the_keys_are_merged():
@@ -139,7 +132,7 @@ def test_products_with_a_query_that_sees_nothing_stay():
     graph, inputs = decoder_step(0.4, mask=np.full((1, 21), -INF), past=21)
     lowered = lower_for_cpu(graph)
     assert kinds(lowered).count("MatMul") == 2
-    expected, actual = onnxruntime_run(graph, inputs), prepare(lowered, "cpu").run(inputs)["y"]
+    expected, actual = Interpreter(graph).run(inputs)["y"], prepare(lowered, "cpu").run(inputs)["y"]
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
