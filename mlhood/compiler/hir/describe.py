@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,6 @@ from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.text import attribute_text
 from mlhood.compiler.hir.types import Quantization, Shape, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
-from mlhood.errors import CompilerError
 from mlhood.graph_drawing import Box, Line, NodeStyle, Port, Scene, StyleSheet, Wire, WireStyle, fit_text
 
 _FULL_NAMES = {"w": "weight"}
@@ -212,49 +211,28 @@ _MAX_DETAILS = 6  # lines below the name
 
 def describe(
     graph: Graph,
-    *,
-    part: Iterable[str] | None = None,
     notes: Mapping[Key, tuple[str, ...]] | None = None,
 ) -> Scene:
     """Return a graph as a scene.
 
     Args:
         graph: The graph.
-        part: Names of the nodes to show; values from and to other nodes begin and end in separate boxes.
         notes: What has changed, by the keys of the boxes that show it.
 
     Raises:
-        CompilerError: The graph has a cycle, or no node of a name in `part`.
+        CompilerError: The graph has a cycle.
     """
-    nodes = graph.topological() if part is None else _select(graph, part)
-    scene = _Builder(graph)
+    scene = _Builder()
     for placeholder in graph.placeholders.values():
-        if part is None or any(node in placeholder.users for node in nodes):
-            scene.add_end(("input", placeholder.name), placeholder)
-    for node in nodes:
+        scene.add_end(("input", placeholder.name), placeholder)
+    for node in graph.topological():
         scene.add_node(node)
     for name, value in graph.outputs.items():
-        if part is None or value in scene.ports:
-            scene.add_output(name, value)
-    if part is not None:
-        scene.add_outside_users(set(nodes))
+        scene.add_output(name, value)
     for box in scene.boxes:
         lines = (notes or {}).get(box.key, ())
         box.lines += tuple(Line(fit_text(typeset(f"~ {text}"), 44), _LABEL_SIZE) for text in lines)
     return Scene(graph.name, scene.boxes, scene.wires, STYLES)
-
-
-def _select(graph: Graph, part: Iterable[str]) -> list[Node]:
-    names = dict.fromkeys([part] if isinstance(part, str) else part)
-    unknown = [name for name in names if name not in graph.nodes]
-    if unknown or not names:
-        raise CompilerError(
-            "there is no such part to draw",
-            where=f"graph {graph.name!r}",
-            expected="names of nodes, such as " + ", ".join(list(graph.nodes)[:3]),
-            got=", ".join(map(str, unknown)) or "no name",
-        )
-    return [node for node in graph.topological() if node.name in names]
 
 
 def value_port(type: TensorType) -> Port:
@@ -265,15 +243,14 @@ def value_port(type: TensorType) -> Port:
 
 
 class _Builder:
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self) -> None:
         self.boxes: list[Box] = []
         self.wires: list[Wire] = []
         self.ports: dict[Value, tuple[int, int]] = {}  # indices of a box and of a port of it
 
-    def add_end(self, key: Key, value: Value | None, label: str = "") -> Box:
-        """Add a box that only names a value: an input, an output, or where a part begins and ends."""
-        lines = (Line(fit_text(label or key[1]), 12.0, bold=not label), Line(key[0], 9.5, faint=True))
+    def add_end(self, key: Key, value: Value | None) -> Box:
+        """Add a box that only names a value: an input or an output."""
+        lines = (Line(fit_text(key[1]), 12.0, bold=True), Line(key[0], 9.5, faint=True))
         box = Box(key, FAMILIES["end"], lines, () if value is None else (value_port(value.type),))
         if value is not None:
             self.ports[value] = len(self.boxes), 0
@@ -282,9 +259,6 @@ class _Builder:
 
     def add_node(self, node: Node) -> None:
         """Add a node, and wires from what it reads."""
-        for value in node.inputs:
-            if value is not None and not isinstance(value, Constant) and value not in self.ports:
-                self.add_end(("from outside", value.name), value)
         details = [*attribute_lines(node), *constant_lines(node)]
         if len(details) > _MAX_DETAILS:
             details[_MAX_DETAILS - 1 :] = [f"… and {len(details) - _MAX_DETAILS + 1} more"]
@@ -314,10 +288,3 @@ class _Builder:
             box.lines += (Line(fit_text(f"constant {format_constant(value)}")),)
         else:
             self.add_wire(value, len(self.boxes) - 1)
-
-    def add_outside_users(self, nodes: set[Node]) -> None:
-        """Connect values that nodes outside the part use with boxes of dots."""
-        for value in list(self.ports):
-            if value.producer in nodes and any(node not in nodes for node in value.users):
-                self.add_end(("to others", value.name), None, "…")
-                self.add_wire(value, len(self.boxes) - 1)

@@ -2,12 +2,10 @@
 
 draw(graph)                            # shows itself in a notebook
 draw(graph, "lenet.svg")               # or .png
-draw(graph, part=["conv1", "relu1"])   # these nodes only
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from mlhood.compiler.hir.describe import describe
@@ -19,12 +17,7 @@ from mlhood.graph_drawing import Drawing, Scene, draw_scene, draw_side_by_side, 
 MAX_NODES = 500  # of a drawing: more would be slow, and unreadable
 
 
-def draw(
-    graph: Graph,
-    path: str | Path | None = None,
-    *,
-    part: Iterable[str] | None = None,
-) -> Drawing:
+def draw(graph: Graph, path: str | Path | None = None) -> Drawing:
     """Draw a graph from top to bottom: inputs, operators, outputs; the type of each value beside its wire.
 
     Constants are lines in the box of the node that reads them. Families of operators differ in colour and outline.
@@ -33,16 +26,14 @@ def draw(
     Args:
         graph: The graph.
         path: Where to save the drawing, .svg or .png; nowhere if omitted.
-        part: Names of the nodes to draw; all if omitted.
 
     Raises:
-        CompilerError: The graph has more nodes than `MAX_NODES`, a cycle, or no node of a name in `part`.
+        CompilerError: The graph has more nodes than `MAX_NODES`, or a cycle.
         DrawingError: Too many values pass by other nodes, or the file's name has another ending.
         OutputError: The file cannot be written.
     """
-    part = part if part is None or isinstance(part, str) else list(part)
-    _check_size(graph, part)
-    drawing = draw_scene(describe(graph, part=part))
+    _check_size(graph)
+    drawing = draw_scene(describe(graph))
     if path is not None:
         drawing.save(path)
     return drawing
@@ -84,13 +75,13 @@ def _title(prefix: str, scene: Scene) -> str:
     return fit_text(f"{prefix}: {scene.name}, {count} node{'' if count == 1 else 's'}", 40)
 
 
-def _check_size(graph: Graph, part: str | list[str] | None = None) -> None:
-    count = len(graph.nodes) if part is None else len([part] if isinstance(part, str) else part)
+def _check_size(graph: Graph) -> None:
+    count = len(graph.nodes)
     if count > MAX_NODES:
         raise CompilerError(
             "the graph is too large to be drawn",
             where=f"graph {graph.name!r}",
             expected=f"at most {MAX_NODES} nodes",
             got=f"{count} nodes",
-            todo="draw a part: draw(graph, part=list(graph.nodes)[:50]); or print it: to_text(graph)",
+            todo="print it: to_text(graph)",
         )

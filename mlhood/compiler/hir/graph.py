@@ -189,11 +189,6 @@ class Graph:
         del self._values[constant.name]
         del self.constants[constant.name]
 
-    def remove_placeholder(self, placeholder: Placeholder) -> None:
-        """Remove an input that has no uses."""
-        del self._values[placeholder.name]
-        del self.placeholders[placeholder.name]
-
     def rename(self, value: Value, name: str) -> None:
         """Rename a constant or an output of a node.
 
