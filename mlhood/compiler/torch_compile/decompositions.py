@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.nn import functional
 from torch.onnx._internal.exporter._decomp import (
     create_onnx_friendly_decomposition_table,
     get_onnx_implemented_overloads,
@@ -116,43 +115,6 @@ def _unbind(x: torch.Tensor, dim: int = 0) -> list[torch.Tensor]:
     return [x.select(dim, i) for i in range(x.shape[dim])]
 
 
-def _multi_head_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, width: int, heads: int, *arguments: Any
-) -> Any:
-    *projections, mask = [*arguments, None][:5]
-    if not (query is key is value and mask is None):
-        return NotImplemented
-    return _self_attention(query, heads, projections), None
-
-
-def _self_attention(x: torch.Tensor, heads: int, projections: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return the attention of a sequence [batch, length, width] to itself, projected."""
-    weight, bias, output_weight, output_bias = projections
-    q, k, v = functional.linear(x, weight, bias).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
-    mixed = torch.softmax(q * q.shape[-1] ** -0.5 @ k.transpose(-2, -1), -1) @ v
-    return functional.linear(mixed.transpose(1, 2).flatten(2), output_weight, output_bias)
-
-
-def _transformer_encoder_layer(x: torch.Tensor, width: int, heads: int, *arguments: Any) -> torch.Tensor:
-    *projections, use_gelu, norm_first, epsilon = arguments[:7]
-    scale1, shift1, scale2, shift2, weight1, bias1, weight2, bias2, *masks = arguments[7:]
-    if any(each is not None for each in masks):
-        return NotImplemented
-
-    def norm(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
-        return functional.layer_norm(x, (width,), scale, shift, epsilon)
-
-    def feed_forward(x: torch.Tensor) -> torch.Tensor:
-        hidden = functional.linear(x, weight1, bias1)
-        return functional.linear(functional.gelu(hidden) if use_gelu else functional.relu(hidden), weight2, bias2)
-
-    if norm_first:
-        x = x + _self_attention(norm(x, scale1, shift1), heads, projections)
-        return x + feed_forward(norm(x, scale2, shift2))
-    x = norm(x + _self_attention(x, heads, projections), scale1, shift1)
-    return norm(x + feed_forward(x), scale2, shift2)
-
-
 def _mean(x: torch.Tensor, **options: Any) -> torch.Tensor:
     return aten.mean.dim(x, [*range(x.ndim)], **options)
 
@@ -163,6 +125,4 @@ _OURS: dict[Any, Callable[..., Any]] = {
     aten.split.Tensor: _split,
     aten.split_with_sizes.default: _split_with_sizes,
     aten.unbind.int: _unbind,
-    aten._native_multi_head_attention.default: _multi_head_attention,
-    aten._transformer_encoder_layer_fwd.default: _transformer_encoder_layer,
 }

@@ -66,8 +66,6 @@ MODULES = [
     (nn.PixelShuffle(2), (1, 8, 3, 3)),
     (nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True), (2, 5, 3)),
     (nn.GRU(3, 4), (5, 2, 3)),
-    (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (2, 5, 8)),
-    (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True, activation="gelu"), (2, 5, 8)),
     (nn.GLU(), (2, 6)),
     (nn.PReLU(4), (2, 4, 3)),
     *((getattr(nn, name)(), (3, 4)) for name in ACTIVATIONS),
