@@ -110,12 +110,6 @@ def doubling_chain(count, op, shape, **attributes):
     return model([node(op, [a, a], [b], **attributes) for a, b in pairwise(names)], shape, rank=len(shape))
 
 
-def sparse(*indices, dims=(4,), name="w"):
-    values = numpy_helper.from_array(np.ones(len(indices), np.float32), name)
-    tensor = helper.make_sparse_tensor(values, numpy_helper.from_array(ints(*indices)), dims)
-    return modified(model([node("Add", ["x", "w"], ["y"])], (4,)), lambda m: m.graph.sparse_initializer.append(tensor))
-
-
 def sequence_input():
     value = helper.make_tensor_sequence_value_info("x", FLOAT, [1])
     return modified(RELU, lambda m: m.graph.input[0].CopyFrom(value))
@@ -140,39 +134,20 @@ REJECTED = {
         "and 990 more",
     ),
     "a node with an input as output": (model([node("Relu", ["x"], ["x"]), node("Relu", ["x"], ["y"])]), "x"),
-    "two inputs of the same name": (modified(RELU, lambda m: m.graph.input.append(m.graph.input[0])), "x"),
     "two initializers of the same name": (
         modified(
             single_node("Add", {"w": np.float32(1)}), lambda m: m.graph.initializer.append(m.graph.initializer[0])
         ),
         "w ",
     ),
-    "an input without a name": (modified(RELU, lambda m: setattr(m.graph.input[0], "name", "")), "name"),
-    "an output without a name": (modified(RELU, lambda m: setattr(m.graph.output[0], "name", "")), "name"),
     "no such operator": (model([node("Reluu", ["x"], ["y"], "it")]), "Reluu"),
     "an unknown domain": (model([node("Relu", ["x"], ["y"], "it", domain="evil")]), "evil"),
     "opset 0": (model([node("Relu", ["x"], ["y"])], opset=0), "opset"),
-    "opset 2^62": (model([node("Relu", ["x"], ["y"])], opset=2**62), "opset"),
-    "opset -5": (model([node("Relu", ["x"], ["y"])], opset=-5), "opset"),
     "too few inputs": (model([node("Conv", ["x"], ["y"], "it")]), ""),
     "an empty required input": (model([node("Conv", ["x", ""], ["y"], "it")]), "it"),
     "too many inputs": (model([node("Relu", ["x"] * 5, ["y"], "it")]), ""),
     "too many outputs": (model([node("Relu", ["x"], ["y", "z"], "it")]), ""),
     # unsupported models
-    "a sparse index out of range": (sparse(4), "index value"),
-    "a negative sparse index": (sparse(-1), "index value"),
-    "a sparse tensor of 10^12 elements": (sparse(1, dims=(HUGE,)), "larger constants"),
-    "a sparse tensor of a negative length": (sparse(1, dims=(-4,)), "dim"),
-    "a sparse tensor with too few indices": (
-        modified(
-            sparse(0, 1), lambda m: m.graph.sparse_initializer[0].indices.CopyFrom(numpy_helper.from_array(ints(1)))
-        ),
-        "values",
-    ),
-    "two sparse tensors of the same name": (
-        modified(sparse(1), lambda m: m.graph.sparse_initializer.append(m.graph.sparse_initializer[0])),
-        "w",
-    ),
     "strings": (model([node("Identity", ["x"], ["y"])], element=TensorProto.STRING), "STRING"),
     "a sequence": (sequence_input(), "sequence_type"),
     "a function that calls itself": (recursive_function(), "calls itself"),
@@ -185,10 +160,8 @@ REJECTED = {
     "a weight of 10^12 elements": (declared_weight([HUGE]), "name: w)"),
     "a weight of negative size": (declared_weight([-4]), "name: w)"),
     "a weight with too few data": (declared_weight([5]), "name: w)"),
-    "a weight with too many data": (declared_weight([3]), "tensor 'w'"),
     "a weight of 0 x 2^62 elements": (declared_weight([2**62, 2**62, 4]), "name: w)"),
     "no element type": (modified(RELU, lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 0)), ""),
-    "element type 99": (modified(RELU, lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 99)), ""),
     "inconsistent element types": (single_node("Add", {"w": np.ones(1, np.int64)}), "it"),
     "a declared type that is wrong": (
         modified(RELU, lambda m: setattr(m.graph.output[0].type.tensor_type, "elem_type", INT64)),
@@ -205,11 +178,8 @@ REJECTED = {
     "an inconsistent kernel_shape": (single_node("Conv", W, kernel_shape=[5, 5]), "kernel_shape"),
     "stride 0": (single_node("Conv", W, strides=[0, 1]), "strides"),
     "stride 0 with auto_pad": (single_node("Conv", W, strides=[0, 1], auto_pad="SAME_UPPER"), "strides"),
-    "stride -1": (single_node("Conv", W, strides=[-1, 1]), "strides"),
     "dilation 0": (single_node("Conv", W, dilations=[0, 1]), "dilations"),
     "group 0": (single_node("Conv", W, group=0), "groups"),
-    "group -1": (single_node("Conv", W, group=-1), "groups"),
-    "a group that does not divide": (single_node("Conv", W, group=3), "groups"),
     "pads of -1": (single_node("Conv", W, pads=[-1, 0, 0, 0]), "pads"),
     "pads of 2^62": (single_node("Conv", W, pads=[2**62] * 4), "elements"),
     "three pads": (single_node("Conv", W, pads=[1, 1, 1]), "pads"),
@@ -219,19 +189,11 @@ REJECTED = {
     "a permutation with repeats": (single_node("Transpose", perm=[0, 0, 1, 2]), "permutation"),
     "a permutation that is too long": (single_node("Transpose", perm=list(range(100_000))), "permutation"),
     "an axis out of range": (single_node("Softmax", axis=4), "axis is out of range"),
-    "an axis of 10^12": (
-        single_node("LayerNormalization", {"w": np.ones(8, np.float32)}, axis=HUGE),
-        "axis is out of range",
-    ),
     "a concat axis out of range": (single_node("Concat", axis=-5), "axis is out of range"),
     "a repeated axis": (single_node("ReduceMean", {"a": ints(1, -3)}), "an axis is repeated"),
     "a squeezed axis of size 4": (single_node("Squeeze", {"a": ints(1)}, rank=3), "axes of length 1"),
     "a reshape to another size": (single_node("Reshape", {"s": ints(7, -1)}, rank=2), "does not match the new shape"),
     "a reshape to -2": (single_node("Reshape", {"s": ints(-2, 128)}, rank=2), "at most one length can be -1"),
-    "a reshape with two dynamic dimensions": (
-        single_node("Reshape", {"s": ints(-1, -1)}, rank=2),
-        "at most one length can be -1",
-    ),
     "a reshape of overflowing size": (
         single_node("Reshape", {"s": ints(2**32, 2**32)}, rank=2),
         "does not match the new shape",
@@ -240,7 +202,6 @@ REJECTED = {
     "splits that do not add up": (single_node("Split", {"s": ints(1, 2)}, outputs=("y", "z"), axis=1), "add up"),
     "more splits than outputs": (single_node("Split", {"s": ints(2, 1, 1)}, outputs=("y", "z"), axis=1), "output"),
     "10^9 splits": (single_node("Split", outputs=("y", "z"), axis=1, num_outputs=10**9), "num_outputs"),
-    "0 splits": (single_node("Split", outputs=("y", "z"), axis=1, num_outputs=0), "num_outputs"),
     "slices of step 0": (single_node("Slice", {"s": ints(0), "e": ints(2), "a": ints(0), "t": ints(0)}), "step"),
     "slices with inconsistent lengths": (single_node("Slice", {"s": ints(0, 0), "e": ints(2)}), "differ in length"),
     "an lrn of negative size": (single_node("LRN", size=-1), "positive"),
@@ -273,14 +234,7 @@ REJECTED = {
         "elements",
     ),
     "a resize by 0": (single_node("Resize", {"r": np.zeros(0, np.float32), "s": np.zeros(4, np.float32)}), "positive"),
-    "a resize by NaN": (
-        single_node("Resize", {"r": np.zeros(0, np.float32), "s": np.full(4, np.nan, np.float32)}),
-        "positive",
-    ),
     "a transposed convolution of stride 0": (single_node("ConvTranspose", W, strides=[0, 1]), "positive"),
-    "a transposed convolution of stride 10^12": (single_node("ConvTranspose", W, strides=[HUGE, 1]), "elements"),
-    "a transposed convolution with huge pads": (single_node("ConvTranspose", W, pads=[99] * 4), "pads remove more"),
-    "a transposed convolution of group 0": (single_node("ConvTranspose", W, group=0), "groups"),
     "a tile by -1": (single_node("Tile", {"r": ints(1, 1, 1, -1)}), ""),
     "a thousand repeats": (single_node("Tile", {"r": ints(*[2] * 1000)}), "axis"),
     "a thousand unsqueezed axes": (single_node("Unsqueeze", {"a": ints(*range(1000))}, rank=4), "axes"),

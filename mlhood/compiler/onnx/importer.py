@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -36,7 +35,7 @@ _MAX_KNOWN_ELEMENTS = 1024
 _MAX_EVALUATION_BYTES = 2**24
 # Operators that accept and return types that are only stored; those with graphs in them pass values on.
 _CONVERSIONS = {"Cast", "CastLike", "Identity", "QuantizeLinear", "DequantizeLinear", "If", "Loop", "Scan"}
-_NUMBERS = "iubf"  # kinds of NumPy's types; reals as well, since lengths are multiplied by the scale of a Resize
+_NUMBERS = "iubfV"  # kinds of NumPy's types; reals as well, since lengths are multiplied by the scale of a Resize
 _MAX_NAME_CHARS = 120
 _MAX_LISTED_NODES = 10
 _REPAIR = "correct the node's attributes or the types of its inputs, or export the model again"
@@ -177,8 +176,6 @@ class _Import:
             if tensor.name in self.values:
                 raise CompilerError("two initialisers have the same name", where=f"tensor {tensor.name!r}")
             self._constant(tensor.name, array)
-        for sparse in self.proto.sparse_initializer:
-            self._constant(sparse.values.name, self._dense(sparse))
         inputs = [value for value in self.proto.input if value.name not in self.values]  # older files list initialisers
         names = [value.name for value in inputs]
         check_given("constants", self.constants, names)
@@ -195,17 +192,6 @@ class _Import:
 
     def _constant(self, name: str, data: np.ndarray) -> None:
         self.values[name] = self.graph.constant(name, data)
-
-    def _dense(self, sparse: onnx.SparseTensorProto) -> np.ndarray:
-        """Return a sparse tensor with its zeros; the loader has checked its indices, linear or one for each axis."""
-        values, indices = _array(sparse.values), _array(sparse.indices)
-        self.budget.spend(math.prod(sparse.dims))
-        dense = np.zeros(sparse.dims, values.dtype)
-        if indices.ndim == 1:
-            dense.flat[indices] = values
-        else:
-            dense[tuple(indices.T)] = values
-        return dense
 
     def _given(self, value: onnx.ValueInfoProto) -> np.ndarray:
         """Return the constant that is given for an input, converted to its declared type."""
