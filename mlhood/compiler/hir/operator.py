@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import Field, dataclass, fields
+from inspect import signature
 from typing import Any, ClassVar
 
 from mlhood.compiler.hir.types import Shape, TensorType
@@ -29,7 +30,7 @@ class Operator:
     where `infer` can: the operator is a `Dynamic` one then, until the lengths are known.
 
     Class attributes:
-        arity: The least and the largest number of inputs; None for no upper bound.
+        arity: The least and the largest number of inputs, None for no upper bound; by default, of the type rule.
         onnx: The ONNX operators that `from_onnx` imports.
         onnx_names: Pairs of an attribute and its name in ONNX, where that is another one.
         moves: It only moves or copies elements, so that it works on names of axes as well as on numbers.
@@ -48,6 +49,13 @@ class Operator:
     converts: ClassVar[bool] = False
     family: ClassVar[str] = "other"
     quantization_rule: ClassVar[str | None] = None
+
+    def __init_subclass__(cls) -> None:
+        if "infer" in vars(cls) and "arity" not in vars(cls):
+            parameters = list(signature(cls.infer).parameters.values())[1:]
+            several = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+            named = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+            cls.arity = sum(each.default is each.empty for each in named), None if several else len(named)
 
     @property
     def name(self) -> str:

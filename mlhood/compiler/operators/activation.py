@@ -74,7 +74,6 @@ class AddActivation(Elementwise):
 
     activation: Activation
 
-    arity = (2, 2)
     commutative = True
     family = "arithmetic"
     quantization_rule = "sum"

@@ -21,7 +21,6 @@ from mlhood.compiler.operators.shape import Unsqueeze
 class Binary(Elementwise):
     """Base: y = function(xp, a, b), xp being their `namespace`, with the element type of a and b, or `result`."""
 
-    arity = (2, 2)
     family = "arithmetic"
     function: ClassVar[Callable[[Any, np.ndarray, np.ndarray], Any]]
     result: ClassVar[str | None] = None
@@ -145,7 +144,6 @@ class Pow(Binary):
 class Where(Elementwise):
     """y = a where the condition holds, b elsewhere."""
 
-    arity = (3, 3)
     onnx = ("Where",)
     family = "arithmetic"
 

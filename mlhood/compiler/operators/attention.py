@@ -127,7 +127,6 @@ class Attention(Operator):
     scale: float
     causal: bool = False
 
-    arity = (3, 4)
     family = "product"
 
     def infer(self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None) -> TensorType:

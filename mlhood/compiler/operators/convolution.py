@@ -36,7 +36,6 @@ class Convolution(Operator):
     dilations: tuple[int, ...]
     group: int = 1
 
-    arity = (2, 3)
     family = "product"
 
     def window(self, weight: Shape) -> Window:
@@ -111,7 +110,6 @@ class Conv(Convolution):
 
     activation: Activation = ()
 
-    arity = (2, 4)
     onnx = ("Conv",)
     quantization_rule = "convolution"
 

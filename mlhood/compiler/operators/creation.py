@@ -52,7 +52,6 @@ class Range(Creation):
 
     length: Dim = "range"
 
-    arity = (3, 3)
     onnx = ("Range",)
 
     def infer(self, start: TensorType, limit: TensorType, delta: TensorType) -> TensorType:

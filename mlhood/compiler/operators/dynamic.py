@@ -38,7 +38,6 @@ class Dynamic(Operator):
     count: int
     names: tuple[tuple[str, int, int], ...]
 
-    arity = (0, None)
     family = "shape"
 
     @property

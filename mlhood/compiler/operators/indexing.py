@@ -76,7 +76,6 @@ class GatherElements(Movement):
 
     axis: int = 0
 
-    arity = (2, 2)
     onnx = ("GatherElements",)
 
     def infer(self, x: TensorType, indices: TensorType) -> TensorType:
@@ -102,7 +101,6 @@ class ScatterOperator(Operator):
     A subclass has the attribute `reduction`: "none", or a key of `REDUCTIONS`.
     """
 
-    arity = (3, 3)
     family = "shape"
 
     def _check(self, x: TensorType, indices: TensorType, updates: TensorType) -> None:
@@ -187,7 +185,6 @@ class TopK(Operator):
     axis: int = -1
     largest: bool = True
 
-    arity = (1, 2)
     onnx = ("TopK",)
     family = "pooling"
 

@@ -108,7 +108,6 @@ class QuantizedConv(Convolution):
     activation: Activation = ()
     rescale: str = "real"
 
-    arity = (2, 4)
     onnx = ("QLinearConv",)
 
     def infer(
@@ -168,7 +167,6 @@ class QuantizedFullyConnected(Operator):
     quantization: Quantization
     activation: Activation = ()
 
-    arity = (2, 3)
     family = "product"
 
     def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:

@@ -104,7 +104,6 @@ class Pair(Operator):
     quantization: Quantization
     activation: Activation = ()
 
-    arity = (2, 2)
     float_name: ClassVar[str]
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:

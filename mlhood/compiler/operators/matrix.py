@@ -42,7 +42,6 @@ class MatrixProduct(Operator):
 class MatMul(MatrixProduct):
     """y = a b as numpy.matmul: a [..., M, K], b [..., K, N] -> y [..., M, N], leading axes broadcast."""
 
-    arity = (2, 2)
     onnx = ("MatMul",)
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
@@ -77,7 +76,6 @@ class Gemm(Operator):
     transpose_a: bool = False
     transpose_b: bool = False
 
-    arity = (2, 3)
     onnx = ("Gemm",)
     onnx_names = (
         ("transpose_a", "transA"),
@@ -124,7 +122,6 @@ class FullyConnected(Operator):
 
     activation: Activation = ()
 
-    arity = (2, 3)
     family = "product"
     quantization_rule = "dense"
 

@@ -168,7 +168,6 @@ class Gather(Movement):
 
     axis: int = 0
 
-    arity = (2, 2)
     onnx = ("Gather",)
     moves = True
 
@@ -196,7 +195,6 @@ class GatherND(Operator):
 
     batch: int = 0
 
-    arity = (2, 2)
     onnx = ("GatherND",)
     onnx_names = (("batch", "batch_dims"),)
     family = "shape"

@@ -56,7 +56,6 @@ class BatchNormalization(Normalization):
 
     epsilon: float = single(1e-5)
 
-    arity = (5, 5)
     onnx = ("BatchNormalization",)
 
     def infer(
@@ -89,7 +88,6 @@ class InstanceNormalization(Normalization):
 
     epsilon: float = single(1e-5)
 
-    arity = (3, 3)
     onnx = ("InstanceNormalization",)
 
     def infer(self, x: TensorType, scale: TensorType, bias: TensorType) -> TensorType:
@@ -114,7 +112,6 @@ class LayerNormalization(Normalization):
     epsilon: float = single(1e-5)
     statistics: bool = False
 
-    arity = (2, 3)
     onnx = ("LayerNormalization",)
 
     def infer(self, x: TensorType, scale: TensorType, bias: TensorType | None = None) -> Any:

@@ -57,7 +57,6 @@ class OnnxOperator(Operator):
     outputs: int = 1
     axis: str = "axis"
 
-    arity = (0, None)
     onnx = (
         "BitShift",
         "BitwiseAnd",

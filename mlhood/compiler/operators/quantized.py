@@ -216,7 +216,6 @@ class BlockDense(Operator):
     block: int
     activation: Activation = ()
 
-    arity = (3, 4)
     family = "product"
 
     def infer(self, x: TensorType, w: TensorType, scale: TensorType, bias: TensorType | None = None) -> TensorType:

@@ -34,7 +34,6 @@ class GridSample(Operator):
     padding: str = "zeros"
     align_corners: bool = False
 
-    arity = (2, 2)
     onnx = ("GridSample",)
 
     def infer(self, x: TensorType, grid: TensorType) -> TensorType:

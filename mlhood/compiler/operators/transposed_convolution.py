@@ -37,7 +37,6 @@ class ConvTranspose(Operator):
     output_pads: tuple[int, ...]
     group: int = 1
 
-    arity = (2, 3)
     onnx = ("ConvTranspose",)
     onnx_names = (("output_pads", "output_padding"),)
 
