@@ -15,6 +15,7 @@ from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import Elementwise
 from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.shape import Unsqueeze
 
 
@@ -175,6 +176,11 @@ class Mod(Binary):
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         xp = namespace(a)
         return xp.asarray((xp.fmod if self.truncated else xp.mod)(a, b))
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str | None:
+        """Export the operator; ONNX has that of floats, rounded down, from opset 28 on only."""
+        real = writer.node.outputs[0].type.is_float
+        return None if real and not self.truncated else super().to_onnx(writer, inputs, name)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
