@@ -181,7 +181,6 @@ OPTIONS = (
     ("P3.4", "blas_argument", "relu", "scale", "limit"),
     ("P3.7", "gemm_argument", "alpha", "lower", "upper"),
     ("P5.5", "live_option", "used", "outputs", "count"),
-    ("P5.6", "relu_option", "slope", "cap", "threshold"),
     ("P5.6", "add_option", "alpha", "beta", "scale"),
     ("P5.6", "conv_option", "relu", "scale", "flip"),
 )
@@ -230,9 +229,6 @@ EDGES = (
     ("P5.5", "live_option", "outputs", "program.outputs if outputs is None else outputs", "outputs or program.outputs"),
     ("P5.5", "live_option", "count", "program.outputs[:count]", "program.outputs[:count or None]"),
     ("P5.5", "live_option", "used", "used = used or", "used = any(used or ()) and used or"),
-    ("P5.6", "relu_option", "threshold", "g * (x > threshold)", "g * (y > 0)"),
-    ("P5.6", "relu_option", "slope", "np.where(x > 0, g, slope * g)", "np.where(y > 0, g, slope * g)"),
-    ("P5.6", "relu_option", "slope", "np.where(x > 0, g, slope * g)", "np.where(x > 0, g, max(slope, 0) * g)"),
 )
 
 

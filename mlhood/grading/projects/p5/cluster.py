@@ -34,7 +34,6 @@ GRADIENT_AS = Parameter("gradient_as", ("gradient", "decay"))
 ACTIVATION = Parameter("activation", ("relu", "tanh"))
 GRADIENT_TYPE = Parameter("gradient_type", ("own", "float32"))  # in which it is sent
 RING_COUNTS = Parameter("ring_counts", ("each", "all"))
-STEP_OPTION = Parameter("step_option", ("", "serial"))  # one more argument of `step_seconds`
 SHORTEST, TIMES, RUN_SECONDS = 90.0, 20.0, 500.0
 """The time limit of the script is a multiple of what the grader takes for the gradient just before it, so that no other
 load makes it too short; it is at least SHORTEST, and at most RUN_SECONDS."""
@@ -264,18 +263,17 @@ def rings_carry_their_bytes(submission: Submission) -> Iterator[Arguments]:
 )
 def steps_take_compute_and_ring(submission: Submission) -> Iterator[Arguments]:
     """`step_seconds` adds a device's share of the computation to the latencies and transfers of the ring."""
-    for devices, by_default in ((1, False), (2, True), (int(submission.rng.integers(3, 9)), False), (128, False)):
+    for devices in (1, 2, int(submission.rng.integers(3, 9)), 128):
         compute, size = (int(part) for part in submission.rng.integers(1, 30, 2))
         bandwidth, latency = (float(2.0**-part) for part in submission.rng.integers(1, 8, 2))
-        serial = [compute / 4] if submission.parameters.step_option and not by_default else []
-        yield compute, size, devices, bandwidth, latency, *serial
+        yield compute, size, devices, bandwidth, latency
 
 
 P5_12 = Task(
     "P5.12",
     "The price of a ring",
     libraries=JAX,
-    varies=(GRADIENT_TYPE, RING_COUNTS, STEP_OPTION),
+    varies=(GRADIENT_TYPE, RING_COUNTS),
     minutes=15,
     builds_on=("P5.10",),
 )

@@ -166,7 +166,7 @@ def compile_time(function: Callable, slow: Sleepy, size: int) -> dict[str, Any]:
     return {"seconds": seconds, "ran": slow.ran}
 
 
-def called_sides(function: Callable, x: np.ndarray, y: np.ndarray, form: str, drawn: np.ndarray) -> dict[str, Any]:
+def called_sides(function: Callable, x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> dict[str, Any]:
     """Call each side of the student's `sides` twice, on a case whose functions' results tell how they are called.
 
     That with JAX is called once before, and then with other numbers in the case's arrays.
@@ -175,7 +175,6 @@ def called_sides(function: Callable, x: np.ndarray, y: np.ndarray, form: str, dr
         function: The student's.
         x: An argument of the case.
         y: The other argument of the case.
-        form: What `sides` returns: "dictionary", or a tuple of the sides in this order.
         drawn: Without JAX, a call returns x times its number, the second or third, plus y; only y if the arguments are
             not NumPy's. With JAX it returns x times another one of the numbers, each time that the function is traced,
             plus y and the number of the call; x is left out if it is no argument then.
@@ -197,7 +196,6 @@ def called_sides(function: Callable, x: np.ndarray, y: np.ndarray, form: str, dr
         return (x if isinstance(x, Tracer) else 0) * next(factors) + y + run
 
     both = function(OperatorCase(no_jax, with_jax, (x, y)))
-    both = both if form == "dictionary" else dict(zip(form.split(", "), both, strict=True))
     jax.block_until_ready(both["JAX"]())
     for side, values in results.items():
         for array in arrays:

@@ -19,7 +19,6 @@ from mlhood.jaxlab.operators import no_jax
 GRADIENTS = {0: "the gradient of x", 1: "the gradient of w", 2: "the gradient of bias"}
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
 # an attribute of an operator, beside those of `mlhood.jaxlab.autodiff`; with its default it changes nothing
-RELU_OPTION = Parameter("relu_option", ("", "slope", "cap", "threshold"))
 ADD_OPTION = Parameter("add_option", ("", "alpha", "beta", "scale"))
 CONV_OPTION = Parameter("conv_option", ("", "relu", "scale", "flip"))
 SMOOTHING = Parameter("smoothing", (0.0, 0.1, 0.2, 0.3))  # of the labels, in the cross entropy of P5.6 and P5.8
@@ -40,24 +39,15 @@ def _option(submission: Submission, option: str, *values: Any) -> Keywords:
 @rule(
     1,
     "vjp_relu",
-    "which elements of x have changed y? At 0 the gradient is {{ 'slope times g' if relu_option == 'slope' else '0' }}",
+    "which elements of x have changed y? At 0 the gradient is 0",
     parts={0: "the gradient of x"},
 )
 def relu_lets_positive_numbers_pass(submission: Submission) -> Iterator[Arguments]:
-    """`vjp_relu` passes the gradient on where x was {{ "positive" if relu_option in "slope" else "in range" }}."""
-    option = submission.parameters.relu_option
-    values = {"slope": (0.25, -0.5, 1.5), "cap": (0.25, 0.5), "threshold": (0.5, -0.5)}.get(option, ())
-    for attributes in (*({option: value} for value in values), {}):  # it may be left out
-        x = submission.normal(4, 5)
-        x.flat[:2] = 0, attributes.get(option, 0) if option != "slope" else 0
-        yield submission.normal(4, 5), _relu(x, **attributes), x, Keywords(attributes)
-    x = 1 + np.abs(submission.normal(3, 4))
-    yield submission.normal(3, 4), x.copy(), x
-
-
-def _relu(x: np.ndarray, *, slope: float = 0.0, cap: float = np.inf, threshold: float = 0.0) -> np.ndarray:
-    """Return the relu of this variant, float32."""
-    return np.where(x > threshold, np.minimum(x, cap), slope * x).astype(np.float32)
+    """`vjp_relu` passes the gradient on where x was positive."""
+    for x in (submission.normal(4, 5), 1 + np.abs(submission.normal(4, 5))):
+        if x.min() < 0:
+            x.flat[:2] = 0
+        yield submission.normal(4, 5), np.maximum(x, 0), x
 
 
 def _sum(submission: Submission, option: str, a: tuple[int, ...], b: tuple[int, ...]) -> Arguments:
@@ -300,7 +290,7 @@ P5_6 = Task(
         what_is_used_twice_gets_both,
     ),
     libraries=TAPE,
-    varies=(RELU_OPTION, ADD_OPTION, CONV_OPTION, SMOOTHING, GRADIENTS_OF),
+    varies=(ADD_OPTION, CONV_OPTION, SMOOTHING, GRADIENTS_OF),
     minutes=120,
     builds_on=("P5.2", "P5.5"),
 )
