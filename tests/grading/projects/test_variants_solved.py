@@ -180,8 +180,6 @@ OPTIONS = (
     ("P3.2", "direct_argument", "dilation", "flip", "fill"),
     ("P3.4", "blas_argument", "relu", "scale", "limit"),
     ("P3.7", "gemm_argument", "alpha", "lower", "upper"),
-    ("P5.5", "live_option", "used", "outputs", "count"),
-    ("P5.6", "add_option", "alpha", "beta", "scale"),
     ("P5.6", "conv_option", "relu", "scale", "flip"),
 )
 
@@ -203,7 +201,7 @@ class UnusableDefault(ast.NodeTransformer):
 @pytest.mark.parametrize(
     ("task_id", "name", "argument"),
     [
-        pytest.param(task, name, value, marks=() if task in ("P2.1", "P5.5") else pytest.mark.exhaustive)
+        pytest.param(task, name, value, marks=() if task in ("P2.1", "P5.6") else pytest.mark.exhaustive)
         for task, name, *values in OPTIONS
         for value in values
     ],
@@ -226,9 +224,6 @@ EDGES = (
     ("P2.5", "shrink_argument", "outputs", "    nodes = None", "    outputs and outputs.clear()\n    nodes = None"),
     ("P2.6", "choice_argument", "narrow", "-127 if narrow else -128", "-128"),
     ("P2.13", "more_cycles", "issue", "2 * slices + 1", "2 * slices"),
-    ("P5.5", "live_option", "outputs", "program.outputs if outputs is None else outputs", "outputs or program.outputs"),
-    ("P5.5", "live_option", "count", "program.outputs[:count]", "program.outputs[:count or None]"),
-    ("P5.5", "live_option", "used", "used = used or", "used = any(used or ()) and used or"),
 )
 
 

@@ -89,16 +89,12 @@ def evaluated(function: Callable, program: list[Any], *arguments: np.ndarray) ->
     return {"outputs": outputs, "broken": broken if broken == CHANGED else ""}
 
 
-def live_result(function: Callable, program: list[Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the `program` that `live` returns, in plain data, and the rule `broken`.
-
-    Of the options, sequences are passed as tuples.
-    """
+def live_result(function: Callable, program: list[Any]) -> dict[str, Any]:
+    """Return the `program` that `live` returns, in plain data, and the rule `broken`."""
     from mlhood.jaxlab.tracing.tracer import Program
 
     argument = program_of(program)
-    passed = {name: tuple(map(_operand, value)) if name != "count" else value for name, value in options.items()}
-    result = function(argument, **passed)
+    result = function(argument)
     if not isinstance(result, Program):
         raise TypeError(f"`live` returns no Program, but {result!r}")
     inputs, outputs = (list(map(_plain, variables)) for variables in (result.inputs, result.outputs))

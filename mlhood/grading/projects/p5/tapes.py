@@ -19,7 +19,6 @@ from mlhood.jaxlab.operators import no_jax
 GRADIENTS = {0: "the gradient of x", 1: "the gradient of w", 2: "the gradient of bias"}
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
 # an attribute of an operator, beside those of `mlhood.jaxlab.autodiff`; with its default it changes nothing
-ADD_OPTION = Parameter("add_option", ("", "alpha", "beta", "scale"))
 CONV_OPTION = Parameter("conv_option", ("", "relu", "scale", "flip"))
 SMOOTHING = Parameter("smoothing", (0.0, 0.1, 0.2, 0.3))  # of the labels, in the cross entropy of P5.6 and P5.8
 # the values of the tape of which `backward` returns the gradients
@@ -29,11 +28,6 @@ GRADIENTS_OF = Parameter("gradients_of", ("reached", "inputs", "all"))
 def rule(number: float, function: str, hint: str, **options: Any) -> Callable[[Cases], Check]:
     """Return a decorator for a check of a rule: its results are float32 arrays."""
     return compared(number, function, hint=hint, typed=True, rtol=1e-3, atol=1e-3, **options)
-
-
-def _option(submission: Submission, option: str, *values: Any) -> Keywords:
-    """Draw the attribute that an operator has in this variant, if any."""
-    return Keywords({option: submission.rng.choice(values).item()} if option else {})
 
 
 @rule(
@@ -50,11 +44,9 @@ def relu_lets_positive_numbers_pass(submission: Submission) -> Iterator[Argument
         yield submission.normal(4, 5), np.maximum(x, 0), x
 
 
-def _sum(submission: Submission, option: str, a: tuple[int, ...], b: tuple[int, ...]) -> Arguments:
-    left, right, attributes = submission.normal(*a), submission.normal(*b), _option(submission, option, 0.5, -1.5, 3.0)
-    factor = attributes.get(option, 1.0)
-    y = (1 if option == "alpha" else factor) * left + (1 if option == "beta" else factor) * right
-    return submission.normal(*y.shape), y.astype(np.float32), left, right, attributes
+def _sum(submission: Submission, a: tuple[int, ...], b: tuple[int, ...]) -> Arguments:
+    left, right = submission.normal(*a), submission.normal(*b)
+    return submission.normal(*(left + right).shape), left + right, left, right
 
 
 @rule(
@@ -66,8 +58,8 @@ def _sum(submission: Submission, option: str, a: tuple[int, ...], b: tuple[int, 
 )
 def sums_pass_the_gradient_on(submission: Submission) -> Iterator[Arguments]:
     """`vjp_add` passes the gradient on to both operands."""
-    for shape, option in (((3, 4), submission.parameters.add_option), ((2, 3, 4, 5), "")):
-        yield _sum(submission, option, shape, shape)
+    for shape in ((3, 4), (2, 3, 4, 5)):
+        yield _sum(submission, shape, shape)
 
 
 @rule(
@@ -79,7 +71,7 @@ def sums_pass_the_gradient_on(submission: Submission) -> Iterator[Arguments]:
 def stretched_axes_are_added_up(submission: Submission) -> Iterator[Arguments]:
     """`vjp_add` sums over the axes along which an operand was broadcast."""
     for a, b in (((3, 4), (4,)), ((2, 1, 5), (3, 1)), ((2, 3, 4, 5), (3, 1, 1)), ((), (2, 2)), ((1, 3), (4, 1))):
-        yield _sum(submission, submission.parameters.add_option, a, b)
+        yield _sum(submission, a, b)
 
 
 def _dense(submission: Submission) -> Iterator[Arguments]:
@@ -116,7 +108,7 @@ def _conv(submission: Submission, stride: int, padding: int, *, biased: bool = T
     x, w, *bias = (submission.normal(*shape) for shape in ((2, 3, 7, 6), (4, 3, 3, 2), *[(4,)] * biased))
     option = "" if plain else submission.parameters.conv_option
     values = (True,) if option in ("relu", "flip") else (0.5, -1.5, 3.0)
-    attributes = _option(submission, option, *values)
+    attributes = Keywords({option: submission.rng.choice(values).item()} if option else {})
     filters = attributes.get("scale", 1.0) * (w[:, :, ::-1, ::-1] if "flip" in attributes else w)
     y = no_jax.conv2d(x, filters, bias[0] if bias else None, stride, padding)
     y = (np.maximum(y, 0) if "relu" in attributes else y).astype(np.float32)
@@ -290,7 +282,7 @@ P5_6 = Task(
         what_is_used_twice_gets_both,
     ),
     libraries=TAPE,
-    varies=(ADD_OPTION, CONV_OPTION, SMOOTHING, GRADIENTS_OF),
+    varies=(CONV_OPTION, SMOOTHING, GRADIENTS_OF),
     minutes=120,
     builds_on=("P5.2", "P5.5"),
 )

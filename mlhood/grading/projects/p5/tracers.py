@@ -21,7 +21,6 @@ from mlhood.jaxlab.tracing.tracer import Variable, exp, log, maximum, relu, sum,
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
 # what `evaluate` returns: a tuple of the outputs, a dictionary of the values, or a list of the results of all equations
 EVALUATED = Parameter("evaluated", ("outputs", "values", "results"))
-LIVE_OPTION = Parameter("live_option", ("", "used", "outputs", "count"))  # one more argument of `live`
 Plain = list[Any]
 Step = tuple[str, list[Any], list[int]]
 
@@ -174,24 +173,11 @@ def _chain(a: Any, b: Any) -> Any:
 def _live(submission: Submission, *more: Plain) -> Iterator[tuple[list[Plain], Plain, Plain]]:
     """Yield the equations of each program, drawn or given, what `live` returns of it, and what it should return."""
     programs = _traced(submission, _with_dead_code, (4,), (4,)), *map(_draw_program, [submission] * 4), *more
-    for i, program in enumerate(programs):
-        # the option may be left out, and there is nothing to choose where there are no outputs
-        has_option = i and program[2] and submission.parameters.live_option
-        options, probe = _chosen(submission, program, chosen=i != 1) if has_option else {}, PROBES + "live_result"
-        want = submission.solution("live", program, options, probe=probe)["program"]
-        argument = "".join(f", with {name}={value}" for name, value in options.items())
-        with expect.case(f"a program of {len(program[1])} equations, {len(want[1])} of which are needed{argument}"):
-            report = submission.probe(probe, "live", program, options, keys=("program", "broken"))
+    for program in programs:
+        want = submission.solution("live", program, probe=PROBES + "live_result")["program"]
+        with expect.case(f"a program of {len(program[1])} equations, {len(want[1])} of which are needed"):
+            report = submission.probe(PROBES + "live_result", "live", program, keys=("program", "broken"))
             yield program[1], report["program"], want
-
-
-def _chosen(submission: Submission, program: Plain, *, chosen: bool) -> dict[str, Any]:
-    """Choose one of the outputs, or none: return the argument that `live` has in this variant, by its name."""
-    option = submission.parameters.live_option
-    index = 0 if option == "count" else int(submission.rng.integers(len(program[2])))
-    used = [chosen and index == i for i in range(len(program[2]))]
-    left = [output for output, use in zip(program[2], used, strict=True) if use]
-    return {option: {"used": used, "outputs": left, "count": len(left)}[option]}
 
 
 def _named(equations: Plain) -> str:
@@ -228,7 +214,7 @@ def what_outputs_need_stays(submission: Submission) -> None:
 P5_5 = Task(
     "P5.5",
     "A tracer in one page",
-    varies=(EVALUATED, LIVE_OPTION),
+    varies=(EVALUATED,),
     minutes=35,
     libraries=TAPE,
 )
