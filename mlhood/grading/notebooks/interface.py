@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from pkgutil import resolve_name
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nbformat import NotebookNode
 
@@ -52,45 +51,34 @@ def interface_page(notebooks: Iterable[Path]) -> str:
 
 def imported_names(notebook: NotebookNode) -> set[PublicName]:
     """Return what the code cells of a notebook import from the package, also as attributes of imported modules."""
-    modules: dict[str, str] = {}  # by the name that the notebook has given them
     found: set[PublicName] = set()
+    names: dict[str, object] = {}  # that the notebook has imported
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
-        tree = ast.parse(_MAGIC.sub(r"\1pass", cell.source))
-        for local, target in _package_imports(tree):
-            modules.pop(local, None)
-            if _is_module(target):
-                modules[local] = target
-            else:
-                module, _, name = target.rpartition(".")
-                found.add(PublicName(module, name))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute):
-                first, _, rest = ast.unparse(node.value).partition(".")
-                module = ".".join([modules[first], *filter(None, [rest])]) if first in modules else ""
-                if module and _is_module(module) and not _is_module(f"{module}.{node.attr}"):
-                    found.add(PublicName(module, node.attr))
+        nodes = list(ast.walk(ast.parse(_MAGIC.sub(r"\1pass", cell.source))))
+        for node in nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom) and re.search(rf"\b{PACKAGE}\b", ast.unparse(node)):
+                exec(ast.unparse(node), names)  # noqa: S102 - the course's own notebooks
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    imported = {alias.name: names[alias.asname or alias.name] for alias in node.names}
+                    found |= {
+                        PublicName(node.module, name) for name, value in imported.items() if not _is_module(value)
+                    }
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and ast.unparse(node).partition(".")[0] in names:
+                module = _value(node.value, names)
+                if _is_module(module) and not _is_module(getattr(module, node.attr, None)):
+                    found.add(PublicName(module.__name__, node.attr))
     return found
 
 
-def _package_imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield the local name and the dotted name of each import from the package."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.split(".")[0] == PACKAGE:
-                    yield (alias.asname, alias.name) if alias.asname else (PACKAGE, PACKAGE)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE:
-            yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
+def _value(node: ast.expr, names: dict[str, object]) -> Any:
+    """Return the value of a dotted name; None if the node is none."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    return getattr(_value(node.value, names), node.attr, None) if isinstance(node, ast.Attribute) else None
 
 
-def _is_module(dotted: str) -> bool:
-    """Whether a dotted name is a module, and not something of the same name that its package exports."""
-    package, _, name = dotted.rpartition(".")
-    for path in (f"{package}:{name}", dotted):
-        try:
-            return isinstance(resolve_name(path), ModuleType)
-        except (AttributeError, ImportError, ValueError):
-            continue
-    return False
+def _is_module(value: object) -> bool:
+    return isinstance(value, ModuleType) and value.__name__.partition(".")[0] == PACKAGE

@@ -262,11 +262,7 @@ def parse_cells(text: str) -> tuple[SourceCell, ...]:
 
 
 def write_titles(notebook: NotebookNode, project: Project) -> None:
-    """Write the titles and points of a project's tasks into the headings and the table of its notebook, in place.
-
-    Raises:
-        NotebookError: The table has an unknown column.
-    """
+    """Write the titles and points of a project's tasks into the headings and the table of its notebook, in place."""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = TASK_HEADING.sub(lambda match: _heading(match, project), cell.source)
@@ -285,15 +281,6 @@ def _write_task_table(cell: NotebookNode, project: Project) -> None:
     """
     header = TASK_TABLE.search(cell.source)
     columns = [name.strip() for name in header[0].strip().strip("|").split("|")] if header else []
-    for column in columns:
-        if column not in TASK_COLUMNS:
-            raise NotebookError(
-                "the table of tasks has an unknown column",
-                where=project.id,
-                expected=", ".join(TASK_COLUMNS),
-                got=column,
-                todo="rename or remove the column in the first cell",
-            )
     rows = ["| " + " | ".join(TASK_COLUMNS[column](task) for column in columns) + " |" for task in project.tasks]
     questions = "|".join(re.escape(question.id) for question in project.questions) or "-"
     row = rf"\| \[(?!(?:{questions})\]){project.id}\.\d+\]\(#.*\) \|.*\|\n"
