@@ -16,7 +16,7 @@ import pytest
 from mlhood.errors import MlhoodError
 
 if TYPE_CHECKING:
-    from mlhood.grading.checks.marks import Marks, TaskResult
+    from mlhood.grading.checks.marks import Marks
     from mlhood.grading.checks.task import Check, Project, Task
 
 
@@ -39,73 +39,51 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-class CheckNotPassed(Exception):
-    """A check did not pass; the text is the one for the student."""
-
-
 class SubmissionFile(pytest.File):
     """A notebook that is marked when the first of its checks runs."""
 
     project: Project
-    marks: Marks | None = None
-    error: MlhoodError | None = None
+    outcome: Marks | MlhoodError | None = None
 
     def collect(self) -> Iterator[CheckItem]:
         """Yield the checks, with ids such as `P1.ipynb::P1.3::accuracy`."""
         for task in self.project.tasks:
             for check in task.checks:
-                yield CheckItem.from_parent(self, name=f"{task.id}::{check.name}", task=task, check=check)
+                yield CheckItem.from_parent(self, name=f"{task.id}::{check.name}", file=self, task=task, check=check)
 
-    def result(self, task: Task) -> TaskResult:
-        """Return the result of one task; the first call runs the notebook.
-
-        Raises:
-            MlhoodError: The notebook could not be run.
-        """
-        if self.marks is None and self.error is None:
-            self._mark()
-        if self.marks is None:
-            raise self.error or MlhoodError("the notebook has no marks", where=self.path)
-        return next(result for result in self.marks.tasks if result.id == task.id)
-
-    def _mark(self) -> None:
+    def marks(self) -> Marks:
+        """Return the marks; the first call runs the notebook. The test fails if it cannot be run."""
         from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
 
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("default")  # warning filters of the project's tests must not affect marks
-                self.marks = grade_file(self.path, RunSettings(self.config.option.mlhood_seed))
-        except MlhoodError as error:
-            self.error = error
+        if self.outcome is None:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("default")  # warning filters of the project's tests must not affect marks
+                    self.outcome = grade_file(self.path, RunSettings(self.config.option.mlhood_seed))
+            except MlhoodError as error:
+                self.outcome = error
+        if isinstance(self.outcome, MlhoodError):
+            pytest.fail(str(self.outcome), pytrace=False)
+        return self.outcome
 
 
 class CheckItem(pytest.Item):
     """A check as a test; its points go into reports as the properties `points` and `earned`."""
 
-    def __init__(self, *, task: Task, check: Check, **node: Any) -> None:
+    def __init__(self, *, file: SubmissionFile, task: Task, check: Check, **node: Any) -> None:
         super().__init__(**node)
-        self.task = task
-        self.check = check
+        self.file, self.task, self.check = file, task, check
 
     def runtest(self) -> None:
-        """Look up the result."""
-        file = self.getparent(SubmissionFile)
-        if file is None:
-            raise CheckNotPassed("this check belongs to no submission")
-        result = next(result for result in file.result(self.task).checks if result.name == self.check.name)
+        """Look up the result; one that is not passed is shown as the student's message."""
+        checks = next(task.checks for task in self.file.marks().tasks if task.id == self.task.id)
+        result = next(result for result in checks if result.name == self.check.name)
         self.user_properties += [("points", result.points), ("earned", result.earned)]
         if result.status == "skipped":
             pytest.skip(result.what)
         if result.status != "passed":
-            raise CheckNotPassed(
-                "\n".join([result.what, *(f"{label}: {part}" for label, part in result.parts.items())])
-            )
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **options: Any) -> Any:
-        """Show the student's message instead of a traceback of the plugin."""
-        if isinstance(excinfo.value, (CheckNotPassed, MlhoodError)):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo, *args, **options)
+            parts = (f"{label}: {part}" for label, part in result.parts.items())
+            pytest.fail("\n".join([result.what, *parts]), pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return the headline of a failure."""
@@ -146,17 +124,13 @@ def _open(session: pytest.Session, name: str) -> SubmissionFile:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the marks of every submission that was run."""
-    for file in config.stash.get(FILES, []):
-        if file.marks is not None:
-            _write_marks(terminalreporter, file, file.marks)
-
-
-def _write_marks(reporter: Any, file: SubmissionFile, marks: Marks) -> None:
     from mlhood.grading.reports.marks_text import summary_text
 
-    reporter.section(f"marks of {file.nodeid}")
-    reporter.write_line(summary_text(marks))
-    reporter.write_line(f"The same inputs again: --seed {marks.seed}")
-    if file.project.questions:
-        names = ", ".join(question.id for question in file.project.questions)
-        reporter.write_line(f"The written questions ({names}) are marked by hand, for bonus points.")
+    for file in config.stash.get(FILES, []):
+        if file.outcome is None or isinstance(file.outcome, MlhoodError):
+            continue
+        terminalreporter.section(f"marks of {file.nodeid}")
+        terminalreporter.write_line(summary_text(file.outcome))
+        terminalreporter.write_line(f"The same inputs again: --seed {file.outcome.seed}")
+        if names := ", ".join(question.id for question in file.project.questions):
+            terminalreporter.write_line(f"The written questions ({names}) are marked by hand, for bonus points.")
