@@ -11,15 +11,13 @@ import builtins
 import re
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import combinations
 from pathlib import Path
 
-import numpy as np
 from nbformat import NotebookNode
-from scipy.sparse import coo_array, csr_array, triu
-from sklearn.feature_extraction.text import CountVectorizer
 
 from mlhood.grading.gradebook.records import Record, stored_notebook
 from mlhood.grading.notebooks.notebook import label, read
@@ -45,6 +43,7 @@ MIN_COPIED_COMPLETELY = 9
 COMPLETE_SHARE = 0.9
 MIN_UNPARSABLE = 200  # characters; a few words that are not a program are no loss
 MAX_PASSAGES = 3
+PUBLIC = "the public solution of {}"
 BUILTINS = frozenset(dir(builtins))
 MAGIC = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
 
@@ -195,17 +194,15 @@ def similar_code(documents: Sequence[Document], base: Iterable[str] = ()) -> lis
     given = _features_of(base)
     same: dict[frozenset[str], list[Document]] = defaultdict(list)
     for document in sorted(documents, key=lambda document: document.name):
-        own = document.features - given
-        same[own if len(own) >= MIN_SHARED else frozenset({f"only {document.name}"})].append(document)
-    found = [_similar(members, given, 1.0) for members in same.values() if len(members) > 1]
-    firsts = [members[0] for members in same.values()]
-    rows, common = _without_common(*_matrix(firsts, given)) if firsts else (csr_array((0, 0)), frozenset())
-    sizes = rows.sum(axis=1)
-    shared = coo_array(triu(rows @ rows.T, k=1))
-    for i, j, count in zip(shared.row, shared.col, shared.data, strict=True):
-        share = count / min(sizes[i], sizes[j])
-        if count >= MIN_SHARED and share >= MIN_SHARE:
-            found.append(_similar([firsts[i], firsts[j]], given | common, share))
+        if len(own := document.features - given) >= MIN_SHARED:
+            same[own].append(document)
+    found = [_similar(members, own, 1.0) for own, members in same.items() if len(members) > 1]
+    common = _common(same, len(documents) - sum(len(members) - 1 for members in same.values()))
+    firsts = [(members[0], own - common) for own, members in same.items()]
+    for (a, own), (b, other) in combinations(firsts, 2):
+        shared = own & other
+        if len(shared) >= max(MIN_SHARED, MIN_SHARE * min(len(own), len(other))):
+            found.append(_similar([a, b], shared, len(shared) / min(len(own), len(other))))
     return sorted(found, key=_rank)
 
 
@@ -217,16 +214,17 @@ def package_copies(
     The originals are the package's, one for each function (see `package_functions`); `base` as in `similar_code`.
     """
     given = _features_of(base)
-    sources, vectorizer = _matrix(originals, given)
-    rows, common = _without_common(csr_array(vectorizer.transform(documents)), vectorizer)
-    sizes = sources.sum(axis=1)
-    shared = coo_array(rows @ sources.T)
+    common = given | _common((document.features for document in documents), len(documents))
+    sources = [(original, original.features - given) for original in originals]
     found = []
-    for i, j, count in zip(shared.row, shared.col, shared.data, strict=True):
-        share = count / sizes[j]
-        partial = count >= MIN_COPIED and share >= COPIED_SHARE
-        if partial or (count >= MIN_COPIED_COMPLETELY and share >= COMPLETE_SHARE):
-            found.append(_similar([documents[i], originals[j]], given | common, share))
+    for document in documents:
+        own = document.features - common
+        for original, source in sources:
+            shared = source & own
+            share = len(shared) / max(len(source), 1)
+            partial = len(shared) >= MIN_COPIED and share >= COPIED_SHARE
+            if partial or (len(shared) >= MIN_COPIED_COMPLETELY and share >= COMPLETE_SHARE):
+                found.append(_similar([document, original], shared, share))
     return sorted(found, key=_rank)
 
 
@@ -234,30 +232,19 @@ def _features_of(sources: Iterable[str]) -> frozenset[str]:
     return frozenset(feature for source in sources for feature in features(source) or ())
 
 
-def _matrix(documents: Sequence[Document], given: frozenset[str]) -> tuple[csr_array, CountVectorizer]:
-    """Return which features each document has, a row for each, without those given; and what has counted them."""
-
-    def analyzer(document: Document) -> Set[str]:
-        return document.features - given or {f"only {document.name}"}  # a vocabulary must not be empty
-
-    vectorizer = CountVectorizer(analyzer=analyzer)  # pyright: ignore[reportArgumentType]
-    return csr_array(vectorizer.fit_transform(documents)), vectorizer
-
-
-def _without_common(rows: csr_array, vectorizer: CountVectorizer) -> tuple[csr_array, frozenset[str]]:
-    """Return the rows without the features that are common to many, and these features."""
-    many = rows.sum(axis=0) > max(COMMON_COUNT, COMMON_SHARE * rows.shape[0])  # pyright: ignore[reportOptionalSubscript]
-    return csr_array(rows * ~many), frozenset(np.array(sorted(vectorizer.vocabulary_))[many])
+def _common(documents: Iterable[frozenset[str]], size: int) -> frozenset[str]:
+    """Return the features that many of the documents of a class of this size have."""
+    counts = Counter(feature for own in documents for feature in own)
+    return frozenset(feature for feature, n in counts.items() if n > max(COMMON_COUNT, COMMON_SHARE * size))
 
 
 def _rank(similar: SimilarCode) -> tuple[float, int, tuple[str, ...]]:
     return -similar.share, -len(similar.names), similar.names
 
 
-def _similar(documents: Sequence[Document], ignored: frozenset[str], share: float) -> SimilarCode:
+def _similar(documents: Sequence[Document], shared: frozenset[str], share: float) -> SimilarCode:
     """Return what is similar in the first two documents: the places with most in common, each of the first once."""
     a, b, *_ = documents
-    shared = (a.features & b.features) - ignored
     holders = {feature: place for place, source in b.sources.items() for feature in features(source) or ()}
     counts = Counter(
         (place, holders[feature])
@@ -267,18 +254,14 @@ def _similar(documents: Sequence[Document], ignored: frozenset[str], share: floa
     best: dict[str, str] = {}  # the place of `b` for each of `a`
     for (place, other), _ in counts.most_common():
         best.setdefault(place, other)
-    passages = (
-        _passage(places, (a.sources[places[0]], b.sources[places[1]]), shared)
-        for places in list(best.items())[:MAX_PASSAGES]
-    )
+    passages = []
+    for places in list(best.items())[:MAX_PASSAGES]:
+        sources = a.sources[places[0]], b.sources[places[1]]
+        first, second = (features(source) or {} for source in sources)
+        common = shared & first.keys() & second.keys()
+        lines = (frozenset(line for feature in common for line in found[feature]) for found in (first, second))
+        passages.append(Passage(places, sources, (next(lines), next(lines))))
     return SimilarCode(tuple(document.name for document in documents), len(shared), share, tuple(passages))
-
-
-def _passage(places: tuple[str, str], sources: tuple[str, str], shared: frozenset[str]) -> Passage:
-    found = [features(source) or {} for source in sources]
-    common = shared & found[0].keys() & found[1].keys()
-    first, second = (frozenset(line for feature in common for line in each[feature]) for each in found)
-    return Passage(places, sources, (first, second))
 
 
 def package_functions() -> Iterator[Document]:
@@ -294,10 +277,9 @@ def package_functions() -> Iterator[Document]:
                 yield Document(location, {location: "\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno])})
 
 
-def source_documents(project: str) -> Iterator[Document]:
-    """Yield a document for each task's solution in the source notebook, which is public."""
-    for task, source in source_solutions(project).items():
-        yield Document(f"the public solution of {task}", {task: source})
+def solution_documents(solutions: Mapping[str, str], name: str) -> list[Document]:
+    """Return a document for each task's solution; `name` has `{}` for the task."""
+    return [Document(name.format(task), {task: source}) for task, source in solutions.items()]
 
 
 def compare_class(
@@ -332,12 +314,11 @@ def compare_class(
     for done, (project, submitted) in enumerate(documents.items()):
         notify("comparing submissions", done, len(documents))
         base = [*versions, *(cell.source for cell in synced_cells(project))]
-        originals = [*package, *source_documents(project)]
+        originals = [*package, *solution_documents(source_solutions(project), PUBLIC)]
         for variant_name in sorted(variant_names):
             cells, solutions = variant_texts(PROJECTS[project], variant_name)
             base += cells
-            name = f"the solution of {{}} in the variant {variant_name}"
-            originals += [Document(name.format(task), {task: source}) for task, source in solutions.items()]
+            originals += solution_documents(solutions, f"the solution of {{}} in the variant {variant_name}")
         copies = closest_copies(package_copies(submitted, originals, base))
         results[project] = Similarity(similar_code(submitted, base), copies, list(incomplete(submitted)))
     return results

@@ -13,8 +13,10 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from mlhood.grading.notebooks.notebook import label, read
 from mlhood.grading.notebooks.source_notebook import solution_source, synced_cells
+from mlhood.grading.projects.package_files import source_solutions
 from mlhood.grading.similarity import (
     MAX_CHARACTERS,
+    PUBLIC,
     Document,
     Passage,
     SimilarCode,
@@ -25,7 +27,7 @@ from mlhood.grading.similarity import (
     package_copies,
     package_functions,
     similar_code,
-    source_documents,
+    solution_documents,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -220,7 +222,10 @@ def test_the_source_is_complete_and_excludes_the_harness():
 
 @pytest.mark.parametrize("project", PROJECTS)
 def test_the_public_sources_solutions_are_found_and_other_right_ones_are_not(project):
-    base, originals = [cell.source for cell in synced_cells(project)], list(source_documents(project))
+    base, originals = (
+        [cell.source for cell in synced_cells(project)],
+        solution_documents(source_solutions(project), PUBLIC),
+    )
     notebook = read(ROOT / f"{project}.ipynb")
     for cell in notebook.cells:
         cell.source = solution_source(cell)
