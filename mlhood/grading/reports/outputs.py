@@ -1,7 +1,7 @@
-"""A student's code and outputs as fragments of a page: tables, pictures and text, nothing that runs.
+"""A student's code and outputs as fragments of a page: pictures and text, nothing that runs.
 
 Of an output in several formats the safest one that still shows it is taken: a table of measurements, parsed strictly
-and rendered by us; a PNG, as a `data:` address; HTML, reduced to tables; text. SVG is not shown: it can hold programs.
+and written by us; a PNG, as a `data:` address; text. HTML and SVG are not shown: they can hold programs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from markupsafe import escape
 
-from mlhood.grading.reports.sanitize import highlight_python, plain, table_html
+from mlhood.grading.reports.sanitize import highlight_python, plain
 from mlhood.measure.table import MIME, Table
 
 MAX_PAGE = 6_000_000  # characters
@@ -28,12 +28,12 @@ SVG = "image/svg+xml"
 
 @dataclass(frozen=True)
 class Fragment:
-    """A piece of a page: text, code or HTML (both markup), a picture (a `data:` address), or what is missing.
+    """A piece of a page: text, code (markup), a picture (a `data:` address), or what is missing.
 
     A picture has alternative text.
     """
 
-    kind: Literal["text", "code", "html", "picture", "note"]
+    kind: Literal["text", "code", "picture", "note"]
     content: str
     alt: str = ""
 
@@ -67,14 +67,10 @@ class PageBudget:
         return [fragments for fragments in shown if fragments]
 
     def _output(self, output: Any) -> list[Fragment]:
-        if not self.remaining:
-            return [PAGE_FULL]
-        data = _data(output)
-        return self._admit(_fragments(output), len(str(data.get("text/html", ""))))
+        return self._admit(_fragments(output)) if self.remaining else [PAGE_FULL]
 
-    def _admit(self, fragments: list[Fragment], work: int = 0) -> list[Fragment]:
-        """Return the fragments, or a note; `work` is what they cost if it is more than their length on the page."""
-        cost = max(sum(len(escape(fragment.content + fragment.alt)) for fragment in fragments), work)
+    def _admit(self, fragments: list[Fragment]) -> list[Fragment]:
+        cost = sum(len(escape(fragment.content + fragment.alt)) for fragment in fragments)
         if cost > self.remaining:
             self.remaining = 0
             return [PAGE_FULL]
@@ -94,23 +90,20 @@ def _fragments(output: Any) -> list[Fragment]:
     if kind == "error":
         return _text(f"{output.get('ename', '')}: {output.get('evalue', '')}")
     data = _data(output)
-    fragments = _table(data) or _picture(output) or _html(data) or _text(data.get("text/plain", ""))
+    fragments = _table(data) or _picture(output) or _text(data.get("text/plain", ""))
     if SVG in data:
         fragments.append(Fragment("note", "An SVG picture is not shown here: look at it in your notebook."))
     return fragments
 
 
 def _table(data: dict[str, Any]) -> list[Fragment]:
-    """Return a table of measurements, rendered from its numbers."""
+    """Return a table of measurements, written from its numbers."""
     if MIME not in data:
         return []
     try:
-        html = table_html(Table.from_dict(data[MIME])._repr_html_())
+        return _text(Table.from_dict(data[MIME]))
     except Exception:  # a hostile table may raise anything; the page continues without it
-        html = None
-    if not html:
         return [Fragment("note", "A table of measurements is not shown: it is damaged or too large.")]
-    return [Fragment("html", html)]
 
 
 def _picture(output: Any) -> list[Fragment]:
@@ -137,11 +130,6 @@ def data_uri(encoded: object) -> str | None:
     if not data.startswith(SIGNATURE) or len(str(encoded)) > MAX_PICTURE or width * height > MAX_PIXELS:
         return None
     return f"data:{PNG};base64,{base64.b64encode(data).decode()}"
-
-
-def _html(data: dict[str, Any]) -> list[Fragment]:
-    html = table_html(data["text/html"]) if isinstance(data.get("text/html"), str) else None
-    return [Fragment("html", html)] if html else []
 
 
 def _text(text: object) -> list[Fragment]:
