@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlhood.grading.batch.executor import Event, Executor, Job
 from mlhood.grading.batch.result_keys import digest_of, result_key
-from mlhood.grading.checks.marks import CheckResult, TaskResult, measured_again
-from mlhood.grading.checks.submission import Reached
-from mlhood.grading.gradebook.gradebook import Gradebook, Identification, SubmissionEntry
+from mlhood.grading.checks.marks import measured_again
+from mlhood.grading.gradebook.gradebook import Gradebook, Identification, SubmissionEntry, task_result
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.variants.seed import UNSIGNED
@@ -180,9 +179,7 @@ class Batch:
                     unfinished.discard(job.name)
 
     def _put_task(self, job: Job, data: dict[str, Any]) -> None:
-        checks = tuple(CheckResult(**check) for check in data["checks"])
-        reached = Reached(**data["reached"]) if data.get("reached") else None
-        result = TaskResult(data["id"], data["title"], checks, tuple(data["notes"]), reached=reached)
+        result = task_result(data)
         if job.kind == "regrade":
             grading = self.gradebook.grading(job.key)
             before = {task.id: task for task in grading.tasks} if grading else {}

@@ -143,29 +143,21 @@ class Gradebook:
             self._connection.close()
 
     def _prepare(self) -> None:
-        application = self._scalar("PRAGMA application_id")
+        found = self._scalar("PRAGMA application_id"), self._scalar("PRAGMA user_version")
         tables = self._scalar("SELECT count(*) FROM sqlite_master")
-        if tables and application != APPLICATION:
+        if tables and found != (APPLICATION, VERSION):
             raise GradingError(
-                "this file is a database, but not a gradebook of the course",
+                "this is not a gradebook, or one of another version of mlhood",
                 where=self.path,
-                expected="a file that `mlhood grade` has made",
-                todo="choose another folder with --out",
+                expected=f"schema {VERSION} of a file that `mlhood grade` has made",
+                got=f"schema {found[1]}" if found[0] == APPLICATION else "another database",
+                todo="use the mlhood that made it, or grade into another folder with --out",
             )
         self._connection.execute("PRAGMA foreign_keys = ON")
         self._connection.execute("PRAGMA synchronous = FULL")
         if not tables:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._create()
-        version = self._scalar("PRAGMA user_version")
-        if version != VERSION:
-            raise GradingError(
-                "the gradebook was made by another version of mlhood",
-                where=self.path,
-                expected=f"schema {VERSION}",
-                got=f"schema {version}",
-                todo="use the mlhood that made it, or grade into another folder with --out",
-            )
         integrity = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if integrity != "ok":
             raise sqlite3.DatabaseError(integrity)
@@ -328,7 +320,7 @@ class Gradebook:
             return None
         state, reason, seconds = rows[0]
         results = self._rows("SELECT result FROM task_results WHERE key = ? ORDER BY task", key)
-        return Grading(state, reason, tuple(_read_task(text) for (text,) in results), seconds)
+        return Grading(state, reason, tuple(task_result(json.loads(text)) for (text,) in results), seconds)
 
     # -- attempts
 
@@ -383,8 +375,8 @@ def _read_submission(text: str) -> SubmittedFile:
     return SubmittedFile(**row, submitted=datetime.fromisoformat(time) if time else None)
 
 
-def _read_task(text: str) -> TaskResult:
-    row = json.loads(text)
+def task_result(row: dict[str, Any]) -> TaskResult:
+    """Return the result of a task from plain data."""
     checks = tuple(CheckResult(**check) for check in row["checks"])
     reached = Reached(**row["reached"]) if row["reached"] else None
     return TaskResult(row["id"], row["title"], checks, tuple(row["notes"]), reached=reached)

@@ -51,7 +51,10 @@ def read(path: str | Path) -> NotebookNode:
     """
     path = Path(path)
     text = _read_text(path)
-    _check_memory(text, path)
+    if sys.getsizeof(text) > MAX_TEXT_MEMORY:
+        raise _too_large(path, "a longer text, or one with characters of 2 or 4 bytes")
+    if not has_at_most(text.encode("utf-8", "replace"), MAX_NOTEBOOK_VALUES):
+        raise _too_large(path, "more values")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -88,14 +91,7 @@ def require_notebook(path: Path) -> None:
 def _read_text(path: Path) -> str:
     require_notebook(path)
     if path.stat().st_size > MAX_NOTEBOOK_BYTES:
-        size = f"{path.stat().st_size >> 20} MiB"
-        raise NotebookError(
-            "the notebook is too large",
-            where=path,
-            expected="at most 64 MiB",
-            got=size,
-            todo="clear its outputs (Edit > Clear Outputs of All Cells) and save it",
-        )
+        raise _too_large(path, f"{path.stat().st_size >> 20} MiB")
     try:
         return path.read_text(encoding="utf-8-sig")  # some editors on Windows write a byte order mark
     except UnicodeDecodeError as error:
@@ -116,30 +112,18 @@ def _did_you_mean(path: Path) -> str | None:
     return did_you_mean(name) or did_you_mean(course_folder(path.parent) / name.name)
 
 
-def _check_memory(text: str, path: Path) -> None:
-    """Refuse what would take much memory once it is parsed: many values, or wide characters in a long text."""
-    too_long = sys.getsizeof(text) > MAX_TEXT_MEMORY
-    if too_long or not has_at_most(text.encode("utf-8", "replace"), MAX_NOTEBOOK_VALUES):
-        raise NotebookError(
-            "the notebook takes too much memory",
-            where=path,
-            expected=f"at most {MAX_NOTEBOOK_VALUES:,} values in its JSON, and {MAX_TEXT_MEMORY >> 20} MiB of text",
-            got="a longer text, or one with characters of 2 or 4 bytes" if too_long else "more values",
-            todo="clear its outputs (Edit > Clear Outputs of All Cells) and save it",
-        )
+def _too_large(path: Path, got: str) -> NotebookError:
+    return NotebookError(
+        "the notebook is too large",
+        where=path,
+        expected=f"at most {MAX_NOTEBOOK_BYTES >> 20} MiB, {MAX_TEXT_MEMORY >> 20} MiB of text in memory, and "
+        f"{MAX_NOTEBOOK_VALUES:,} values in its JSON",
+        got=got,
+        todo="clear its outputs (Edit > Clear Outputs of All Cells) and save it",
+    )
 
 
 def _as_notebook(document: object, path: Path) -> NotebookNode:
-    if not isinstance(document, dict) or not isinstance(document.get("cells", document.get("worksheets")), list):
-        raise NotebookError(
-            "the file is JSON, but it has no cells",
-            where=path,
-            expected="a notebook: an object with a list `cells`",
-            got=f"{type(document).__name__} with {', '.join(map(str, list(document)[:6]))}"
-            if isinstance(document, dict)
-            else type(document).__name__,
-            todo="start again from the notebook of the course and paste your solutions into its cells",
-        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about missing and duplicate cell ids, which nbformat replaces

@@ -52,10 +52,10 @@ def test_written_notebook_is_read_back(solved, course):
     [
         ("", "not JSON"),
         ("import numpy", "not JSON"),
-        ("[1, 2]", "no cells"),
-        ("null", "no cells"),
-        ('{"a": 1}', "no cells"),
-        ('{"cells": 3}', "no cells"),
+        ("[1, 2]", "damaged"),
+        ("null", "damaged"),
+        ('{"a": 1}', "damaged"),
+        ('{"cells": 3}', "damaged"),
         ('{"cells": [], "metadata": {}, "nbformat": "four"}', "damaged"),
         ('{"cells": [3], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "damaged"),
         ('{"cells": [{"cell_type": "poem"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "damaged"),
@@ -146,7 +146,7 @@ def test_what_would_take_much_memory_is_refused_before_it_is_parsed(text, tmp_pa
     monkeypatch.setattr(module.json, "loads", lambda text: pytest.fail("it was parsed"))
     path = tmp_path / "P1.ipynb"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(NotebookError, match="takes too much memory"):
+    with pytest.raises(NotebookError, match="too large"):
         read(path)
 
 
