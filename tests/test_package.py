@@ -143,7 +143,10 @@ def test_commands_act_in_any_folder(installed, tmp_path):
 def test_the_cell_for_colab_fetches_and_installs_the_student_version(tmp_path):
     """A kernel in an empty folder runs it, as Colab does, and then a cell of the notebook."""
     programs = new_environment(tmp_path / "environment")
-    course = release(ROOT, tmp_path / "repository", git=True).folder
+    course = release(ROOT, tmp_path / "repository").folder
+    author = ("-c", "user.name=author", "-c", "user.email=author@localhost")
+    for words in (("init", "-q", "-b", "main"), ("add", "."), (*author, "commit", "-q", "-m", "The course")):
+        subprocess.run(["git", *words], cwd=course, check=True)
     text = text_files(["P1.ipynb"])["README.md"].replace("https://github.com/OWNER/REPOSITORY", course.as_uri())
     cell = "COURSE = " + text.partition("```\nCOURSE = ")[2].partition("```")[0]
     assert course.as_uri() in cell

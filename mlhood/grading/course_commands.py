@@ -97,7 +97,6 @@ def release(
     gradescope: Annotated[
         bool, typer.Option("--gradescope", help="Write the autograder for Gradescope, too: DIR-gradescope.zip.")
     ] = False,
-    git: Annotated[bool, typer.Option(help="Make a git repository with a first commit.")] = True,
     variant: Annotated[
         str | None, variant_option("Draw the tasks' parameters from this name, known to you alone.")
     ] = None,
@@ -109,10 +108,10 @@ def release(
         typer.Option(help="The folder of `mlhood run --variant NAME`: outputs of given cells come from it."),
     ] = None,
 ) -> None:
-    """Write the student version: a git repository with one commit, without the solutions.
+    """Write the student version, without the solutions.
 
     A notebook that would be replaced is kept beside the new one. The version has a
-    workflow by which GitHub Classroom shows points. A repository that is in DIR already is not changed.
+    workflow by which GitHub Classroom shows points.
 
     With --variant it asks for other things than the course whose solutions are public.
 
@@ -133,7 +132,7 @@ def release(
         made_of = Variant(variant, seed_file or new_seed_file(root, out), sources)
     elif seed_file or sources:
         raise GradingError("--seed-file and --sources are for a variant", where="mlhood release", todo="add --variant")
-    echo(write_version(root, out, force=force, gradescope=gradescope, git=git, made_of=made_of).text())
+    echo(write_version(root, out, force=force, gradescope=gradescope, made_of=made_of).text())
 
 
 def bench_grading(rounds: Annotated[int, typer.Option(min=1, help="Gradings with each kernel.")] = 9) -> None:

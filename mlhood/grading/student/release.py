@@ -1,4 +1,4 @@
-"""The student version: a separate repository, without the solutions; of the course, or of a variant.
+"""The student version: a separate folder, without the solutions; of the course, or of a variant.
 
 Its notebooks are those that nbgrader's `generate_assignment` makes, except that the outputs of given cells stay: a
 student sees what the course's own cells show.
@@ -19,7 +19,6 @@ from mlhood.files.atomic import write_atomic
 from mlhood.grading.notebooks.notebook import notebook_text
 from mlhood.grading.notebooks.source_notebook import student_version
 from mlhood.grading.student.gradescope_zip import write_autograder
-from mlhood.grading.student.repository import BRANCH, make_repository
 from mlhood.grading.student.variant_version import Variant, read_source_notebooks, version_package
 from mlhood.grading.student.version_files import (
     CONTAINER,
@@ -35,7 +34,7 @@ from mlhood.grading.variants.seed import make_seed_file
 class StudentVersion:
     """The written version: notebooks, number of files, older notebooks that were kept, and Gradescope's autograder.
 
-    `repository` says what has become of its git repository, `made_of` which variant it is.
+    `made_of` is the variant that it is of.
     """
 
     folder: Path
@@ -43,7 +42,6 @@ class StudentVersion:
     files: int
     kept: tuple[Path, ...]
     autograder: Path | None = None
-    repository: str = ""
     made_of: Variant | None = None
 
     def text(self) -> str:
@@ -52,7 +50,6 @@ class StudentVersion:
         lines += [f"note: there was a different notebook; it is kept as {path}" for path in self.kept]
         if self.autograder:
             lines.append(f"autograder for Gradescope: {self.autograder} (not for students)")
-        lines += [self.repository] if self.repository else []
         return "\n".join([*lines, *self._next_steps()])
 
     def _next_steps(self) -> list[str]:
@@ -68,7 +65,8 @@ class StudentVersion:
         )
         return [
             "next, what applies to you:",
-            f"  GitHub: create an empty repository, then {git} remote add origin URL && {git} push -u origin {BRANCH}",
+            f"  GitHub: {git} init -b main && {git} add . && {git} commit -m 'The student version of the course',",
+            f"    then create an empty repository there, and {git} remote add origin URL && {git} push -u origin main",
             "  GitHub Classroom: mark that repository as a template (Settings), and make an assignment from it",
             f"  Gradescope: {gradescope}",
             f"  Moodle, Canvas, e-mail: hand out {self.folder} as a zip archive",
@@ -83,7 +81,6 @@ def release(
     *,
     force: bool = False,
     gradescope: bool = False,
-    git: bool = True,
     made_of: Variant | None = None,
 ) -> StudentVersion:
     """Write the student version of the course in `root` into the folder `out`.
@@ -94,7 +91,6 @@ def release(
         force: Write into a folder that is not empty. Other files are not deleted, and a notebook that would
             be replaced is kept beside the new one.
         gradescope: Write the autograder for Gradescope, too: beside the folder, which students get.
-        git: Whether to make a git repository with a first commit.
         made_of: The variant that it is made of; by default the course as it is.
 
     Raises:
@@ -118,9 +114,8 @@ def release(
             got=error.strerror or str(error),
             todo="choose another folder with --out, or free space in this one",
         ) from None
-    repository = make_repository(out, files) if git else ""
     notebooks = tuple(sorted(name for name in files if name.endswith(".ipynb")))
-    return StudentVersion(out, notebooks, len(files), kept, autograder, repository, made_of)
+    return StudentVersion(out, notebooks, len(files), kept, autograder, made_of)
 
 
 def beside(out: Path, suffix: str) -> Path:

@@ -35,7 +35,7 @@ def varied(course, monkeypatch, tmp_path):
 def release(varied, source_notebooks=None, **options):
     seed = varied.folder / "seed.txt"
     made_of = Variant(VARIANT_NAME, make_seed_file(seed), source_notebooks)
-    return write_version(varied.root, varied.out, made_of=made_of, git=False, **options)
+    return write_version(varied.root, varied.out, made_of=made_of, **options)
 
 
 def test_the_version_asks_for_what_the_variant_does(varied):
