@@ -52,11 +52,7 @@ class RestoredCell:
 
 
 KINDS = {"missing": "is missing", "not code": "has become a text cell", "changed": "was changed"}
-CONSEQUENCES = {
-    "missing": ": it runs as it was given",
-    "not code": ": it runs as it was given",
-    "changed": ": your version runs first, then the cell as it was given",
-}
+AS_GIVEN = ": it runs as it was given"
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,8 @@ class CellChange:
     @property
     def text(self) -> str:
         """The change in words, and its consequence for the run."""
-        return f"{self.name} {KINDS[self.kind]}{CONSEQUENCES[self.kind] if self.cell.locked else ''}"
+        consequence = ": your version runs first, then the cell as it was given" if self.kind == "changed" else AS_GIVEN
+        return f"{self.name} {KINDS[self.kind]}{consequence if self.cell.locked else ''}"
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-from mlhood.errors import GradingError
-
 GRADING = "mlhood.grading"
 RPC = "mlhood.grading.rpc"  # importable in the student's process
 PACKAGE = "__init__.py"
@@ -39,7 +37,7 @@ def sources_of(target: str) -> dict[str, str]:
     """Return the sources that a request for `module:name` needs, by module, imported ones first; none if not ours.
 
     Raises:
-        GradingError: There is no such module or name, or a module of ours is imported as a whole.
+        LookupError: There is no such module or name, or a module of ours is imported as a whole.
     """
     module, _, name = target.partition(":")
     return _sources([(module, name)]) if is_sent(module) else {}
@@ -98,7 +96,7 @@ def _defining(module: str, name: str) -> list[ast.stmt]:
     statements = _definitions(module).get(name, [])
     modules = (alias.name for statement in statements if isinstance(statement, ast.Import) for alias in statement.names)
     if not statements or any(map(is_sent, modules)):
-        raise _unusable(f"{module}:{name}", "a name that the module defines, or imports from another", "none")
+        raise LookupError(f"{module}:{name} cannot be sent to a student's process")
     return statements
 
 
@@ -129,7 +127,7 @@ def _bound(alias: ast.alias) -> str:
 def _tree(module: str) -> ast.Module:
     path = module_file(module)
     if path is None or path.name == PACKAGE:
-        raise _unusable(module, "a module, from which names are imported", "a package, or nothing")
+        raise LookupError(f"{module} cannot be sent to a student's process: it is no module")
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -137,7 +135,3 @@ def module_file(module: str) -> Path | None:
     """Return the file of a module or package of ours, None if there is none."""
     path = ROOT.joinpath(*module.split("."))
     return next((file for file in (path / PACKAGE, path.with_suffix(".py")) if file.is_file()), None)
-
-
-def _unusable(where: str, expected: str, got: str) -> GradingError:
-    return GradingError("code of ours cannot be sent to a student's process", where=where, expected=expected, got=got)
