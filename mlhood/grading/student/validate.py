@@ -89,22 +89,24 @@ def validate(path: str | Path, *, on_step: Callable[[CellStep], None] = lambda s
     failures, marks = _run(copy.deepcopy(notebook), project, on_step)
     repairs = [
         *missing_cells(notebook, project),
-        *(Remark(failure.task, _where(failure), RUN_ALL) for failure in failures if not _excused(failure, empty)),
+        *(failure.remark for failure in failures if not _excused(failure, empty)),
         *_not_available(marks),
-        *_not_defined(marks, {*empty, *(failure.task for failure in failures)}),
+        *_not_defined(marks, {*empty, *(failure.remark.task for failure in failures)}),
     ]
     solved = {task.id for task in marks.tasks if task.full and task.asked}  # without a helper that is still the stub
-    notes = [*_open_tasks(project, empty.keys() - solved), *_open_questions(notebook, project)]
-    notes += [
-        _as_note(failure, empty) for failure in failures if _excused(failure, empty) and failure.task not in empty
+    notes = [
+        Remark(task.id, f"{task.id} {task.title} is still empty ({task.points:g} points)")
+        for task in project.tasks
+        if task.id in empty.keys() - solved
     ]
-    return Validation(
-        Path(path).name,
-        project.title,
-        tuple(repairs),
-        tuple(notes),
-        tuple(changes(notebook, project)),
-    )
+    notes += _open_questions(notebook, project)
+    for failure in failures:
+        if _excused(failure, empty) and failure.remark.task not in empty:
+            before = ", ".join(task for task, index in empty.items() if index <= failure.index)
+            what = f"{failure.remark.what} (perhaps because {before} is still empty)"
+            notes.append(Remark(failure.remark.task, what))
+    found = tuple(repairs), tuple(notes), tuple(changes(notebook, project))
+    return Validation(Path(path).name, project.title, *found)
 
 
 def missing_cells(notebook: NotebookNode, project: Project) -> Iterator[Remark]:
@@ -150,10 +152,8 @@ def _cells(notebook: NotebookNode, task: str, role: str) -> list[tuple[int, Note
 @dataclass(frozen=True)
 class _Failure:
     index: int
-    task: str
-    source: str
-    error: str
     alive: bool
+    remark: Remark
 
 
 def _run(notebook: NotebookNode, project: Project, on_step: Callable[[CellStep], None]) -> tuple[list[_Failure], Marks]:
@@ -164,10 +164,11 @@ def _run(notebook: NotebookNode, project: Project, on_step: Callable[[CellStep],
     def on_cell(cell: NotebookNode, outcome: CellOutcome) -> None:
         if outcome.error:
             first = next((line for line in cell.source.splitlines() if line.strip()), "empty cell")[:60]
-            found = label(cell)
-            failures.append(
-                _Failure(positions[id(cell)], found.task if found else "", first, outcome.error, outcome.alive)
-            )
+            index, found = positions[id(cell)], label(cell)
+            place = f"cell {index + 1}{f' of {found.task}' if found else ''} (`{first}`)"
+            what = f"{place} fails in a clean kernel: {outcome.error[:300]}"
+            remark = Remark(found.task if found else "", what, RUN_ALL)
+            failures.append(_Failure(index, outcome.alive, remark))
 
     settings = RunSettings(run_check_cells=True, on_step=on_step, on_cell=on_cell)
     with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as folder:
@@ -198,24 +199,6 @@ def _not_defined(marks: Marks, reported: Collection[str]) -> Iterator[Remark]:
 def _excused(failure: _Failure, empty: dict[str, int]) -> bool:
     """Whether a cell may fail because a task before it is still empty."""
     return failure.alive and any(index <= failure.index for index in empty.values())
-
-
-def _where(failure: _Failure) -> str:
-    task = f" of {failure.task}" if failure.task else ""
-    return f"cell {failure.index + 1}{task} (`{failure.source}`) fails in a clean kernel: {failure.error[:300]}"
-
-
-def _as_note(failure: _Failure, empty: dict[str, int]) -> Remark:
-    before = ", ".join(task for task, index in empty.items() if index <= failure.index)
-    return Remark(failure.task, f"{_where(failure)} (perhaps because {before} is still empty)")
-
-
-def _open_tasks(project: Project, empty: Collection[str]) -> list[Remark]:
-    return [
-        Remark(task.id, f"{task.id} {task.title} is still empty ({task.points:g} points)")
-        for task in project.tasks
-        if task.id in empty
-    ]
 
 
 def _open_questions(notebook: NotebookNode, project: Project) -> list[Remark]:
