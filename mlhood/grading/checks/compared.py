@@ -46,8 +46,6 @@ class SolutionComparison:
         view: Compare what this makes of a result, such as `math.isinf`.
         mistakes: By the hint, the value that a common mistake leads to, as a function of the right value and the
             arguments. Where the hint is empty, it is no mistake in this variant.
-        others: By the hint, the arguments for which the solution returns what a common mistake leads to, as a function
-            of the arguments: two of them in the wrong order, for instance.
         own: Returns what is as good as the solution's result, as it follows from other results of the submission, so
             that an error in those costs their points only; None if there is no such value. It gets the submission, the
             result, and the arguments.
@@ -70,7 +68,6 @@ class SolutionComparison:
     compare: Callable[[Any, Any, str], None] | None = None
     view: Callable[[Any], Any] | None = None
     mistakes: Mapping[str, Callable[..., Any]] = field(default_factory=dict, hash=False)
-    others: Mapping[str, Callable[..., Arguments]] = field(default_factory=dict, hash=False)
     own: Callable[..., Any] | None = None
     parts: Mapping[int, str] = field(default_factory=dict, hash=False)
     presupposes: Mapping[int | str, Check] = field(default_factory=dict, hash=False)
@@ -96,16 +93,13 @@ class SolutionComparison:
             with expect.case(given(arguments, keywords), hint):
                 result = self._call(submission, arguments, keywords)
                 want = submission.solution(self.function, *arguments, probe=self.probe, **keywords)
-                wrong = {
-                    text: submission.solution(self.function, *other(*arguments)) for text, other in self.others.items()
-                }
                 if arguments and isinstance(arguments[0], str) and arguments[0] in failed:
                     continue
                 got, want = self._compared(submission, result, want, failed)
                 if self._follows(submission, result, got, want, arguments):
                     followed.append((repr(got), repr(want)))
                 else:
-                    wrong |= {text: mistake(want, *arguments) for text, mistake in self.mistakes.items()}
+                    wrong = {text: mistake(want, *arguments) for text, mistake in self.mistakes.items()}
                     self._compare(submission, got, want, wrong)
         results, wanted = ({pair[side] for pair in followed} for side in (0, 1))
         varies = len(results) > 1 or len(wanted) < 2

@@ -155,9 +155,3 @@ def test_an_item_of_a_tuple_is_compared(key, submission):
     check_of("pair", key=key)(submission(pair=lambda x: (0, 2 * x)))
     with pytest.raises(CheckFailed, match="item 1 of `pair` is wrong"):
         check_of("pair", key=key)(submission(pair=lambda x: (x, 0)))
-
-
-def test_arguments_in_the_wrong_order_have_their_own_hint(submission):
-    with pytest.raises(CheckFailed) as failure:
-        check_of("count", others={"negative": lambda x: (-x,)})(submission(count=lambda x: -2 * x))
-    assert failure.value.parts["hint"] == "negative"

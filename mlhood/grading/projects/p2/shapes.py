@@ -113,7 +113,6 @@ ELEMENTS = ("float32", "float16", "float64", "bfloat16", "int8", "uint8", "int16
 # errors of code that was not meant to raise them
 ACCIDENTS = ("NameError", "UnboundLocalError", "AttributeError", "KeyError", "IndexError", "ZeroDivisionError")
 ACCIDENTS += ("ModuleNotFoundError", "ImportError")
-AXES = "strides, dilations and kernels are (down, across): first for the rows, then for the columns"
 SHAPE_HINT = """draw a kernel of 3 with dilation 2: it has gaps; the last window must end within the padded image, and \
 padding allows larger kernels, which may fill it; pads are ({{ pads_order }})"""
 
@@ -157,18 +156,12 @@ def _compare(*parts: str) -> Callable[[object, TensorType, str], None]:
     return compare
 
 
-def _with_strides_swapped(*arguments: Any) -> Arguments:
-    """Return the arguments of `infer_conv` or `infer_pool` with the strides, the third, of the other axis each."""
-    return *arguments[:2], arguments[2][::-1], *arguments[3:]
-
-
 @compared(
     2,
     "infer_conv",
     compare=_compare("shape"),
     hint=f"each axis has its own stride, padding at either end, and dilation; {SHAPE_HINT}; each group has its own "
     "C / group channels",
-    others={AXES: _with_strides_swapped},
 )
 def convolution_has_its_shape(submission: Submission) -> Iterator[Arguments]:
     """`infer_conv` infers the output shape for any strides, padding, dilations and groups."""
@@ -233,7 +226,6 @@ def misfits_are_refused(submission: Submission) -> None:
     "infer_pool",
     compare=_compare("shape", "element"),
     hint=f"as for a convolution, but channels and element type stay the same: {SHAPE_HINT}",
-    others={AXES: _with_strides_swapped},
 )
 def pooling_has_its_type(submission: Submission) -> Iterator[Arguments]:
     """`infer_pool` infers the type of a max pooling, and rejects a window that does not fit."""

@@ -21,8 +21,6 @@ from mlhood.grading.projects.p4.nests import PROBES
 from mlhood.grading.projects.p4.probes import VALUE_ERROR, largest_or_error
 from mlhood.grading.variants.parameter import Parameter
 
-# the kind of tile of which each level holds one more, so that the next one is loaded while others are in use
-NEXT_TILE = Parameter("next_tile", ("", "streamed", "stationary", "output"))
 # the keys of the dictionary that `needs` returns; a tuple if there are none
 NEEDS_KEYS = Parameter("needs_keys", ((), ("L1", "L2", "L3"), (1, 2, 3), ("first", "second", "third")))
 SEARCH = Parameter("search", ("halves", "halves the largest power of two", "takes one"))
@@ -31,15 +29,6 @@ SEARCH = Parameter("search", ("halves", "halves the largest power of two", "take
 PAPER = ("IS", 32, 256 // 8, 75 * 75 // 16)
 PAPER_SIZES = {"input": 16 * 9 * 4, "weight": 8 * 9 * 4, "output": 16 * 8 * 4}
 PAPER_ROOMS = (0.9 * 2**15, 0.9 * 2**20, 0.9 * 2**22)
-# in the order IS
-WITHOUT_NEXT: dict[str, Callable[..., int]] = {
-    f'{{% if next_tile == "{kind}" %}}the next {kind} tile is missing: each level holds one more{{% endif %}}': without
-    for kind, without in (
-        ("stationary", lambda need, order, k1, k2, k3, sizes: need - k1 * sizes["input"]),
-        ("streamed", lambda need, order, k1, k2, k3, sizes: need - k1 * sizes["weight"]),
-        ("output", lambda need, order, k1, k2, k3, sizes: need - sizes["output"]),
-    )
-}
 
 
 def _draw_sizes(submission: Submission) -> dict[str, int]:
@@ -69,11 +58,9 @@ def _of_level(level: int) -> Callable[[Any], Any]:
     "needs",
     key=_of_level(0),
     hint="one call of the microkernel touches a tile of each of the three kinds; which of them have channels?",
-    mistakes=WITHOUT_NEXT,
 )
 def l1_holds_one_of_each(submission: Submission) -> Iterator[Arguments]:
-    """`needs` for L1: one input tile, one weight tile and one output tile{{ ", and one %s tile more" % next_tile \
-if next_tile }}."""
+    """`needs` for L1: one input tile, one weight tile and one output tile."""
     return _slicings(submission)
 
 
@@ -82,11 +69,9 @@ if next_tile }}."""
     "needs",
     key=_of_level(1),
     hint="go through the innermost loop, and list every tile that it touches: the sums, too",
-    mistakes=WITHOUT_NEXT,
 )
 def l2_holds_passing_tiles(submission: Submission) -> Iterator[Arguments]:
-    """`needs` for L2: the stationary tile, and k2 streamed tiles with one output tile each{{ \
-", and one %s tile more" % next_tile if next_tile }}."""
+    """`needs` for L2: the stationary tile, and k2 streamed tiles with one output tile each."""
     return _slicings(submission)
 
 
@@ -95,11 +80,9 @@ def l2_holds_passing_tiles(submission: Submission) -> Iterator[Arguments]:
     "needs",
     key=_of_level(2),
     hint="go through the two innermost loops, and list every tile once: each pair of tiles has its own sums",
-    mistakes=WITHOUT_NEXT,
 )
 def l3_holds_staying_tiles(submission: Submission) -> Iterator[Arguments]:
-    """`needs` for L3: k3 stationary tiles, k2 streamed tiles, and one output tile for each pair{{ \
-", and one %s tile more" % next_tile if next_tile }}."""
+    """`needs` for L3: k3 stationary tiles, k2 streamed tiles, and one output tile for each pair."""
     return _slicings(submission)
 
 
@@ -212,9 +195,8 @@ def an_exact_fit_fits(submission: Submission) -> Iterator[Arguments]:
     "that fits",
 )
 def the_papers_example_comes_out(submission: Submission) -> Iterator[Arguments]:
-    """`largest` returns {{ "(32, 32, 87)" if not next_tile and search == "halves" else \
-"the right tiles" }} for the paper's example, and \
-{{ "reduces" if "one" in search else "halves" }} nothing if everything fits.
+    """`largest` returns {{ "(32, 32, 87)" if search == "halves" else "the right tiles" }} for the paper's example, \
+and {{ "reduces" if "one" in search else "halves" }} nothing if everything fits.
     """
     yield *PAPER, PAPER_SIZES, PAPER_ROOMS
     yield "WS", *_draw_tiles(submission), _draw_sizes(submission), (math.inf, 1e12, math.inf)
@@ -238,7 +220,7 @@ def what_never_fits_is_an_error(submission: Submission) -> None:
 P4_4 = Task(
     "P4.4",
     "The slicing analysis",
-    varies=(NEXT_TILE, NEEDS_KEYS, SEARCH),
+    varies=(NEEDS_KEYS, SEARCH),
     seconds=20,
     minutes=40,
     builds_on=("P4.2",),

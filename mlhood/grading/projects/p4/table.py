@@ -25,7 +25,6 @@ from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing_verdict import TimingClaim
 from mlhood.grading.projects.p4 import timed
 from mlhood.grading.projects.p4.kernels import (
-    NAMES,
     SLICED_BY,
     Triple,
     convolutions_are_right,
@@ -41,11 +40,7 @@ from mlhood.measure.table import Table
 
 # the keys of what `triples` returns: a row, then an order; an order, then a row; or pairs of both
 TRIPLES_BY = Parameter("triples_by", ("row", "order", "row and order"))
-# what the rows hold: which numbers take all there are in "too large", a divisor in "my own"
-LARGE_TILES = Parameter("large_tiles", ("any", "k1", "k2", "k3"))
-OWN_DIVISOR = Parameter("own_divisor", (1, 7, 11, 13))
 ONE_OF_EACH = (1, 1, 1)
-ALL_OF = {"k1": "channels", "k2": "streamed tiles", "k3": "stationary tiles"}
 
 FLOPS = RESNET18["C2"].geometry.flops  # the same for C1, C3 and C4
 FILL = "one `compare` of all eight, then `fill` for each row with the names of its two"
@@ -137,49 +132,34 @@ def too_small_is_one_of_each(submission: Submission) -> None:
 
 @points(2)
 def too_large_breaks_a_cache(submission: Submission) -> None:
-    """`triples` has {% if large_tiles == "any" %}tiles that exceed at least one cache in the row "too large", or all \
-    tiles if all fit{% else %}all {{ {"k1": "channels", "k2": "streamed tiles", "k3": "stationary tiles"}[large_tiles] \
-    }} in the row "too large", and the rest as analysed{% endif %}."""
-    problem, name = _draw_problem(submission), submission.parameters.large_tiles
+    """`triples` has tiles that exceed at least one cache in the row "too large", or all tiles if all fit."""
+    problem = _draw_problem(submission)
     for caches in (SMALL, DEEP, HUGE):
         row, _, given = _row(submission, problem, caches, "too large")
         for order, tiles in row.items():
             most, what = (problem.channels, *counts(problem, order)), f'"too large" of {order} exceeds no cache'
             _check_existing(problem, order, tiles, "too large", given)
-            if name == "any":
-                used = needs(problem, order, *tiles)
-                larger = any(need > room for need, room in zip(used, caches.rooms, strict=True))
-                hint = "what is the largest that the text allows? For which of the two orders is it?"
-                got = f"{tiles} need {used} of {caches.rooms}"
-                expect.true(larger or tiles == most, what, got=got, given=given, hint=hint)
-                continue
-            want = tuple(
-                all_of_them if each == name else size
-                for each, size, all_of_them in zip(NAMES, largest(problem, order, caches).tiles, most, strict=True)
-            )
-            hint = f"{name} counts all {ALL_OF[name]}, the other two are those of the analysis in the same order"
-            expect.equal(tiles, want, f'"too large" of {order} has the wrong tiles', given=given, hint=hint)
+            used = needs(problem, order, *tiles)
+            larger = any(need > room for need, room in zip(used, caches.rooms, strict=True))
+            hint = "what is the largest that the text allows? For which of the two orders is it?"
+            got = f"{tiles} need {used} of {caches.rooms}"
+            expect.true(larger or tiles == most, what, got=got, given=given, hint=hint)
 
 
 @points(2)
 def my_own_is_another(submission: Submission) -> None:
-    """`triples` has a choice of your own in the row "my own", different from the other three rows{{ \
-    "" if own_divisor == 1 else ", its k1 a multiple of %d"|format(own_divisor) }}."""
-    divisor = submission.parameters.own_divisor
-    problem, few = _draw_problem(submission), _draw_problem(submission, max(divisor, 2))
+    """`triples` has a choice of your own in the row "my own", different from the other three rows."""
+    problem, few = _draw_problem(submission), _draw_problem(submission, 2)
     cases: list[tuple[Problem, Caches, Triple | None]] = [
         (problem, caches, None) for caches in (SMALL, TINY, NARROW, PAIR, HUGE)
     ]
     cases += [(few, SMALL, None), (few, HUGE, None)]
-    # a k1 that cannot be halved, or is a multiple of the divisor already
-    cases += [(problem, HUGE, (divisor, 3, stationary)) for stationary in (1, 2)]
+    cases += [(problem, HUGE, (1, 3, stationary)) for stationary in (1, 2)]  # a k1 that cannot be halved
     for problem, caches, chosen in cases:
         own, rows, given = _row(submission, problem, caches, "my own", chosen)
         others = [_checked_row(rows[row], row) for row in TRIPLES if row != "my own" and row in rows]
         for order in ORDERS:
             _check_existing(problem, order, own[order], "my own", given)
-            what, right = f'"my own" of {order} has the wrong k1', own[order][0] % divisor == 0
-            expect.true(right, what, expected=f"a multiple of {divisor}", got=own[order][0], given=given)
             repeated = any(other[order] == own[order] for other in others)
             what = f'"my own" of {order} is the same as in another row'
             expect.true(not repeated, what, got=f"{own[order]}", given=given)
@@ -239,7 +219,7 @@ P4_5 = Task(
     ),
     solution_is_fallback=True,
     libraries=SLICINGS,
-    varies=(TRIPLES_BY, LARGE_TILES, OWN_DIVISOR),
+    varies=(TRIPLES_BY,),
     timed=True,
     minutes=30,
     builds_on=("P4.4",),

@@ -18,19 +18,8 @@ from mlhood.grading.projects.p4.libraries import NESTS
 from mlhood.grading.variants.parameter import Parameter
 
 LEVELS = ("L1", "L2", "L3")
-# what the two numbers of each level count, of each kind of tile
-COUNTED = Parameter("counted", ("the tiles loaded", "the tiles loaded again", "the loads of each tile"))
 LOADS_KEYS = Parameter("loads_keys", (LEVELS, (1, 2, 3), ("into L1", "into L2", "into L3"), ("near", "middle", "far")))
-# of a level's pair, and stationary and streamed tiles
-MISTAKES: dict[str, Callable[..., Any]] = {
-    "the stationary tiles come first, then the streamed tiles": lambda pair, *sizes: pair[::-1],
-    '{% if counted == "the tiles loaded again" %}these are the tiles loaded; the first time is not again{% endif %}': (
-        lambda pair, stay, go, k2, k3: (pair[0] + stay, pair[1] + go)
-    ),
-    '{% if counted == "the loads of each tile" %}these are the tiles loaded; how often is each of them?{% endif %}': (
-        lambda pair, stay, go, k2, k3: (pair[0] * stay, pair[1] * go)
-    ),
-}
+MISTAKES = {"the stationary tiles come first, then the streamed tiles": lambda pair, *sizes: pair[::-1]}
 
 
 def full_groups(submission: Submission) -> Iterator[Arguments]:
@@ -75,7 +64,7 @@ def _of_level(level: int) -> Callable[[Any], Any]:
     hint="which loop of the nest brings another tile of each kind, and how often does it begin an iteration?",
 )
 def tiles_into_l1(submission: Submission) -> Iterator[Arguments]:
-    """`loads` counts {{ counted }} into L1, which holds one tile of each kind."""
+    """`loads` counts the tiles loaded into L1, which holds one tile of each kind."""
     return full_groups(submission)
 
 
@@ -87,7 +76,7 @@ def tiles_into_l1(submission: Submission) -> Iterator[Arguments]:
     hint="when does a group of streamed tiles begin, and how many stationary tiles does it meet before the next one?",
 )
 def tiles_into_l2(submission: Submission) -> Iterator[Arguments]:
-    """`loads` counts {{ counted }} into L2, which holds one stationary tile and a group of k2 streamed tiles."""
+    """`loads` counts the tiles loaded into L2, which holds one stationary tile and a group of k2 streamed tiles."""
     return full_groups(submission)
 
 
@@ -99,7 +88,7 @@ def tiles_into_l2(submission: Submission) -> Iterator[Arguments]:
     hint="how often does a group of stationary tiles begin, and how many groups of streamed tiles pass it?",
 )
 def tiles_into_l3(submission: Submission) -> Iterator[Arguments]:
-    """`loads` counts {{ counted }} into L3, which also holds a group of k3 stationary tiles."""
+    """`loads` counts the tiles loaded into L3, which also holds a group of k3 stationary tiles."""
     return full_groups(submission)
 
 
@@ -140,7 +129,7 @@ P4_3 = Task(
     "P4.3",
     "Traffic by hand",
     seconds=30,
-    varies=(COUNTED, LOADS_KEYS),
+    varies=(LOADS_KEYS,),
     libraries=NESTS,
     minutes=30,
     builds_on=("P4.2",),
