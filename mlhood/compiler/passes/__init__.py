@@ -14,7 +14,12 @@ from collections.abc import Callable, Iterable
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.pass_manager import run_passes
-from mlhood.compiler.passes.canonicalization import limits_to_clip, means_to_pools, products_to_dense
+from mlhood.compiler.passes.canonicalization import (
+    keep_packed_weights,
+    limits_to_clip,
+    means_to_pools,
+    products_to_dense,
+)
 from mlhood.compiler.passes.clean_quantization import clean_quantization
 from mlhood.compiler.passes.composites import fuse_gates, fuse_gelu, fuse_layer_normalization
 from mlhood.compiler.passes.constant_folding import fold_constants
@@ -31,6 +36,7 @@ PASSES: dict[str, Pass] = {
     function.__name__: function
     for function in (
         remove_dead_code,
+        keep_packed_weights,
         fold_constants,
         remove_no_ops,
         merge_reshapes,

@@ -16,6 +16,7 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.values import Node
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.quantized import BlockDense
+from mlhood.compiler.passes.canonicalization import replace_by_block_dense
 from mlhood.compiler.passes.removal import remove_dead_code
 from mlhood.compiler.passes.rewriting import constant_array
 from mlhood.errors import CompilerError
@@ -62,9 +63,7 @@ def _quantize(graph: Graph, node: Node, form: WeightFormat) -> bool:
         return False
     block = form.block or weight.shape[1]
     integers, scale = round_to_nearest(weight, form.bits, block)
-    arrays = {"integers": integers, "scale": scale}
-    constants = [graph.constant(graph.unique_name(f"{node.name}.{name}"), each) for name, each in arrays.items()]
-    graph.replace(node, BlockDense(block, operator.activation), x, *constants, *bias)
+    replace_by_block_dense(graph, node, BlockDense(block, operator.activation), x, integers, scale, *bias)
     return True
 
 
