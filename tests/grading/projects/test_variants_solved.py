@@ -176,7 +176,6 @@ OPTIONS = (
     ("P2.1", "relu_argument", "ceiling", "slope", "threshold"),
     ("P2.4", "rewrite_argument", "keep", "only"),
     ("P2.6", "choice_argument", "bits", "headroom", "narrow"),
-    ("P2.7", "conv_argument", "stride", "dilation", "w_offset"),
     ("P3.2", "direct_argument", "dilation", "flip", "fill"),
     ("P3.4", "blas_argument", "relu", "scale", "limit"),
     ("P3.7", "gemm_argument", "alpha", "lower", "upper"),

@@ -19,8 +19,6 @@ from mlhood.models import digits
 
 # the last argument of `choose_parameters`, besides the schema
 CHOICE_ARGUMENT = Parameter("choice_argument", ("none", "bits", "headroom", "narrow"))
-# the last argument of `integer_conv`
-CONV_ARGUMENT = Parameter("conv_argument", ("none", "stride", "dilation", "w_offset"))
 # where `rescale` rounds a number half-way between two integers, and the smallest integer that it returns
 HALVES = Parameter("halves", ("up", "down", "away from zero"))
 LOWEST = Parameter("lowest", (-128, -127))
@@ -118,29 +116,14 @@ P2_6 = Task(
 )
 
 
-Layer = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, w and bias
-
-
-def _layer(submission: Submission, low: int = -128, high: int = 128) -> Layer:
-    """Draw a layer of which no two axes have the same length."""
+def _layer(submission: Submission, low: int = -128, high: int = 128) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw x, w and bias of a layer of which no two axes have the same length."""
     rng = submission.rng
     batch, channels, features, tall, wide = (int(n) for n in rng.permutation([1, 2, 3, 4, 5]))
     height, width = (int(n) for n in rng.permutation([6, 7, 8, 9])[:2])
     x = rng.integers(low, high, (batch, channels, height, width)).astype(np.int8)
     w = rng.integers(low, high, (features, channels, tall, wide)).astype(np.int8)
     return x, w, rng.integers(-20_000, 20_000, features).astype(np.int32)
-
-
-def _sums(submission: Submission, layer: Layer, offset: int, padding: int) -> Iterator[Arguments]:
-    """Yield arguments of `integer_conv`, and the same with the last argument that it has in a variant."""
-    x, w, bias = layer
-    yield x, w, bias, offset, padding
-    argument = submission.parameters.conv_argument
-    if argument == "dilation":  # the kernel spans more: a larger image
-        x = np.tile(x, (1, 1, 2, 2))
-    if argument != "none":
-        value = int(submission.rng.integers(5, 60)) if argument == "w_offset" else 2
-        yield x, w, bias, offset, padding, Keywords({argument: value})
 
 
 @compared(
@@ -151,14 +134,14 @@ def _sums(submission: Submission, layer: Layer, offset: int, padding: int) -> It
 def sums_are_right(submission: Submission) -> Iterator[Arguments]:
     """`integer_conv` sums (x - offset) * w and adds the bias, for any sizes."""
     for offset in (0, int(submission.rng.integers(5, 60)), int(submission.rng.integers(-60, -5))):
-        yield from _sums(submission, _layer(submission), offset, 0)
+        yield *_layer(submission), offset, 0
 
 
 @compared(1, "integer_conv", hint="which integer represents the real number 0?")
 def padding_stands_for_zero(submission: Submission) -> Iterator[Arguments]:
     """Padding represents the real number 0, whatever the offset is."""
     for padding in (1, 2):
-        yield from _sums(submission, _layer(submission), int(submission.rng.integers(-60, -5)), padding)
+        yield *_layer(submission), int(submission.rng.integers(-60, -5)), padding
 
 
 @compared(
@@ -169,12 +152,12 @@ def padding_stands_for_zero(submission: Submission) -> Iterator[Arguments]:
 )
 def sums_do_not_overflow(submission: Submission) -> Iterator[Arguments]:
     """The accumulators have at least 32 bits: nothing overflows."""
-    yield from _sums(submission, _layer(submission, 110, 128), -128, 0)
+    yield *_layer(submission, 110, 128), -128, 0
     # odd sums around 150,000,000: float32 has every integer up to 2**24
     rng = submission.rng
     x, w = (rng.integers(55, 64, shape) * 2 + 1 for shape in ((1, 64, 7, 6), (2, 64, 5, 5)))
-    layer = x.astype(np.int8), w.astype(np.int8), rng.integers(95_000_000, 105_000_000, 2).astype(np.int32)
-    yield from _sums(submission, layer, -128, 0)
+    bias = rng.integers(95_000_000, 105_000_000, 2).astype(np.int32)
+    yield x.astype(np.int8), w.astype(np.int8), bias, -128, 0
 
 
 # accumulators with multipliers of which the product over 2**48 is just below a half: in float64, it is a half
@@ -231,12 +214,10 @@ P2_7 = Task(
     libraries=TYPES,
     minutes=20,
     builds_on=("P2.6",),
-    varies=(CONV_ARGUMENT, HALVES, LOWEST),
+    varies=(HALVES, LOWEST),
 )
 
 
-# the last argument of `sqnr`
-SQNR_ARGUMENT = Parameter("sqnr_argument", ("none", "axis", "peak", "in_bits"))
 # what `budget` predicts for each layer
 EACH_LAYER = Parameter("each_layer", ("share", "without", "finer", "coarser"))
 
@@ -261,7 +242,7 @@ MEASURED = "of which graph are the logits, constants and nodes; and are the logi
     view=np.atleast_1d,
     rtol=0.0,
     atol=0.01,
-    hint="the sums run over all elements, or along the axis, whatever the shape; compute in float64",
+    hint="the sums run over all elements, whatever the shape; compute in float64",
     mistakes={
         "decibels: ten times the logarithm to base 10": lambda want, *arrays: want * np.log(10),
         "energies are sums of squares: is it ten or twenty times the logarithm of their ratio?": lambda want, *_: (
@@ -274,15 +255,11 @@ MEASURED = "of which graph are the logits, constants and nodes; and are the logi
 )
 def sqnr_is_measured(submission: Submission) -> Iterator[Arguments]:
     """`sqnr` is ten times the base-10 logarithm of signal energy over noise energy."""
-    rng, name = submission.rng, submission.parameters.sqnr_argument
-    # the largest absolute value is above 0, or below
+    rng = submission.rng
     for scale, mean, shape in ((1.0, 0.5, (40, 10)), (1e3, -3.0, (7,)), (1e-3, -0.5, (3, 4, 5))):
         reference = (scale * (rng.standard_normal(shape) + mean)).astype(np.float32)
         noise = scale * float(rng.uniform(0.01, 0.2)) * (rng.standard_normal(shape) + 0.3)
-        arrays = reference, (reference + noise).astype(np.float32)
-        yield arrays
-        if name != "none":
-            yield *arrays, Keywords({name: int(rng.integers(reference.ndim)) if name == "axis" else True})
+        yield reference, (reference + noise).astype(np.float32)
 
 
 def _measure(submission: Submission) -> list[dict[str, Any]]:
@@ -331,5 +308,5 @@ P2_8 = Task(
     libraries=RECIPES,
     minutes=20,
     builds_on=("P2.6",),
-    varies=(SQNR_ARGUMENT, EACH_LAYER),
+    varies=(EACH_LAYER,),
 )

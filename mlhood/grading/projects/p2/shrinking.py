@@ -17,7 +17,7 @@ from mlhood.grading.projects.p2.rewrites import GROUPED, POOL, GraphBuilder, rew
 from mlhood.grading.variants.parameter import Parameter
 
 # the last argument of `shrink`
-SHRINK_ARGUMENT = Parameter("shrink_argument", ("none", "outputs", "level"))
+SHRINK_ARGUMENT = Parameter("shrink_argument", ("none", "outputs"))
 
 GRAPHS = 6
 
@@ -87,8 +87,6 @@ def draw_draft(rng: np.random.Generator, number: int) -> tuple[GraphBuilder, int
 
 def _shrink(submission: Submission) -> tuple[int, int, int]:
     """Return the nodes of the drawn graphs before and after `shrink`, and those that the course's own leaves."""
-    if submission.parameters.shrink_argument == "level":
-        _check_levels(submission)
     drawn = [draw_draft(submission.rng, number) for number in range(GRAPHS)]
     if submission.parameters.shrink_argument == "outputs":
         # the argument may be left out, as for the first
@@ -109,17 +107,6 @@ def _drop_outputs(builder: GraphBuilder) -> int:
     dropped = [pair[int(builder.rng.integers(2))] for pair in pairs]
     builder.arguments["outputs"] = [name for name in names if name not in dropped]
     return len(dropped)
-
-
-def _check_levels(submission: Submission) -> None:
-    """Check that level 0 removes nothing, and level 1 what nobody uses."""
-    for level in (0, 1):
-        builder, _ = draw_draft(submission.rng, 0)  # which has an unused normalisation with an unused ReLU
-        builder.arguments["level"], want = level, len(builder.graph.nodes) - 2 * level
-        ((_, facts, _),) = rewritten(submission, "shrink", [builder])
-        hint = "a node goes if nobody uses its result, or only nodes that go; two equal nodes stay"
-        given = f"{builder.name}, level={level}"
-        expect.equal(len(facts.nodes), want, "`shrink` leaves the wrong number of nodes", given=given, hint=hint)
 
 
 def _check_nodes(submission: Submission, share: float, hint: str) -> None:
