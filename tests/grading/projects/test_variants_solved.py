@@ -172,13 +172,13 @@ def test_the_public_solutions_get_at_most_thirty_percent(project, variant_name, 
 # a task, the parameter that gives its functions an optional argument, and the names of that argument
 OPTIONS = (
     ("P1.1", "layers_argument", "classes", "channels", "maps"),
-    ("P1.2", "forward_argument", "features", "temperature", "probabilities"),
+    ("P1.2", "forward_argument", "features", "probabilities"),
     ("P2.1", "relu_argument", "ceiling", "slope", "threshold"),
     ("P2.4", "rewrite_argument", "keep", "only"),
     ("P2.6", "choice_argument", "bits", "headroom", "narrow"),
     ("P3.2", "direct_argument", "dilation", "flip", "fill"),
     ("P3.4", "blas_argument", "relu", "scale", "limit"),
-    ("P3.7", "gemm_argument", "alpha", "lower", "upper"),
+    ("P3.7", "gemm_argument", "alpha"),
     ("P5.6", "conv_option", "relu", "scale", "flip"),
 )
 

@@ -21,7 +21,7 @@ from mlhood.models import digits
 CONTRASTS = (0.8, 1.0, 1.2)  # of the three readings of the notebook's `Scanner`
 SCANNED = "what the file of `Exportable` computes"
 # the last argument of `to_onnx`
-EXPORT_ARGUMENT = Parameter("export_argument", ("none", "names", "batch_name"))
+EXPORT_ARGUMENT = Parameter("export_argument", ("none", "names"))
 # what `agreement` returns of the absolute differences
 ABSOLUTE = Parameter("absolute", ("max_abs", "mean_abs", "rms"))
 DIFFER = (*ABSOLUTE.values, "max_rel")
@@ -39,7 +39,7 @@ def _exported(submission: Submission) -> tuple[OnnxFacts, np.ndarray]:
         model = submission.call(PROBES + "with_dropout", lenet_with(submission, weights))
         path, names = submission.scratch / "exported.onnx", _names(submission)
         path.unlink(missing_ok=True)
-        argument = {"names": [names[:2]], "batch_name": names[2:]}.get(submission.parameters.export_argument, [])
+        argument = [names] if submission.parameters.export_argument == "names" else []
         submission.call("to_onnx", model, str(path), *argument)
         facts = onnx_facts(submission.parser, submission.written(path), images, what="the file that `to_onnx` writes")
         return facts, reference.lenet(weights, images)
@@ -48,10 +48,9 @@ def _exported(submission: Submission) -> tuple[OnnxFacts, np.ndarray]:
 
 
 def _names(submission: Submission) -> list[str]:
-    """Return the names of input, output and batch that the file is to have."""
-    drawn = submission.once("names", lambda: [random_name(submission.rng) for _ in range(3)])
-    argument = submission.parameters.export_argument
-    return [*(drawn[:2] if argument == "names" else ["image", "logits"]), drawn[2]]
+    """Return the names of input and output that the file is to have."""
+    drawn = submission.once("names", lambda: [random_name(submission.rng) for _ in range(2)])
+    return drawn if submission.parameters.export_argument == "names" else ["image", "logits"]
 
 
 def _check_that_it_reads_images(facts: OnnxFacts, want: np.ndarray) -> None:
@@ -68,7 +67,7 @@ def file_has_the_asked_names(submission: Submission) -> None:
     """`to_onnx` writes a single, complete ONNX file with {{ "input `image` and output `logits`" if export_argument != "names" else "the names that it is given" }}."""  # noqa: E501 a template
     facts, want = _exported(submission)
     got, hint = [value.name for value in (*facts.inputs, *facts.outputs)], "the exporter takes names for both"
-    expect.equal(got, _names(submission)[:2], "the graph's input or output has the wrong name", hint=hint)
+    expect.equal(got, _names(submission), "the graph's input or output has the wrong name", hint=hint)
     _check_that_it_reads_images(facts, want)
 
 
@@ -87,12 +86,10 @@ def file_computes_the_model(submission: Submission) -> None:
 def batch_is_dynamic(submission: Submission) -> None:
     """The exported graph accepts a batch of any size."""
     facts, want = _exported(submission)
-    dim, name = facts.inputs[0].first, submission.parameters.export_argument == "batch_name"
+    dim = facts.inputs[0].first
     hint = "tell the exporter which dimension of the example may change, and its name; the text of the task says how"
     what, expected = "the batch size is fixed in the file", "a symbolic dimension, such as 'batch'"
     expect.true(not isinstance(dim, int), what, expected=expected, got=dim, hint=hint)
-    what = "the batch has another name than `to_onnx` was given"
-    expect.equal(dim if name else "", _names(submission)[2] if name else "", what, hint=hint)
     expect.equal(facts.results[0].shape, want.shape, "the output does not have one row per image")
     _check_that_it_reads_images(facts, want)
 
@@ -103,7 +100,10 @@ def lenet_onnx_holds_the_trained_model(submission: Submission) -> None:
     data = digits()
     images = data.test_images + 0.05 * submission.normal(*data.test_images.shape)
     facts = onnx_facts(submission.parser, submission.file("lenet.onnx"), images, what="`lenet.onnx`")
-    _check_default_names(submission.parameters.export_argument, facts)
+    names = [value.name for value in (*facts.inputs, *facts.outputs)]
+    right = submission.parameters.export_argument == "none" or names == ["image", "logits"]
+    what, hint = "`lenet.onnx`, exported without `names`, has other names", "they are optional: what is their default?"
+    expect.true(right, what, got=names, hint=hint)
     want = reference.lenet(weights_of(submission.in_notebook(), "model", images[:16]), images)
     got = expect.array(facts.results[0], want.shape, "what `lenet.onnx` computes")
     hint = "was it exported before training, or from a different model? Export `model` again after training"
@@ -112,14 +112,6 @@ def lenet_onnx_holds_the_trained_model(submission: Submission) -> None:
     right, what = float((got.argmax(1) == data.test_labels).mean()), "`lenet.onnx` does not contain a trained model"
     expect.true(right > 0.85, what, expected="at least 85% of the digits", got=f"{right:.1%}", hint=hint)
     _check_that_it_reads_images(*_exported(submission))  # the notebook may have the file from elsewhere
-
-
-def _check_default_names(argument: str, facts: OnnxFacts) -> None:
-    """Check the names in the notebook's file, which is exported without the optional argument of a variant."""
-    names, batch = [value.name for value in (*facts.inputs, *facts.outputs)], facts.inputs[0].first
-    right = {"names": names == ["image", "logits"], "batch_name": batch == "batch"}.get(argument, True)
-    what = f"`lenet.onnx`, exported without `{argument}`, does not have the default names"
-    expect.true(right, what, got=[*names, batch], hint="the argument is optional: what is its default?")
 
 
 def _drawn_scans(submission: Submission, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -255,20 +247,13 @@ def _small_logit_image(submission: Submission, weights: reference.Weights, other
     return images[[int(np.argmax(ratio))]]
 
 
-def _perturbed(weights: reference.Weights, rng: np.random.Generator, relative: float) -> reference.Weights:
-    return {
-        name: (value * (1 + relative * rng.standard_normal(value.shape))).astype(np.float32)
-        for name, value in weights.items()
-    }
-
-
 @points(5)
 def differences_are_measured(submission: Submission) -> None:
     """`agreement` returns the {{ {"mean_abs": "mean absolute and largest", "rms": "quadratic mean of the absolute and the largest"}.get(absolute, "largest absolute and") }} relative differences over all images."""  # noqa: E501 a template
     weights = reference.random_weights(submission.rng)
     # the largest difference occurs in the last image, so none may be left out
     images = np.concatenate([_large_logit_images(submission, weights, n, scale) for n, scale in ((8, 3), (1, 30))])
-    other = _perturbed(weights, submission.rng, 1e-3)
+    other = {name: value * (1 + np.float32(1e-3) * submission.normal(*value.shape)) for name, value in weights.items()}
     # Swapping changes the sign of the differences, negating that of the logits: one of them exposes a missing abs().
     for pair in ((weights, other), (other, weights), (_scaled(weights, -1), _scaled(other, -1))):
         _check_agreement(submission, *pair, images, submission.parameters.absolute, "max_rel")

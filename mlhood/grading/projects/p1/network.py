@@ -21,7 +21,7 @@ from mlhood.grading.variants.parameter import Parameter
 # the size of the layers that is an argument of `LeNetLayers`
 LAYERS_ARGUMENT = Parameter("layers_argument", ("none", "classes", "channels", "maps"))
 # the second argument of `forward`
-FORWARD_ARGUMENT = Parameter("forward_argument", ("none", "features", "temperature", "probabilities"))
+FORWARD_ARGUMENT = Parameter("forward_argument", ("none", "features", "probabilities"))
 
 PROBES = "mlhood.grading.projects.p1.probes:"
 CONV = Conv((1, 1), (0, 0, 0, 0), (1, 1))
@@ -216,16 +216,13 @@ def _check_argument(submission: Submission, model: Remote, weights: reference.We
     argument = submission.parameters.forward_argument
     if argument == "none":
         return
-    value = float(submission.rng.uniform(2, 5)) if argument == "temperature" else True
     options, hint = {
         "features": ({"removed": 1}, "what does `fc3` read? It comes after the last ReLU"),
-        "temperature": ({}, "the ten logits of each image, divided by it"),
         "probabilities": ({"output": "Softmax"}, "a softmax over the ten logits of each image"),
     }[argument]
-    want = reference.lenet(weights, images, **options) / np.float32(value)
-    got = submission.call(PROBES + "forward", model, TorchTensor(images), False, {argument: value})
-    given = f"`{argument}={value if value is True else round(value, 3)}`"
-    expect.close(got, want, "the forward pass", hint=hint, given=given)
+    want = reference.lenet(weights, images, **options)
+    got = submission.call(PROBES + "forward", model, TorchTensor(images), False, {argument: True})
+    expect.close(got, want, "the forward pass", hint=hint, given=f"`{argument}=True`")
 
 
 @points(2)

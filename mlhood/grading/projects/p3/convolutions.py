@@ -33,14 +33,9 @@ def flat_weights(submission: Submission, filters: int, channels: int, *kernel: i
 def _last(submission: Submission, name: str) -> Arguments:
     """Draw what `conv_direct` or `conv_blas` gets as its last argument; nothing if it has none."""
     parameters, rng = submission.parameters, submission.rng
-    match parameters.direct_argument if name == "conv_direct" else parameters.blas_argument:
-        case "dilation":
-            return (2,)
-        case "flip" | "relu":
-            return (True,)
-        case "none":
-            return ()
-    return (float(rng.uniform(1, 3)),)
+    argument = parameters.direct_argument if name == "conv_direct" else parameters.blas_argument
+    fixed = {"none": (), "dilation": (2,), "flip": (True,), "relu": (True,)}
+    return fixed[argument] if argument in fixed else (float(rng.uniform(1, 3)),)
 
 
 def _no_bias(w: np.ndarray) -> np.ndarray:

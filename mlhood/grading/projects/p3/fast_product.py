@@ -1,8 +1,8 @@
 """Checks of P3.8: how fast the student's own matrix product is, as a share of the course's, measured by the grader.
 
 What is timed is the CPU time (see `timing`) of messages with many products of matrices that the function has not seen.
-In the same rounds, in random order, this process times NumPy's product and the course's own solution on the same sizes.
-Both processes run on one core (see `one_core`): a slow machine slows all of them, and threads gain nothing. The
+In the same rounds, in random order, this process times the course's own solution on the same sizes. Both processes run
+on one core (see `one_core`): a slow machine slows both of them, and threads gain nothing. The
 products take so much longer than the message that nothing is subtracted for it, which the student's process could
 make longer. The figure is the share of the course's speed; of the ratios of all rounds, the trimmed mean counts.
 
@@ -15,7 +15,7 @@ is lost by noise.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -81,26 +81,9 @@ def _factors(submission: Submission, a: np.ndarray, b: np.ndarray) -> tuple[np.n
     return a.T if operands in ("a_transposed", BOTH) else a, b.T if operands in ("b_transposed", BOTH) else b
 
 
-class Race(NamedTuple):
-    """Ratios, one a round: NumPy's seconds over the student's, and the course's over the student's."""
-
-    own: list[float]
-    against_course: list[float]
-
-    @property
-    def share(self) -> Ratio:
-        """The student's speed as a share of NumPy's."""
-        return trimmed_mean(self.own, SIZE)
-
-    @property
-    def against(self) -> Ratio:
-        """The student's speed as a share of the course's."""
-        return trimmed_mean(self.against_course, SIZE)
-
-
-def _races(submission: Submission) -> list[Race]:
-    """Race the three products until all steps are decided, ATTEMPTS times at most."""
-    races: list[Race] = []
+def _races(submission: Submission) -> list[Ratio]:
+    """Race the two products until all steps are decided, ATTEMPTS times at most."""
+    races: list[Ratio] = []
     while len(races) < ATTEMPTS and not all(_state(races, step) for step in STEPS):
         if races:
             wait_until_quiet()
@@ -108,33 +91,31 @@ def _races(submission: Submission) -> list[Race]:
     return races
 
 
-def _race(submission: Submission) -> Race:
-    """Race the three products, for as many rounds as it takes to decide all steps."""
+def _race(submission: Submission) -> Ratio:
+    """Return the student's speed as a share of the course's, of as many rounds as it takes to decide all steps."""
     remote = submission.value("gemm_fast")
     expect.true(isinstance(remote, Remote), "`gemm_fast` is not a function", got=remote)
     own = _Product(submission, remote)
-    sides = {"own": own.time, "numpy": own.local(own.of_factors(np.matmul))}
-    sides["course"] = own.local(_course_product(submission, own))
-    race = Race([], [])
+    sides, ratios = {"own": own.time, "course": own.local(_course_product(submission))}, []
     with one_core(submission):
         for side in sides.values():
             side()  # which may compile
         for look in LOOKS:
-            while len(race.own) < look:
+            while len(ratios) < look:
                 taken = {str(name): sides[name]() for name in submission.rng.permutation(list(sides))}
-                race.own.append(taken["numpy"] / taken["own"])
-                race.against_course.append(taken["course"] / taken["own"])
-            if not any(race.against.low < step <= race.against.high for step in STEPS):
+                ratios.append(taken["course"] / taken["own"])
+            share = trimmed_mean(ratios, SIZE)
+            if not any(share.low < step <= share.high for step in STEPS):
                 break
-    return race
+    return trimmed_mean(ratios, SIZE)
 
 
-def _state(races: Sequence[Race], step: float) -> str:
+def _state(races: Sequence[Ratio], step: float) -> str:
     """Return "reached", "missed", or an empty text if the races leave the step open."""
-    if any(race.against.low >= step for race in races):
+    if any(race.low >= step for race in races):
         return "reached"
-    missed = [race for race in races if race.against.high < step]
-    far = any(FAR * race.against.high < step for race in missed)
+    missed = [race for race in races if race.high < step]
+    far = any(FAR * race.high < step for race in missed)
     return "missed" if far or len(missed) > 1 else ""
 
 
@@ -168,10 +149,6 @@ class _Product:
 
         return time_products
 
-    def of_factors(self, product: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-        """Return a product that takes its operands as `gemm_fast` does, from one that takes the factors."""
-        return lambda a, b: product(*_factors(self.submission, a, b))
-
     def _draw(self) -> tuple[list[int], int]:
         rng = self.submission.rng
         return rng.integers(1, 10**6, CALLS).tolist(), int(rng.integers(SMALLEST - CHECKED_ROWS))
@@ -186,24 +163,23 @@ class _Product:
             expect.close(got_of_pair, want, what, rtol=1e-3, atol=1e-3, given=f"a {a.shape}, b {b.shape}")
 
 
-def _course_product(submission: Submission, own: _Product) -> Callable[..., np.ndarray]:
+def _course_product(submission: Submission) -> Callable[..., np.ndarray]:
     """Return the course's product: its solution, or in the student version, which has none, its packed loops."""
     solution = submission.context.solution
     if isinstance(solution, Solution):
         return solution.compiled("gemm_fast")
-    packed = GEMM["packed"]
-    return own.of_factors(lambda a, b: packed(np.ascontiguousarray(a), np.ascontiguousarray(b)))
+    return lambda a, b: GEMM["packed"](*map(np.ascontiguousarray, _factors(submission, a, b)))
 
 
 def _check_step(submission: Submission, step: float) -> None:
     expect.true(submission.passed(any_product_is_right), "`gemm_fast` is not right: a wrong product is not fast")
     races = submission.once("races", lambda: _races(submission))
-    race = max(races, key=lambda race: race.against.value)
+    race = max(races, key=lambda race: race.value)
     name = "the package's packed loops"
     if isinstance(submission.context.solution, Solution):
         name = "the course's own solution"
-        submission.reach(race.against.value, course=1.0)
-    state, got = _state(races, step), f"{race.against} of it, and {race.share} of NumPy's"
+        submission.reach(race.value, course=1.0)
+    state, got = _state(races, step), f"{race} of it"
     expected = f"{step:g} of the speed of {name}, timed side by side"
     if not state:
         raise expect.CheckUndecided(f"{UNDECIDED}: `gemm_fast` has {got}; {expected}, is within this machine's noise")
