@@ -99,8 +99,7 @@ class SolutionComparison:
                 if self._follows(submission, result, got, want, arguments):
                     followed.append((repr(got), repr(want)))
                 else:
-                    wrong = {text: mistake(want, *arguments) for text, mistake in self.mistakes.items()}
-                    self._compare(submission, got, want, wrong)
+                    self._compare(submission, got, want, arguments)
         results, wanted = ({pair[side] for pair in followed} for side in (0, 1))
         varies = len(results) > 1 or len(wanted) < 2
         expect.true(varies, f"`{self.function}` returns the same for all arguments", got=", ".join(results))
@@ -150,7 +149,7 @@ class SolutionComparison:
             return False
         return own is not None and expect.holds(self._expect, got, own, "")
 
-    def _compare(self, submission: Submission, got: Any, want: Any, wrong: Mapping[str, Any]) -> None:
+    def _compare(self, submission: Submission, got: Any, want: Any, arguments: Arguments) -> None:
         values = vars(submission.parameters)
         key = self._key(submission)
         where = f"`{key}`" if isinstance(key, str) else f"item {key}"
@@ -158,9 +157,9 @@ class SolutionComparison:
         try:
             self._expect(got, want, what)
         except expect.CheckFailed as failure:
-            for text, value in wrong.items():
+            for text, mistake in self.mistakes.items():
                 hint = render(text, values)
-                if hint and expect.holds(self._expect, got, value, ""):
+                if hint and expect.holds(self._expect, got, mistake(want, *arguments), ""):
                     failure.parts["hint"] = expect.format_value(hint)
             raise
 

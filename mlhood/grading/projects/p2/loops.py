@@ -15,7 +15,6 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.probes import as_input, shared_part
-from mlhood.grading.rpc.codec import Remote
 from mlhood.grading.variants.parameter import Parameter
 
 # the last argument of `linear_relu`
@@ -25,14 +24,6 @@ PROBES = "mlhood.grading.projects.p2.probes:"
 INPUTS = ("x", "w", "b")
 EDGES = {"ceiling": 0.0, "slope": 2.5, "threshold": 1.0}  # of the arguments of variants
 SHARED_SIZES = (9, 2, 8)  # rows, depth and outputs; a block of sums in registers is a small part of y
-
-
-def function(submission: Submission, name: str) -> Remote:
-    """Return a reference to a function of the notebook, as an argument of a probe."""
-    value = submission.value(name)
-    if not isinstance(value, Remote):
-        expect.fail(f"`{name}` is not a function", expected=f"def {name}(...)", got=value)
-    return value
 
 
 def _draw(submission: Submission, rows: int, depth: int, outputs: int, whole: bool = False) -> dict[str, np.ndarray]:
@@ -45,7 +36,7 @@ def _draw(submission: Submission, rows: int, depth: int, outputs: int, whole: bo
 def _run(submission: Submission, arrays: dict[str, np.ndarray], *how: Any, **extra: float) -> Any:
     """Return y as `linear_relu` leaves it; `how` is what the probe takes besides."""
     with expect.case(f"x {[*arrays['x'].shape]}, w {[*arrays['w'].shape]}"):
-        return submission.call(PROBES + "filled", function(submission, "linear_relu"), arrays, extra, *how)
+        return submission.probe(PROBES + "filled", "linear_relu", arrays, extra, *how)
 
 
 def _sizes(submission: Submission, depths: tuple[int, int]) -> tuple[int, int, int]:

@@ -23,7 +23,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Check, Task, points
 from mlhood.grading.projects.p2.libraries import COMPILER
-from mlhood.grading.projects.p2.loops import PROBES, function
+from mlhood.grading.projects.p2.loops import PROBES
 from mlhood.grading.projects.p2.shapes import PADS_ORDER, arranged
 from mlhood.grading.rpc.limited import IsolatedCallError
 from mlhood.grading.variants.parameter import Parameter
@@ -74,13 +74,13 @@ def _pads_note(submission: Submission) -> str:
 
 
 def _run(submission: Submission) -> list[tuple[ProgramCase, dict[str, Any]]]:
-    by_hand, cases = function(submission, "by_hand"), [_draw(submission) for _ in range(CASES)]
+    cases = [_draw(submission) for _ in range(CASES)]
     reports: list[dict[str, Any]] = []
     for case in cases:
         with expect.case(str(case), "return a list of instructions: [Alloc(...), Compute(...), ...]"):
             types = [TensorType("float32", array.shape) for array in (*case.arrays.values(), case.want)]
             inputs = dict(zip(case.arrays, types, strict=False))
-            report = submission.call(PROBES + "by_hand", by_hand, inputs, types[-1], case.pads, case.kernel)
+            report = submission.probe(PROBES + "by_hand", "by_hand", inputs, types[-1], case.pads, case.kernel)
             reports.append(dict(expect.mapping(report, (), "the report on `by_hand`")))
             what = "`by_hand` does not return a list of instructions"
             expect.true("returned" not in report, what, got=report.get("returned"))
@@ -189,13 +189,13 @@ def draw_program(rng: np.random.Generator, views: bool) -> Program:
 
 
 def _check_ranges(submission: Submission, views: bool, hint: str) -> None:
-    ranges, form = function(submission, "live_ranges"), submission.parameters.range_form
+    form = submission.parameters.range_form
     for _ in range(3):
         program = draw_program(submission.rng, views)
         steps = [each for each in program.instructions if not isinstance(each, (Alloc, Dealloc))]
         want = submission.solution("live_ranges", steps)
         with expect.case(f"{len(steps)} instructions", hint):
-            answer = submission.call(PROBES + "ranges", ranges, to_text(program), constants_by_digest(program))
+            answer = submission.probe(PROBES + "ranges", "live_ranges", to_text(program), constants_by_digest(program))
             got = expect.mapping(answer, tuple(want), "what `live_ranges` returns")
             extra, what = sorted(map(str, got.keys() - want.keys())), "`live_ranges` has a range for what has none"
             expect.true(not extra, what, got=extra, hint="weights are declared, and a view has no memory")
@@ -231,7 +231,7 @@ def draw_sets(rng: np.random.Generator) -> list[tuple[str, list[Lifetime]]]:
 def _offsets(submission: Submission, buffers: list[Lifetime], alignment: int) -> dict[str, int]:
     """Return the student's offsets by name, of which each is a whole number of bytes."""
     lifetimes = [tuple(buffer) for buffer in buffers]
-    answer = submission.call(PROBES + "allocated", function(submission, "allocate"), lifetimes, alignment)
+    answer = submission.probe(PROBES + "allocated", "allocate", lifetimes, alignment)
     got = expect.mapping(answer, tuple(buffer.name for buffer in buffers), "what `allocate` returns")
     offsets = {buffer.name: expect.integer(got[buffer.name], "the offsets of `allocate`") for buffer in buffers}
     expect.true(min(offsets.values()) >= 0, "an offset of `allocate` is negative", got=min(offsets.values()))

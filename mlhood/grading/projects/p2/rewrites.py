@@ -19,7 +19,7 @@ from mlhood.grading.checks.oracle import GraphFacts, graph_facts
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.libraries import COMPILER
-from mlhood.grading.projects.p2.loops import PROBES, function
+from mlhood.grading.projects.p2.loops import PROBES
 from mlhood.grading.rpc.codec import Hir
 from mlhood.grading.variants.parameter import Parameter
 
@@ -120,15 +120,14 @@ Result = tuple[GraphBuilder, GraphFacts, tuple[object, object]]  # with what the
 
 def rewritten(submission: Submission, name: str, builders: list[GraphBuilder]) -> list[Result]:
     """Apply the student's rewrite; check that each graph is still valid and computes the same; add what it reports."""
-    rewrite = function(submission, name)
     pairs, reports, references = [], [], []
     for builder in builders:
         inputs = builder.inputs(submission)
         results = run(builder.graph, **inputs)
         references.append({name: results[name] for name in builder.arguments.get("outputs", results)})
         with expect.case(builder.name):
-            result = submission.call(PROBES + "rewritten", rewrite, builder.graph, builder.arguments)
-        result = expect.mapping(result, ("graph", "changed", "last"), f"the result of `{name}`")
+            what, keys = PROBES + "rewritten", ("graph", "changed", "last")
+            result = submission.probe(what, name, builder.graph, builder.arguments, keys=keys)
         if not isinstance(result["graph"], Hir):
             expect.fail(f"`{name}` does not produce a graph", got=result["graph"], given=builder.name)
         pairs.append((result["graph"], inputs if builder.compared else {}))

@@ -18,7 +18,7 @@ from mlhood.grading.checks.oracle import graph_facts
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.libraries import COMPILER, TYPES
-from mlhood.grading.projects.p2.loops import PROBES, function
+from mlhood.grading.projects.p2.loops import PROBES
 from mlhood.grading.rpc.codec import Hir
 from mlhood.grading.variants.parameter import Parameter
 
@@ -42,7 +42,7 @@ def _model(op: str, shape: tuple[int, ...], weights: Weights, attributes: dict[s
 
 def _check(submission: Submission, op: str, rule: str, cases: list[Case]) -> None:
     """Import one-node models by the student's rule and compare their results with those of the package's rule."""
-    rules, shape, pairs, right = {op: function(submission, rule)}, (2, 4, 9, 11), [], []
+    rules, shape, pairs, right = {op: submission.value(rule)}, (2, 4, 9, 11), [], []
     for weights, attributes in cases:
         x, data = submission.normal(*shape), _model(op, shape, weights, attributes)
         with expect.case(_given(op, weights, attributes), HINT):
@@ -114,7 +114,7 @@ ELEMENTS = ("float32", "float16", "float64", "bfloat16", "int8", "uint8", "int16
 ACCIDENTS = ("NameError", "UnboundLocalError", "AttributeError", "KeyError", "IndexError", "ZeroDivisionError")
 ACCIDENTS += ("ModuleNotFoundError", "ImportError")
 SHAPE_HINT = """draw a kernel of 3 with dilation 2: it has gaps; the last window must end within the padded image, and \
-padding allows larger kernels, which may fill it; pads are ({{ pads_order }})"""
+padding allows larger kernels, which may fill it; pads are ({{ pads_order }}), all pairs (down, across)"""
 
 Pair = tuple[int, ...]
 
@@ -252,12 +252,8 @@ def pooling_has_its_type(submission: Submission) -> Iterator[Arguments]:
 
 
 def _check_refused(submission: Submission, name: str, arguments: Arguments, reason: str) -> None:
-    check_raised(submission.call(PROBES + "attempt", function(submission, name), arguments), name, reason)
-
-
-def check_raised(result: object, name: str, reason: str) -> None:
-    """Check the report of a call that should raise an error, and not by accident."""
-    attempt = expect.mapping(result, (), f"the result of `{name}`")
+    """Check that a call raises an error, and not by accident."""
+    attempt = expect.mapping(submission.probe(PROBES + "attempt", name, arguments), (), f"the result of `{name}`")
     raised, hint = attempt.get("raised"), "test the condition, and raise ValueError(...) if it does not hold"
     what = f"`{name}` accepts invalid arguments: {reason}"
     expect.true(raised is not None, what, expected="an error", got=attempt.get("returned"), hint=hint)
