@@ -24,7 +24,7 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Check, Task, points
 from mlhood.grading.projects.p2.libraries import COMPILER
 from mlhood.grading.projects.p2.loops import PROBES
-from mlhood.grading.projects.p2.shapes import PADS_ORDER, arranged
+from mlhood.grading.projects.p2.shapes import arranged
 from mlhood.grading.rpc.limited import IsolatedCallError
 from mlhood.grading.variants.parameter import Parameter
 
@@ -68,11 +68,6 @@ def _draw(submission: Submission) -> ProgramCase:
     return ProgramCase(arrays, arranged(submission, pads), kernel, pooled.reshape(batch, -1), convolved.nbytes)
 
 
-def _pads_note(submission: Submission) -> str:
-    order, usual = submission.parameters.pads_order, PADS_ORDER.default
-    return "" if order == usual else f"; pads come as ({order}), and `Conv` takes ({usual})"
-
-
 def _run(submission: Submission) -> list[tuple[ProgramCase, dict[str, Any]]]:
     cases = [_draw(submission) for _ in range(CASES)]
     reports: list[dict[str, Any]] = []
@@ -98,9 +93,8 @@ def _check_runs(submission: Submission, check: Callable[[np.ndarray, ProgramCase
     for case, report in submission.once("runs", lambda: _run(submission)):
         if "error" in report:
             what, parts = str(report["error"]), {name: report[name] for name in ("expected", "got") if name in report}
-            hint = RULES + _pads_note(submission)
-            expect.fail(f"{REFUSED}: {what}", **parts, given=report.get("where", str(case)), hint=hint)
-        with expect.case(str(case), RESULT + _pads_note(submission)):
+            expect.fail(f"{REFUSED}: {what}", **parts, given=report.get("where", str(case)), hint=RULES)
+        with expect.case(str(case), RESULT):
             check(report["outputs"]["y"], case, report["peak"])
 
 
