@@ -16,8 +16,6 @@ from mlhood.grading.variants.parameter import Parameter
 # the cycles that WS and IS take to shift in what the array holds, and those that OS takes to shift its sums out
 LOADED_IN = Parameter("loaded_in", ("rows", "columns", "rows + columns", "2 * rows"))
 TAKEN_OUT_IN = Parameter("taken_out_in", ("", "rows", "columns", "2 * columns"))
-# what `utilisation` returns
-SHARE = Parameter("share", ("used", "used, in percent", "idle", "idle, in percent"))
 # the dimensions along the rows, along the columns, and in time
 MAPPING = {"WS": ("k", "n", "m"), "IS": ("k", "m", "n"), "OS": ("m", "n", "k")}
 TOO_FEW = {
@@ -102,23 +100,17 @@ def _own_utilisation(
     cycles = 0
     with suppress(expect.CheckFailed):
         cycles = expect.integer(submission.call("cycles", dataflow, rows, columns, m, n, k), "what `cycles` returns")
-    if cycles <= 0:
-        return None
-    share, used = submission.parameters.share, m * n * k / (cycles * rows * columns)
-    return (1 - used if "idle" in share else used) * (100 if "percent" in share else 1)
+    return m * n * k / (cycles * rows * columns) if cycles > 0 else None
 
 
 @compared(
     2,
     "utilisation",
     own=_own_utilisation,
-    hint='a {{ "percentage" if "percent" in share else "fraction of 1" }}: every multiplier could do one '
-    'multiply-accumulate in each cycle{% if "idle" in share %}; the task asks for the other part{% endif %}',
+    hint="a fraction of 1: every multiplier could do one multiply-accumulate in each cycle",
 )
 def utilisation_is_the_busy_part(submission: Submission) -> Iterator[Arguments]:
-    """`utilisation` is the {{ "percentage" if "percent" in share else "fraction" }} of all elements in all cycles {{ \
-    "that do no" if "idle" in share else "that do a" }} multiply-accumulate.
-    """
+    """`utilisation` is the fraction of all elements in all cycles that do a multiply-accumulate."""
     for dataflow in MAPPING:
         for remainder in (0, 1):
             yield _draw_case(submission, dataflow, remainder)
@@ -131,7 +123,7 @@ P4_8 = Task(
     "P4.8",
     "A systolic array",
     seconds=30,
-    varies=(LOADED_IN, TAKEN_OUT_IN, SHARE),
+    varies=(LOADED_IN, TAKEN_OUT_IN),
     libraries=NESTS,
     minutes=30,
     builds_on=("P4.1",),

@@ -28,11 +28,9 @@ LAYERS = (  # of x, w1, b1, w2 and b2; divisible by the number of devices
     ((6, 4), (4, 24), (24,), (24, 16), (16,)),
 )
 RATE = 0.1  # of the weights' decay
-SPLIT_AXIS = Parameter("split_axis", (0, -1))
 # what is made of the gradient of the whole batch, on every device
 GRADIENT_AS = Parameter("gradient_as", ("gradient", "decay"))
 ACTIVATION = Parameter("activation", ("relu", "tanh"))
-GRADIENT_TYPE = Parameter("gradient_type", ("own", "float32"))  # in which it is sent
 RING_COUNTS = Parameter("ring_counts", ("each", "all"))
 SHORTEST, TIMES, RUN_SECONDS = 90.0, 20.0, 500.0
 """The time limit of the script is a multiple of what the grader takes for the gradient just before it, so that no other
@@ -50,21 +48,18 @@ MEAN_HINT = (
 
 @points(1)
 def batches_are_split(submission: Submission) -> None:
-    """`split_batch` shards the {{ "first" if split_axis == 0 else "last" }} axis of a batch along "data"."""
+    """`split_batch` shards the first axis of a batch along "data"."""
     hint = "jax.device_put takes an array and a sharding: a NamedSharding of the mesh and a PartitionSpec"
-    axis = submission.parameters.split_axis
-    for (length, *others), devices in (((8, 3), 4), ((12, 1, 4), 4), ((16,), 8)):
-        shape = (length, *others) if axis == 0 else (*others, length)
+    for shape, devices in (((8, 3), 4), ((12, 1, 4), 4), ((16,), 8)):
         x = submission.normal(*shape)
         with expect.case(f"x {shape}, {devices} devices", hint):
             shards = _shards(submission.probe(PROBES + "split", "split_batch", x, devices))
-            parts = dict(enumerate(np.split(x, devices, axis)))
+            parts = dict(enumerate(np.split(x, devices)))
             right = shards.keys() == parts.keys() and all(
                 expect.holds(expect.close, shards[i], parts[i], "") for i in parts
             )
-            part = "rows" if axis == 0 else "indices of the last axis"
             what = "the devices hold the wrong shards after `split_batch`"
-            expected = f"{length // devices} {part} each, and all other axes"
+            expected = f"{shape[0] // devices} rows each, and all other axes"
             got = {number: getattr(array, "shape", "no array") for number, array in shards.items()}
             expect.true(right, what, expected=expected, got=f"the shapes on the devices are {got}")
 
@@ -178,7 +173,7 @@ P5_10 = Task(
     "P5.10",
     "Data parallelism",
     libraries=JAX,
-    varies=(SPLIT_AXIS, GRADIENT_AS),
+    varies=(GRADIENT_AS,),
     minutes=15,
     builds_on=("P5.8",),
 )
@@ -229,8 +224,7 @@ P5_11 = Task(
 @compared(
     1,
     "all_reduce_bytes",
-    hint="the gradient has the shapes{{ ' and dtypes' if gradient_type == 'own' }} of the parameters: how many bytes "
-    "has an element{{ ' of what is sent' if gradient_type != 'own' }}?",
+    hint="the gradient has the shapes and dtypes of the parameters: how many bytes has an element?",
     call=lambda submission, params: submission.probe(PROBES + "counted", "all_reduce_bytes", params),
 )
 def gradient_bytes_are_counted(submission: Submission) -> Iterator[Arguments]:
@@ -273,7 +267,7 @@ P5_12 = Task(
     "P5.12",
     "The price of a ring",
     libraries=JAX,
-    varies=(GRADIENT_TYPE, RING_COUNTS),
+    varies=(RING_COUNTS,),
     minutes=15,
     builds_on=("P5.10",),
 )
