@@ -67,8 +67,8 @@ def _uses(module: str, name: str) -> Iterator[Name]:
                 yield module, node.id
 
 
-def _ordered(needed: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Yield the modules so that each comes after those from which it imports."""
+def _ordered(needed: Mapping[str, Iterable[str]]) -> Iterable[str]:
+    """Return the modules so that each comes after those from which it imports."""
     used = {module: {other for name in needed[module] for other, _ in _uses(module, name)} for module in needed}
     return TopologicalSorter({module: others - {module} for module, others in used.items()}).static_order()
 
