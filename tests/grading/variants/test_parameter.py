@@ -11,7 +11,6 @@ from mlhood.grading.variants.parameter import (
     defaults,
     draw,
     require_variant_name,
-    version_name,
 )
 
 SLOPE = Parameter("slope", (0.01, 0.02, 0.05))
@@ -61,6 +60,4 @@ def test_what_is_no_name_is_refused(name):
 
 
 def test_a_group_has_a_word_of_its_own():
-    assert version_name("autumn", "B") == "autumn/B"
-    assert version_name("autumn", "") == "autumn"
     require_variant_name("autumn/B")
