@@ -72,6 +72,9 @@ def import_model(
     proto = load(model, types=False)
     if proto.functions:
         proto = inline_functions(proto)
+    if proto.graph.sparse_initializer:
+        name, todo = proto.graph.sparse_initializer[0].values.name, "write it as a dense initialiser"
+        raise CompilerError("sparse initialisers are not supported", where=f"initialiser {name!r}", todo=todo)
     all_rules = {**IMPORT_RULES, **(rules or {})}
     proto = expand_functions(proto, all_rules)
     _check_operators(proto.graph, all_rules)

@@ -202,7 +202,10 @@ def add_onnx_operator(
             constants.append((i, data.dtype.name, data.shape, tuple(data.ravel().tolist())))
     attributes = tuple(sorted(options.items()))
     axis = f"{source.name}.axis"[-100:]
-    operator = OnnxOperator(source.op_type, opset or source.opset, attributes, tuple(constants), outputs, axis)
+    version = opset or source.opset
+    if defs.has(source.op_type) and not defs.has(source.op_type, version, ""):
+        version = defs.get_schema(source.op_type).since_version  # ONNX Runtime takes it in older opsets, too
+    operator = OnnxOperator(source.op_type, version, attributes, tuple(constants), outputs, axis)
     arrays = [value.data if isinstance(value, ConstantValue) else None for value in others]
     try:
         types = operator.infer(*(None if value is None else value.type for value in others))

@@ -38,7 +38,7 @@ def network_graph(name, element="int8"):
         integers = graph.placeholder(f"{placeholder.name}_integers", quantize.outputs[0].type)
         graph.replace_all_uses(quantize.outputs[0], integers)
         graph.remove(quantize)
-        graph.remove_placeholder(placeholder)
+        del graph.placeholders[placeholder.name], graph._values[placeholder.name]
     for output, value in list(graph.outputs.items()):
         graph.replace_all_uses(value, value.producer.inputs[0])
         graph.remove(value.producer)
