@@ -18,7 +18,7 @@ from mlhood.graph_drawing.text_metrics import FONT, Line
 PIXELS_PER_INCH = 96.0
 MARGIN = 14.0
 INKS = _INK, _FAINT, _PALE = "#1a1a1a", "#5c5c5c", "#9a9a9a"
-_BADGES = {"added": "+", "removed": "−", "changed": "~", "differs": "≠"}
+_BADGES = {"added": "+", "removed": "−", "changed": "~"}
 _KEY_HEIGHT = 20.0
 _CORNER_RADIUS = 7.0
 _ARROW_WIDTH, _ARROW_LENGTH = 7.2, 7.5
@@ -102,7 +102,7 @@ def _draw_box(axes: Axes, placed: PlacedBox, name: str) -> None:
 
 
 def _draw_outline(axes: Axes, path: Path, edge: str, fill: str, mark: str = "") -> PathPatch:
-    width, dashes = {"added": (2.6, "-"), "removed": (1.4, (0, (4, 2.5))), "differs": (2.6, "-")}.get(mark, (0.9, "-"))
+    width, dashes = {"added": (2.6, "-"), "removed": (1.4, (0, (4, 2.5)))}.get(mark, (0.9, "-"))
     patch = PathPatch(path, facecolor=fill, edgecolor=edge, linewidth=width, linestyle=dashes, zorder=4)
     axes.add_patch(patch)
     return patch

@@ -85,8 +85,7 @@ class Box:
         lines: The text inside.
         ports: One for each value that it produces.
         arrow_labels: For each wire that arrives, the text beside its arrow, "" for none.
-        mark: "" or, for what is to be seen first, "differs" in a drawing of one scene; in a comparison "added",
-            "removed", "changed" or "same", which is pale.
+        mark: "" or, in a comparison, "added", "removed", "changed" or "same", which is pale.
         summary: What a description says of it; by default its first line.
     """
 

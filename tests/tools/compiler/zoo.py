@@ -1,7 +1,7 @@
 """Score the compiler on the zoo: each architecture, exported in several ways, beside ONNX Runtime.
 
-`mlhood conformance --zoo` prints it. An export counts if torch makes it; it is right if on the target the outputs are
-those of ONNX Runtime, or of torch where ONNX Runtime refuses the file.
+`python -m tests.tools.compiler zoo` prints it. An export counts if torch makes it; it is right if on the target the
+outputs are those of ONNX Runtime, or of torch where ONNX Runtime refuses the file.
 """
 
 from __future__ import annotations
